@@ -119,8 +119,8 @@ def main(
 ) -> None:
     """Measure direct, a bare trio relay and kproxy side by side, with the CPU seconds of the process in between.
 
-    GB and MB are powers of ten, of payload. Each figure is told when it is there, and all are at the end. The exit
-    status does not depend on them.
+    GB and MB are powers of ten, of payload. Each figure is printed when it is measured, and all are printed at the end.
+    The exit status does not depend on them.
     """
     raise_file_limit()
     console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)

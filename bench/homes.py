@@ -129,7 +129,7 @@ def _small_ways(stage: _Stage) -> Iterator[Mapping[str, Way]]:
 
 
 def _turn(way: Way, stage: _Stage, watcher: Watcher) -> Turn:
-    """One transaction behind the other, first until each is committed, then until each is visible."""
+    """One transaction after another, first until each is committed, then until each is visible."""
     turn = Turn()
     before = stage.program.cpu_seconds()
     for _ in range(BLOCK):
@@ -213,7 +213,7 @@ def _large_ways(stage: _Stage) -> Mapping[str, Way]:
 
 
 def _rotated(names: Sequence[str], number: int) -> list[str]:
-    """In another order each time: nobody always comes behind the same one."""
+    """In another order each time: none always comes after the same one."""
     at = number % len(names)
     return [*names[at:], *names[:at]]
 

@@ -26,7 +26,7 @@ from kproxy.codec.records import Record
 SECONDS: Final = 60.0
 """The most that one transaction may take."""
 _CORRELATION_BYTES: Final = 4
-#: As in the cases of plain records: so large, and so many on their way, which is all that transactions allow, too.
+#: As in the cases of plain records: so large, and so many in flight, which is all that transactions allow, too.
 _BATCHES: Final = {
     "batch.size": payloads.BATCH_BYTES,
     "max.in.flight.requests.per.connection": WINDOW,

@@ -70,7 +70,7 @@ def _crash(kafka: RealKafka, partitions: int) -> list[Figure]:
     return [
         Figure(f"first start, {named}: accepted", "s", None, None, fresh.accepted),
         Figure(f"kill -9, {named}: retry accepted", "s", None, None, again.accepted),
-        Figure(f"kill -9, {named}: of it behind start", "s", None, None, again.accepted - again.listening),
+        Figure(f"kill -9, {named}: of it after start", "s", None, None, again.accepted - again.listening),
         _duplicates(kafka, topic, partitions, named),
     ]
 

@@ -1,8 +1,8 @@
 """A broker that does nothing but answer: it throws away what is produced and serves one fixed record set.
 
-A real broker would be the bottleneck, and its disk the noise; behind this one the proxy is what is measured.
-Run as `python -m bench.sink PORT [STALL_AFTER_BYTES]`: with the second argument it stops reading, on every
-connection and for good, after so many bytes were produced.
+A real broker would be the bottleneck, and its disk the noise; with this one the proxy is what is measured. Run as
+`python -m bench.sink PORT [STALL_AFTER_BYTES]`: with the second argument it stops reading, on every connection and for
+good, after so many bytes were produced.
 """
 
 import itertools

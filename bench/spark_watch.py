@@ -19,7 +19,8 @@ def cpu_seconds(pid: int) -> float:
 
 def _ticks(pid: int) -> int:
     with contextlib.suppress(OSError):
-        # Behind the name, which may have spaces: own time, and that of children that were waited for.
+        # The name, which may have spaces, is followed by the process's own time, and that of children that were waited
+        # for.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return sum(int(field) for field in fields[11:15])
     return 0

@@ -46,7 +46,7 @@ def tls(total_bytes: int) -> list[Figure]:
 
 
 def connections(count: int = CONNECTIONS, busy: int = BUSY) -> list[Figure]:
-    """Memory with so many clients that have all asked something once, while some of them go on to write."""
+    """Memory with so many clients that have all sent one request, while some of them keep writing."""
     found = []
     for opened in (_in_the_clear, _over_tls):
         with open_sink() as port, opened(port) as way:

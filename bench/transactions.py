@@ -2,7 +2,7 @@
 
 Three brokers, replication 3, min ISR 2. Each transaction writes one record to each partition. A read_committed consumer
 reads beside: a transaction is visible once it has all its records. One way at one number of partitions is a cell, which
-ends when its time is over: then its figures are of what was done until then, and say so.
+ends when its time has passed: then its figures are of what was done until then, and say so.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def rate(self) -> float | None:
-        """Transactions a second: they are one behind the other."""
+        """Transactions a second: they run one after another."""
         return len(self.commits) / sum(self.commits) if self.commits else None
 
     @property
@@ -161,7 +161,7 @@ def _visible(run: Run, clock: _Clock, watcher: Watcher, producer: Producer, topi
 
 
 def _transact(producer: Producer, topic: str, partitions: int, clock: _Clock) -> tuple[bytes, float]:
-    """One record to each partition: the transaction's name and when it began. KafkaException if the time is over."""
+    """One record to each partition: the transaction's name and when it began. KafkaException if the time has passed."""
     name = uuid.uuid4().bytes
     began = time.perf_counter()
     producer.begin_transaction()

@@ -182,7 +182,7 @@ class TableParser:
 
 
 def in_dependency_order(message: Message) -> list[Struct]:
-    """The structs of a message, each behind those that it holds."""
+    """The structs of a message, each after those that it contains."""
     known = {s.name: s for s in message.structs}
     done: dict[str, Struct] = {}
 

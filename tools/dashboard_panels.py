@@ -1,6 +1,6 @@
 """What a panel of the dashboard is, and the queries that many of them have in common.
 
-``@`` in a query stands for the chosen instances.
+``@`` in a query is replaced by the chosen instances.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Panel(NamedTuple):
 
 
 def rate_by(metric: str, by: str, legend: str, more: str = "") -> Query:
-    """Of a counter in a second, by labels; ``more`` are further matchers, behind a comma."""
+    """Of a counter in a second, by labels; ``more`` are further matchers, after a comma."""
     return Query(f"sum by ({by}) (rate({metric}{{@{more}}}[$__rate_interval]))", legend)
 
 

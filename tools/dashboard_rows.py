@@ -1,4 +1,4 @@
-"""What the dashboard shows: a table of rows and their panels. ``@`` in a query stands for the chosen instances."""
+"""What the dashboard shows: a table of rows and their panels. ``@`` in a query is replaced by the chosen instances."""
 
 from tools.dashboard_panels import Panel, Query, quantile_by, rate_by, sum_by
 
@@ -198,7 +198,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "In flight and in doubt",
             "none",
-            "Batches on their way, batches whose clients may not have had the answer, and producer ids in use.",
+            "Batches in flight, batches whose clients may not have received the response, and producer ids in use.",
             (
                 Query("sum(kproxy_batches_in_flight{@})", "in flight"),
                 Query("sum(kproxy_batches_in_doubt{@})", "in doubt"),
@@ -208,7 +208,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Sent again",
             "ops",
-            "Batches that kproxy sent again, by reason, and clients that were told REQUEST_TIMED_OUT meanwhile.",
+            "Batches that kproxy sent again, by reason, and clients that received REQUEST_TIMED_OUT meanwhile.",
             (
                 Query("sum(rate(kproxy_requests_timed_out_total{@}[$__rate_interval]))", "timed out"),
                 rate_by("kproxy_resends_total", "reason", "{{reason}}"),
@@ -252,7 +252,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Oldest open transaction",
             "s",
-            "What was written behind it waits to be read.",
+            "Records after it wait to be read.",
             (Query("max by (instance) (kproxy_transaction_oldest_seconds{@})", "{{instance}}"),),
         ),
         Panel(
@@ -276,7 +276,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Transaction log not applied yet",
             "none",
-            "Records behind the end of the transaction log; if it grows, decisions are seen late.",
+            "Records of the transaction log that are not read yet; if it grows, decisions are seen late.",
             (Query("max by (instance) (kproxy_transaction_log_lag{@})", "{{instance}}"),),
         ),
     ),
@@ -291,7 +291,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         Panel(
-            "Held up behind undecided transactions",
+            "Held up by undecided transactions",
             "none",
             "Offsets between the last stable offset and the end, where there are most.",
             (

@@ -54,5 +54,5 @@ def _environment(image: Image, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code, soon; subprocess.TimeoutExpired if it goes on."""
+    """Its exit code, soon; subprocess.TimeoutExpired if it keeps running."""
     return process.wait(_EXIT_SECONDS)

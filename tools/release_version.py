@@ -1,8 +1,8 @@
-"""The version of a release: it stands in the package, in the chart and in the tag, and must be the same everywhere.
+"""The version of a release: it is in the package, in the chart and in the tag, and must be the same everywhere.
 
-python -m tools.release_version --check 0.2.0    # fails unless package, chart and CHANGELOG.md have this version
-python -m tools.release_version --set 0.2.0      # writes it into every file that names it
-python -m tools.release_version --notes 0.2.0    # prints this version's part of CHANGELOG.md
+python -m tools.release_version --check 0.2.0    # fails unless package, chart and CHANGELOG.md have this version python
+-m tools.release_version --set 0.2.0      # writes it into every file that names it python -m tools.release_version
+--notes 0.2.0    # prints this version's part of CHANGELOG.md
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-#: Each file that names the version, with what stands before it.
+#: Each file that names the version, with the text before it.
 PLACES: Final[Mapping[str, Sequence[str]]] = {
     "kproxy/__init__.py": ('__version__ = "',),
     "pyproject.toml": ('\nversion = "',),

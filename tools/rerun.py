@@ -1,4 +1,5 @@
-"""Judges a test run whose failures ran a second time: a test that passes only then fails the run, unless it is listed.
+"""Judges a test run whose failures ran a second time: a test that passes only the second time fails the run, unless it
+is listed.
 
     python -m tools.rerun first.xml second.xml --third-run
     python -m tools.rerun first.xml second.xml third.xml --status STATUS

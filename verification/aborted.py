@@ -9,7 +9,7 @@ from kproxy.codec.batch import BatchHeader, iter_records
 
 _LIMIT: Final = 100
 _ABORT: Final = 0
-#: Where the type stands in a marker's key, behind its version.
+#: The position of the type in a marker's key, after its version.
 _TYPE: Final = slice(2, 4)
 
 

@@ -2,8 +2,8 @@
 
 python make_orders.py --bootstrap-servers 127.0.0.1:19092 --orders 1000
 
-Every 50th line is broken, every 10th amount has a comma. Order n is the same in each run, and ``--first`` goes on
-behind an earlier one. Exit status 1 if a line was not acknowledged.
+Every 50th line is broken, every 10th amount has a comma. Order n is the same in each run, and ``--first`` continues
+after an earlier one. Exit status 1 if a line was not acknowledged.
 """
 
 import argparse
@@ -18,7 +18,7 @@ SHOPS = ("bonn", "Bonn ", "koeln", "Aachen", "aachen")
 
 
 def line(number: int) -> bytes:
-    """The event of an order, a second behind the one before it."""
+    """The event of an order, a second after the one before it."""
     cents = 100 + number * 37 % 9900
     point = "," if number % 10 == 0 else "."
     event = {

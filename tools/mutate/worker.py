@@ -117,7 +117,7 @@ class Trials:
             yield from ((path, mutant) for mutant in self._modules[path].mutants if mutant.name in wanted)
 
     def _without_mutants(self, items: Sequence[pytest.Item], scratch: str) -> dict[str, Ran]:
-        """Runs each test once; those that fail are told of and left out."""
+        """Runs each test once; those that fail are reported and left out."""
         report = Path(scratch, "ran.json")
 
         def work() -> int:

@@ -27,7 +27,7 @@ _EVERY_S = 0.5
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(10), default=120, show_default=True, help="How long faults go on.")
+@click.option("--seconds", type=click.FloatRange(10), default=120, show_default=True, help="How long faults last.")
 @click.option("--seed", type=int, help="Of the faults; printed. Any one if not given.")
 @click.option(
     "--kproxies",

@@ -35,7 +35,7 @@ class LegacyConsumer:
         self._position = 0
 
     async def run(self) -> None:
-        """Read; whatever goes wrong, connect anew and read on where it was."""
+        """Read; after any failure, reconnect and continue at the same position."""
         while True:
             try:
                 leaders = await find_leaders(self._bootstrap, self._name, [self._topic], _PATIENCE_S)

@@ -29,8 +29,8 @@ _OPTIONS: Final = {
 }
 """Shorter times than the defaults, so that a run of minutes sees time-outs.
 
-But for the last one: relays end connections in good order behind answers that the client never had, so a FIN means
-nothing here, and producers without timestamps go on trying for a minute.
+Except for the last one: relays end connections in good order after responses that the client never received, so a FIN
+proves nothing here, and producers without timestamps retry for a minute.
 """
 
 
@@ -119,7 +119,7 @@ class KproxyProcess:
             self._process.send_signal(signal.SIGCONT)
 
     def ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
     def footprint(self) -> Footprint:
@@ -163,7 +163,7 @@ class KproxyProcess:
 
 
 def log_problems(text: str) -> list[str]:
-    """Return the lines of a kproxy log that tell of an exception that nobody handled."""
+    """Return the lines of a kproxy log that report an unhandled exception."""
     marks = ("Traceback (most recent call last)", '"exception"', '"level": "critical"', "Exception ignored")
     return [line for line in text.splitlines() if any(mark in line for mark in marks)]
 

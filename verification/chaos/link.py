@@ -21,7 +21,7 @@ class LinkLost(OSError):
 
 
 class Link:
-    """A connection to one broker, or to what stands in its place. All methods raise ``LinkLost``."""
+    """A connection to one broker, or to its replacement. All methods raise ``LinkLost``."""
 
     def __init__(self, stream: trio.SocketStream, client_id: str) -> None:
         self._stream = stream

@@ -23,7 +23,7 @@ _DELAYED = (
 
 
 class Nemesis:
-    """Faults on their way.
+    """The faults that are active.
 
     :param client_relays: for each kproxy its relays, which share their ``faults``.
     :param upstream_relays: for each broker the one relay in front of it.

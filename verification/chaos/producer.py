@@ -1,7 +1,7 @@
-"""A legacy producer that can be told how to behave: Produce v0 to v3, pipelining, batches regrouped on retry.
+"""A legacy producer with configurable behaviour: Produce v0 to v3, pipelining, batches regrouped on retry.
 
-It does what the producers of 2014 to 2017 did. What is not acknowledged is sent again, over a new connection if the
-old one is in doubt, until the delivery time is over; then it goes on with the next records.
+It does what the producers of 2014 to 2017 did. What is not acknowledged is sent again, over a new connection if the old
+one may be broken, until the delivery time-out; then it continues with the next records.
 """
 
 import random
@@ -45,7 +45,7 @@ _Batch = list[PendingRecord]
 
 
 class LegacyProducer:
-    """Sends until it is told to stop, then settles what is open.
+    """Sends until it is stopped, then settles what is open.
 
     :param bootstrap: where to ask for metadata.
     :param seed: of what its habits leave to chance.

@@ -161,7 +161,7 @@ class RawTransactions:
                 _check(row.error_code)
 
     async def end(self, identity: Producer, *, commit: bool) -> Producer:
-        """EndTxn under an identity; return the identity to go on with (the same with the first protocol)."""
+        """EndTxn under an identity; return the identity for the next transaction (the same with the first protocol)."""
         request = EndTxnRequest(self.transactional_id, *identity, commit)
         answer = await self._coordinator.call(request, self.protocol.end, EndTxnResponse)
         _check(answer.error_code)

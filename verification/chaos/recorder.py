@@ -25,7 +25,7 @@ class Recorder:
         """Records acknowledged, by process."""
         self.polled = 0
         self.errors: Counter[str] = Counter()
-        """What clients were told or met, for the reader's information."""
+        """What clients were answered or met, for the reader's information."""
         self.unexpected: Counter[str] = Counter()
         """Errors that no client of that age knows what to do with, and what else must not be."""
         self._file = self.path.open("x", encoding="utf-8")
@@ -50,7 +50,7 @@ class Recorder:
             self.add(decode(line))
 
     def note(self, process: str, line: str) -> None:
-        """Take down what a process is about to do or was told, with the time, for whoever looks into an anomaly."""
+        """Record what a process is about to do or was answered, with the time, to investigate an anomaly."""
         self._attempts.write(f"[{now()}] {process}: {line}\n")
 
     def flush(self) -> None:

@@ -20,7 +20,7 @@ _CONFIG: Final = {
 
 
 class RelayedKafka(RealKafka):
-    """Real brokers; who asks on a broker's relayed port is told the relays' addresses.
+    """Real brokers; a client that asks on a broker's relayed port receives the relays' addresses.
 
     ``bootstrap`` and ``ports`` are the brokers' own, untouched by faults.
     """

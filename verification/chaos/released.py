@@ -22,7 +22,7 @@ LIBRDKAFKA: Final = ("confluent-kafka==2.9.0",)
 
 
 class ClientFailed(RuntimeError):
-    """A released client cannot be installed, or ended before it was told to."""
+    """A released client cannot be installed, or ended before it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ReleasedClient:
 
 
 class ReleasedProducer:
-    """Runs a released client until it is told to stop.
+    """Runs a released client until it is stopped.
 
     :param directory: where its own log goes.
     """

@@ -39,7 +39,7 @@ FAMILIES: Final = tuple(FAULTS)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fault. ``family`` says on what: the relays before kproxy or behind it, kproxy itself, a broker.
+    """One fault. ``family`` says where: the relays on either side of kproxy, kproxy itself, a broker.
 
     Leaders that a broker has lost go back to it, all at once (``move``); for that the target says nothing.
     """

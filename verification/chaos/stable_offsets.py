@@ -24,7 +24,7 @@ _LATEST: Final = -1
 
 
 class StableOffsets:
-    """Takes down what it is told of these topics at ``bootstrap``, until it is cancelled."""
+    """Records the answers about these topics at ``bootstrap``, until it is cancelled."""
 
     def __init__(self, name: str, topics: Mapping[str, int], bootstrap: Address, recorder: Recorder) -> None:
         """``topics``: the number of partitions of each."""
@@ -50,7 +50,7 @@ class StableOffsets:
         return [place for place in places if place not in ends or stable.get(place) != ends[place]]
 
     async def ask(self, *, committed: bool) -> dict[TopicPartition, int]:
-        """The last stable offsets, or the ends, as far as they can be had now."""
+        """The last stable offsets, or the ends, as far as they are available now."""
         try:
             leaders = await find_leaders(self._bootstrap, self._name, list(self._topics), _PATIENCE_S)
         except LinkLost:

@@ -1,7 +1,7 @@
 """Producers that share one transactional id and one group, and take both over from each other again and again.
 
 Each copies an imaginary partition: input n becomes one output record, and the group's offset moves to n + 1 in the same
-transaction. A producer that was fenced sometimes does not believe it and goes on to its EndTxn: a zombie.
+transaction. A producer that was fenced sometimes ignores it and still sends its EndTxn: a zombie.
 """
 
 import random

@@ -38,7 +38,7 @@ class Unaware:
 
 
 class _Client:
-    """What both kinds do: unique values, round after round, until they are told to stop."""
+    """What both kinds do: unique values, round after round, until they are stopped."""
 
     def __init__(self, who: Unaware, bootstrap: Address, recorder: Recorder, seed: int) -> None:
         self._who = who

@@ -15,7 +15,8 @@ RESIDENT_SHARE: Final = 1.10
 RESIDENT_SLACK: Final = 16 << 20
 DESCRIPTOR_SLACK: Final = 50
 """kproxy keeps its connections: for reading back, by default four to each broker; those of the transaction log; and one
-to the coordinator for each transactional id at home in the broker."""
+to the coordinator for each transactional id whose coordinator is the broker.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def footprint_bars(name: str, start: Footprint, end: Footprint, kept: int = 0) -
 
 
 def log_bar(name: str, problems: Sequence[str]) -> Bar:
-    """Tell of exceptions in a log."""
+    """Count the exceptions in a log."""
     return Bar(f"{name}: exceptions", f"{len(problems)}: {problems[0][:200]}" if problems else "none", not problems)
 
 

@@ -38,12 +38,12 @@ HABITS: Final[Sequence[Habits]] = (
 
 
 def habits_for(kproxy: str) -> list[Habits]:
-    """The producers behind one kproxy; their names are their client.ids, so no two may be alike."""
+    """The producers of one kproxy; their names are their client.ids, so no two may be alike."""
     return [replace(habits, name=f"{kproxy}.{habits.name}") for habits in HABITS]
 
 
 def released_for(kproxy: str) -> list[ReleasedClient]:
-    """The released clients behind one kproxy."""
+    """The released clients of one kproxy."""
     job = {"places": [*_ALONE, *_MORE], "equal": "", "per_second": 60}
     same = {**job, "places": _SAME, "equal": EQUAL}
     return [

@@ -16,7 +16,7 @@ from verification.copiers.run import Job, Outcome, run
 @click.option("--records", default=20_000, show_default=True, help="Numbers to write and copy.")
 @click.option("--kills", default=20, show_default=True, help="Of kproxies, brokers and copiers, at most.")
 @click.option("--pause", default=5.0, show_default=True, help="Seconds between two kills, on average.")
-@click.option("--seconds", default=900.0, show_default=True, help="Give up behind this time.")
+@click.option("--seconds", default=900.0, show_default=True, help="Give up after this time.")
 @click.option("--seed", default=1, show_default=True, help="Of what is killed, and when.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Leave the logs in this directory.")
 def main(records: int, kills: int, pause: float, seconds: float, seed: int, keep: Path | None) -> None:

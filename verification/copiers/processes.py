@@ -24,7 +24,7 @@ class ToolFailed(RuntimeError):
 
 
 class _Process:
-    """A process that is started again under the same name; its output goes behind what the former one wrote."""
+    """A process that is started again under the same name; its output follows that of the former one."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -114,7 +114,7 @@ class Tool(_Process):
     """A class of Kafka's tools, which prints JSON, a line for each thing that it has done."""
 
     def __init__(self, name: str, version: str, arguments: Sequence[str], directory: Path) -> None:
-        """``arguments``: the class in ``org.apache.kafka.tools`` and what it is told."""
+        """``arguments``: the class in ``org.apache.kafka.tools`` and its arguments."""
         tool, *rest = arguments
         command = [find_java(), *_JVM, "-cp", f"{kafka_jars(version)}/*", f"org.apache.kafka.tools.{tool}", *rest]
         super().__init__(name, command, directory / f"{name}.log")

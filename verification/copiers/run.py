@@ -118,7 +118,7 @@ def _copying(stage: _Stage) -> Iterator[None]:
 
 
 def _until_copied(stage: _Stage, outcome: Outcome, tell: Callable[[str, int], None]) -> None:
-    """Kills what stands in the way, until all is copied; who ends without having copied all is started again."""
+    """Kills processes at random, until all is copied; one that ends without having copied all is started again."""
     chance, job = random.Random(stage.job.seed), stage.job
     deadline, next_kill = time.monotonic() + job.seconds, time.monotonic() + job.pause
     done: set[str] = set()
@@ -168,7 +168,7 @@ def _kill(stage: _Stage, chance: random.Random, done: set[str]) -> str:
 
 
 def _copied(stage: _Stage) -> int:
-    """Records in the output that a reader of committed data has before it, as far as that is told now."""
+    """Records in the output that a reader of committed data has before it, as far as is known now."""
     try:
         with ClusterClient(stage.kproxies[0].bootstrap, timeout=5) as client:
             return sum(client.offset(_OUTPUT, index, isolation_level=1) for index in range(_PARTITIONS))

@@ -1,4 +1,4 @@
-"""The anomalies that are told apart, by the numbers that they have elsewhere."""
+"""The anomalies that are distinguished, by the numbers that they have elsewhere."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -14,13 +14,13 @@ class AnomalyKind(Enum):
     INCONSISTENT_OFFSET = "inconsistent-offset", 2, "one offset has more than one value"
     LOST_WRITE = "lost-write", 3, "an acknowledged record is not in the log, though what follows it is"
     UNSEEN = "unseen", 4, "an acknowledged record was read by nobody"
-    ABORTED_READ = "aborted-read", 5, "a record was read whose sender was told that it is not written"
+    ABORTED_READ = "aborted-read", 5, "a record was read whose sender got the answer that it is not written"
     PRECOMMITTED_READ = "precommitted-read", 6, "a record was read before the commit of its transaction was asked for"
     G1C = "g1c", 7, "transactions read each other's records in a circle"
     TORN = "torn", 8, "of one transaction some records are in the log and others are not"
     POLL_SKIP = "poll-skip", 9, "a reader left out a record between two polls"
     INT_POLL_SKIP = "int-poll-skip", 9, "a reader left out a record within one poll"
-    NONMONOTONIC_POLL = "nonmonotonic-poll", 10, "a poll gave a record that is not behind the poll before"
+    NONMONOTONIC_POLL = "nonmonotonic-poll", 10, "a poll gave a record that is not after the poll before"
     INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll", 10, "one poll gave records out of order"
     NONMONOTONIC_SEND = "nonmonotonic-send", 10, "a later send of a process stands before an earlier one"
     INT_NONMONOTONIC_SEND = "int-nonmonotonic-send", 10, "the records of one send stand out of order"

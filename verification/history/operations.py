@@ -21,7 +21,7 @@ class Kind(StrEnum):
     TXN = "txn"
     """Sends, polls and commits that hold all together or not at all."""
     ASSIGN = "assign"
-    """The process takes its partitions and positions anew: what it polls next need not follow what it polled before."""
+    """The process assigns its partitions and positions again: its next poll need not follow the one before."""
     INIT = "init"
     """An InitProducerId of ``transactional_id``; ``producer`` is the identity in the response."""
     END = "end"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     GROUP = "group"
     """A group's committed offsets, as the process read them; they are in ``commits``."""
     STABLE = "stable"
-    """Last stable offsets of partitions, as the process was told them; they stand among the commits."""
+    """Last stable offsets of partitions, as the process received them; they are listed among the commits."""
     SUBSCRIBE = "subscribe"
     """From here on the group moves the process's partitions: only order within one poll counts."""
 

@@ -13,7 +13,7 @@ _Seen = tuple[int, Operation]
 def check_polls(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomalies 9 and 10 of polls: consecutive records of a partition in one process have neighbouring ranks.
 
-    Between two polls that does not hold once the process has subscribed, nor where it has assigned anew.
+    Between two polls that does not hold once the process has subscribed, nor where it has assigned partitions again.
     """
     last: dict[str, dict[TopicPartition, _Seen]] = {}
     subscribed: set[str] = set()

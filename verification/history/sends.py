@@ -14,7 +14,7 @@ _Sent = tuple[Operation, Send]
 def check_values(logs: dict[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
     """Anomalies 1, 3, 4, 5 and 17, value by value; 17 where a value was sent more than once, the others elsewhere."""
     for place, log in logs.items():
-        # The last position of which the reading must have known: what stands before it and was not read is lost.
+        # The last position of which the reading must have known: a record before it that was not read is lost.
         reached = max((log.rank[log.offsets[value][0]] for value in log.read), default=-1)
         for value in log.writers.keys() | log.offsets.keys():
             writers = log.writers.get(value, [])
@@ -94,7 +94,7 @@ def check_acknowledgements(history: Sequence[Operation]) -> Iterator[Anomaly]:
 
 
 def check_order(history: Sequence[Operation], logs: Mapping[TopicPartition, PartitionLog]) -> Iterator[Anomaly]:
-    """Anomaly 10 of sends: acknowledged ones of a process stand in the order in which it sent them."""
+    """Anomaly 10 of sends: acknowledged ones of a process are in the log in the order in which it sent them."""
     sent: dict[tuple[str, str, int], list[_Sent]] = defaultdict(list)
     for operation in sorted(history, key=lambda operation: operation.invoke):
         if operation.outcome is Outcome.OK:

@@ -31,7 +31,7 @@ def check_stable_offsets(
             rows.append((operation.complete or 0, max(offset, rows[-1][1] if rows else 0), operation))
             before, witness = highest.get((operation.process, place), (0, operation))
             if offset < before:
-                found = f"{operation.process} was told {offset} behind {before}"
+                found = f"{operation.process} received {offset} after {before}"
                 witnesses = (witness, operation)
                 yield Anomaly(AnomalyKind.UNSTABLE, *place, found, None, (before, offset), witnesses)
             else:
@@ -50,7 +50,7 @@ def _undecided(
         at = bisect_left(rows, asked, key=lambda row: row[0])
         offsets = logs[topic, partition].offsets.get(value)
         if at and offsets and offsets[0] < rows[at - 1][1]:
-            found = f"{value!r} at {offsets[0]} was not decided when {rows[at - 1][1]} was told"
+            found = f"{value!r} at {offsets[0]} was not decided when {rows[at - 1][1]} was reported"
             witnesses = (operation, rows[at - 1][2])
             yield Anomaly(AnomalyKind.UNSTABLE, topic, partition, found, value, (offsets[0],), witnesses)
 

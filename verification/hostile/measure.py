@@ -9,7 +9,7 @@ from typing import Final
 from verification.hostile.pings import Pings
 from verification.hostile.target import PATIENCE, Besieged
 
-#: Memory and files may be by this part above the start when the attack is over.
+#: Share by which memory and files may be above the start after the attack.
 _TENTH: Final = 0.1
 #: Connections of kproxy's own to brokers, which it opens and closes at any time.
 _OWN_FILES: Final = 10

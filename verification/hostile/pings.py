@@ -1,4 +1,4 @@
-"""Somebody who asks kproxy's health page beside an attack: how long that takes says how long the loop stands still.
+"""A client of kproxy's health page during an attack: its latency shows how long the event loop was blocked.
 
 One loop serves this page and all clients. A Kafka request would wait for the fake broker, too, which attacks may end.
 """

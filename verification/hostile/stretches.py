@@ -41,7 +41,7 @@ class LongestStretch:
 
 
 class Watch(trio.abc.Instrument):
-    """Tells ``longest`` of each stretch of the loop that it is an instrument of."""
+    """Reports to ``longest`` each stretch of the loop that it is an instrument of."""
 
     def __init__(self, longest: LongestStretch, clock: Callable[[], float] = time.thread_time) -> None:
         """``clock``: the processor time of the calling thread, in seconds."""

@@ -41,7 +41,7 @@ class Rules(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """One batch of one record on its way to the broker."""
+    """One batch of one record, in flight to the broker."""
 
     producer_id: int
     epoch: int
@@ -242,7 +242,7 @@ class Explored(NamedTuple):
 
     states: int
     trace: Trace | None
-    #: Whether a restarted kproxy went on without any marker in some run.
+    #: Whether a restarted kproxy continued without any marker in some run.
     spared: bool
 
 
@@ -263,7 +263,7 @@ def explore(rules: Rules, *, program: str = "abc", kills: int = 2, ends: int = 2
 #: Each rule replaced by one that must fail, and why.
 FLAWS: Final = {
     Rules(spares="all"): "an old copy is appended after the tail was read",
-    Rules(spares="unknown"): "the first batch of a producer id is still on its way",
+    Rules(spares="unknown"): "the first batch of a producer id is still in flight",
     Rules(reads="nothing"): "the client has not received the answer of the last batch",
     Rules(closes="once"): "a batch without a fate is appended later",
     Rules(leases="not"): "the producer id was used again after it was closed",

@@ -60,7 +60,7 @@ class Rules(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """One batch of one record on its way to the broker."""
+    """One batch of one record, in flight to the broker."""
 
     producer_id: int
     sequence: int
@@ -427,7 +427,7 @@ SCENARIOS: Final = {
 FLAWS: Final = {
     Rules(announce="after"): ("fails over", "twice", "two leases at the same time, and neither sees the other"),
     Rules(look="cached"): ("fails over", "twice", "the other's lease is younger than what is known of it"),
-    Rules(held="read"): ("fails over", "twice", "a batch on its way is appended after its log was read"),
+    Rules(held="read"): ("fails over", "twice", "a batch in flight is appended after its log was read"),
     Rules(first="read"): ("fails over", "twice", "a batch is appended between the read and the fence"),
     Rules(returned="ignore"): ("fails over", "twice", "the client has left before it received the answer"),
     Rules(returns="once"): ("fails over", "twice", "the connection has ended, its batch is still open"),

@@ -80,7 +80,7 @@ def any_time(_: Rules, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, no
 
 
 def has_equal(self: Refused, records: Sequence[Digest], empty_at: float) -> bool:
-    """Of what was refused only the content is looked for."""
+    """Only the content of a refused request is compared."""
     return any(record.content == (self.before or self).records[0].content for record in records)
 
 
@@ -94,7 +94,7 @@ def everybody_ends(
 
 
 def review_all(self: ProducerConnection) -> None:
-    """What was answered in time may come again on its connection, as what was answered too late."""
+    """A request that was answered in time may be retried on its connection, as one that was answered too late."""
     for answer in self._asked:
         answer.failed = answer.failed or bool(answer.position)
     _REVIEW(self)
@@ -131,7 +131,7 @@ async def wait_for_requests(self: BrokerLog, *_: Any, **__: Any) -> None:
 
 
 def hand_on(self: LanePool, lane: Lane) -> None:
-    """A lane goes on with its epoch and its sequences."""
+    """A lane keeps its epoch and its sequences."""
     self.leased -= 1
     self._free.append(lane)
 

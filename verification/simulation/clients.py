@@ -22,8 +22,8 @@ from verification.simulation.record_sets import record_set
 
 #: One request: its batches by partition.
 Request = dict[int, list[Sent]]
-#: kproxy is told that clients have five requests in flight at most (clients.in.flight); it sees an answer written late.
-#: An answer that takes this share of the request's time-out may be one that its client did not wait for.
+#: kproxy's option says that clients have five requests in flight at most (clients.in.flight); it sees a response
+#: written late. A response that takes this share of the request's time-out may be one that its client did not wait for.
 _LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
 #: Seconds within which kproxy has what was sent to it, unless a fault holds it up.
@@ -230,7 +230,7 @@ class Client:
             self._history.sends(sent, attempt)
 
     def _find_evident(self, number: int) -> None:
-        """An answer to a request so far behind shows kproxy that the first was had, however many may be in flight."""
+        """A response to a request so far back shows kproxy that the first was received, however many are in flight."""
         while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
             for sent in self._had.popleft()[1]:
                 sent.evident = True
@@ -275,7 +275,7 @@ class Client:
         waited = trio.current_time() - (entry[0] - self.plan.request_timeout)
         late = waited >= _LATE_SHARE * self.plan.timeout_ms / 1000
         if late:
-            self._history.disturb(self.plan)  # kproxy has to take it for one that has given up
+            self._history.disturb(self.plan)  # kproxy has to assume that it has given up
         request = dict(entry[1])
         again: Request = {}
         said = []
@@ -297,7 +297,7 @@ class Client:
                 sent.amiss = False
         self._note_held_up(entry[0], again)
         self._note_unseen_round(again)
-        if not again:  # beside an error nothing shows that a success was had: all of it may come again
+        if not again:  # with an error in the response nothing shows that a success was received: all may be retried
             self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
         else:
             self._history.disturb(self.plan)
@@ -305,7 +305,7 @@ class Client:
             self._again([entry[1] if self.plan.repeats_whole else again])
 
     def _told(self, batch: list[Sent], error_code: int, base_offset: int) -> bool:
-        """Takes note of the word on one batch; whether it has to be sent again."""
+        """Records the result of one batch; returns whether it has to be sent again."""
         if error_code:
             if error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._place = None
@@ -319,7 +319,7 @@ class Client:
             return False
         for at, sent in enumerate(batch):
             if sent.state is State.OK:
-                continue  # it was told before, and sent again with the rest of its request
+                continue  # it was answered before, and sent again with the rest of its request
             sent.state, sent.order = State.OK, self._history.acknowledged
             sent.told_at = trio.current_time()
             sent.offset = base_offset + at if base_offset >= 0 else -1
@@ -339,7 +339,7 @@ class Client:
             self._of_round += again
         else:
             self._todo.extendleft(reversed(again))
-        if self.plan.ready:  # behind what stands before it again
+        if self.plan.ready:  # after the batches that precede it again
             self._todo = deque(sorted(self._todo, key=lambda request: min(sent.nth for sent in _all(request))))
 
     def _lost(self, why: str) -> None:

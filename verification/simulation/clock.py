@@ -1,4 +1,4 @@
-"""The virtual clock of a run: time passes only when every task waits, and what is on its way then arrives."""
+"""The virtual clock of a run: time passes only when every task waits; then what is in flight arrives."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush

@@ -84,7 +84,7 @@ def options(
                 click.option("--first-seed", default=0, show_default=True, help="They are numbered from here."),
                 click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes."),
                 click.option("--faults", callback=names, help="Kinds of faults, joined by commas; all if not given."),
-                click.option("--keep-going", is_flag=True, help="Run all seeds, also behind a failure."),
+                click.option("--keep-going", is_flag=True, help="Continue with the next seed after a failure."),
                 click.option("--trace", is_flag=True, help="Print the trace of the first seed, and run no other."),
             )
         ):

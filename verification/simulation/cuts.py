@@ -25,7 +25,7 @@ def _cut(shrinker: Shrinker[Plan]) -> None:
 
 
 def _drop_sends(shrinker: Shrinker[Plan], number: int) -> None:
-    """Leaves out requests; those behind come when they came before."""
+    """Leaves out requests; those after them are sent when they were before."""
     due = 0.0
     times = {}
     for send in _client(shrinker.plan, number).sends:

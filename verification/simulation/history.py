@@ -1,4 +1,4 @@
-"""What the clients did and were told: the claims that the logs are held against."""
+"""What the clients did and were answered: the claims that the logs are checked against."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ class State(Enum):
     REFUSED = "refused for good"
 
 
-#: What a kproxy reads behind a crash: the last batches of a producer id, or those of the last seconds if that is more.
+#: What a kproxy reads after a crash: the last batches of a producer id, or those of the last seconds if that is more.
 _TAIL_BATCHES: Final = 5
 _TAIL_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A record on its way to kproxy, once."""
+    """A record that is sent to kproxy, once."""
 
     link: Link
     #: Of the connection's bytes, so many are it and what was sent before it.
@@ -61,21 +61,21 @@ class Sent:
     order: int = -1
     told_at: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
-    #: What its client sent since shows that the acknowledgement was had.
+    #: What its client sent since shows that the acknowledgement was received.
     evident: bool = False
-    #: The last request that had it was answered with an error, too late, or not in time: it may come again where it is.
+    #: The last request that had it was answered with an error, too late, or not in time: it may be retried there.
     amiss: bool = False
     #: Its client lost a connection, timed out or got an error while the record's fate was open.
     shaken: bool = False
     #: It was sent again while kproxy could not know that its client did not wait for the answer any more, or
     #: (``buried``) when it lay too far back: a second copy is excused.
     unseen: bool = False
-    #: It lay too far back when its kproxy was killed: its successor reads only the last batches. It can come again all
+    #: It lay too far back when its kproxy was killed: its successor reads only the last batches. It can be retried all
     #: the same, with a request of which another part has failed.
     buried: bool = False
     #: It was sent while an equal record of its producer was in doubt, or may have been taken for such a one.
     mixed: bool = False
-    #: What its client sent behind it may have come before its retry, and kproxy could not know that a retry follows.
+    #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
 
 
@@ -87,14 +87,14 @@ class History:
     #: Records that were sent, by partition, value and identity of the producer.
     sent: dict[tuple[int, bytes, str, str], list[Sent]] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
-    #: The first invariant that broke while the run went on, and how.
+    #: The first invariant that was broken during the run, and how.
     broken: tuple[str, str] | None = None
     acknowledged: int = 0
-    #: kproxy is told that all clients wait for each answer (clients.in.flight=1): it knows what they gave up.
+    #: kproxy's option says that all clients wait for each response (clients.in.flight=1): it knows what they gave up.
     single: bool = False
     #: Until when (trio's clock) batches reached a broker, or waited there.
     last_produce: float = 0.0
-    #: Clients (by number) that may have lost requests on their way to kproxy, or in it.
+    #: Clients (by number) that may have lost requests before they reached kproxy, or in it.
     troubled: set[int] = field(default_factory=set)
     #: A run made by hand, in which kproxy can tell all equal records apart.
     strict: bool = False
@@ -105,8 +105,9 @@ class History:
     #: Partition and value of records in batches of a producer epoch that was over, written since the broker had
     #: forgotten it.
     outlived: set[tuple[int, bytes]] = field(default_factory=set)
-    #: Partition and value of records of which one was told to be where another stands, that bears another time: it came
-    #: first, while that one was surely not had, and kproxy died since, who alone knew which of them was told.
+    #: Partition and value of records of which one was answered with the offset of another, which has another timestamp:
+    #: the response to that one was surely not received, and the kproxy has died since that alone knew which record was
+    #: answered.
     retold: set[tuple[int, bytes]] = field(default_factory=set)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
@@ -123,7 +124,7 @@ class History:
             self.broken = (invariant, how)
 
     def sends(self, sent: Sent, attempt: Attempt) -> None:
-        """A record is on its way, perhaps not for the first time."""
+        """A record is sent, perhaps not for the first time."""
         equal = self.sent.setdefault((sent.partition, sent.value, sent.client.client_id, sent.client.host), [])
         sent.mixed |= any(other is not sent and _is_doubtful(other, sent, attempt.link) for other in equal)
         sent.unseen |= sent.buried or any(former.is_hidden_from(attempt) for former in sent.attempts)
@@ -132,7 +133,7 @@ class History:
         sent.attempts.append(attempt)
 
     def goes_amiss(self, records: Iterable[Sent]) -> None:
-        """A request gets an error, or no answer in time; what is on its way may be taken for its retry."""
+        """A request gets an error, or no response in time; a request in flight may be treated as its retry."""
         for sent in records:
             sent.amiss = True
             key = (sent.partition, sent.value, sent.client.client_id, sent.client.host)
@@ -166,7 +167,7 @@ class History:
         return sent.told_at < now - _TAIL_SECONDS and len(later) >= _TAIL_BATCHES
 
     def disturb(self, client: ClientPlan) -> None:
-        """A client may not know what it was told."""
+        """A client may not have received its response."""
         for sent in self.records:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True

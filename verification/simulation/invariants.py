@@ -1,11 +1,13 @@
-"""What must hold, named; each is checked against the logs when a run is over.
+"""What must hold, named; each is checked against the logs after a run.
 
-Some of it nobody could promise, and is not judged (the semantics page says so): equal records without timestamps of
-their own from a producer that lost an answer, or whose kproxy was killed, may be taken for one; so may those of two
-processes of one name, one of which lost an answer; where a record was taken for an equal one of another time, which was
-surely not had, nobody knows that any more when kproxy has died; a half-open connection of a client can't be told from a
-live one, so that its retries may be written twice; and brokers forget producers, and that they are fenced, for old
-timestamps.
+Some of it nobody could promise, and is not judged (the semantics page says so):
+
+- Equal records without timestamps of their own, from a producer that lost a response or whose kproxy was killed, may be
+  treated as one. So may those of two processes of one name, one of which lost a response.
+- A record was matched with an equal one of another timestamp, whose response was surely not received, and kproxy has
+  died: then nobody knows that any more.
+- A half-open connection of a client can't be told from a live one, so that its retries may be written twice.
+- Brokers forget producers, and that they are fenced, for old timestamps.
 """
 
 from collections import Counter, defaultdict
@@ -95,7 +97,7 @@ def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]
             for record in iter_records(stored.data, max_decompressed_bytes=1 << 20)
         }
         for sent in told:
-            # one that was taken for another in a request with new records is told no offset
+            # One that was matched with another in a request with new records receives no offset.
             where = times.values() if sent.offset < 0 else [times.get(sent.offset, (None, -1))]
             stamps = {timestamp for value, timestamp in where if value == sent.value}
             if stamps and sent.timestamp not in stamps:
@@ -195,7 +197,7 @@ def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[
                 yield OFFSETS, f"{sent.value.decode()} is not at {sent.offset} of partition {sent.partition}"
     for offset, sents in given.items():
         if len(sents) > 1 and _told_apart(history, sents):
-            yield MERGED, f"{len(sents)} records {sents[0].value.decode()} were told to be at {offset}"
+            yield MERGED, f"{len(sents)} records {sents[0].value.decode()} were answered with offset {offset}"
 
 
 def _order(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
@@ -225,7 +227,7 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         ]
         if pipelines and not (client.in_rounds and len(twins) == 1):
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)
-        elif client.ready or client.in_rounds:  # what it had ready is acknowledged before what stands before it
+        elif client.ready or client.in_rounds:  # what it had ready is acknowledged before what precedes it
             mine.sort(key=lambda sent: sent.nth)
         else:
             mine.sort(key=lambda sent: sent.order)

@@ -130,7 +130,7 @@ class VirtualIO:
         return not self.closed and bool(self._in.inbox)
 
     def was_reset(self) -> bool:
-        """Whether it ended otherwise than by the peer's FIN; behind ``close`` what it was then."""
+        """Whether it ended otherwise than by the peer's FIN; after ``close`` the value at that time."""
         return self._was_reset if self.closed else self._in.reset
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Link:
         return self.near.closed or self.far.closed
 
     def cut(self) -> None:
-        """Breaks the connection: both ends see a reset, and what is on its way is lost."""
+        """Breaks the connection: both ends see a reset, and bytes in flight are lost."""
         self.up.break_now()
         self.down.break_now()
 
@@ -280,7 +280,7 @@ class Host:
         """A connection, after a moment."""
         await trio.sleep(min(0.002, timeout_ms / 1000))
         if self._dead:
-            raise OSError(errno.ENETDOWN, "the process is gone")
+            raise OSError(errno.ENETDOWN, "the process has ended")
         link = self.newest = self._network.connect(self.name, host, port)
         self._ends.append(link.near)
         return link.near
@@ -308,7 +308,7 @@ class Host:
         return self._offset + trio.current_time()
 
     def kill(self) -> None:
-        """``kill -9``: the kernel closes everything; what was written is still on its way."""
+        """``kill -9``: the kernel closes everything; what was written is still in flight."""
         self._dead = True
         ports = {listener.port for listener in self._listeners}
         for host, port in list(self._network.takers):

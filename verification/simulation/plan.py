@@ -16,7 +16,7 @@ BROKERS: Final = 3
 Settings: TypeAlias = tuple[tuple[str, str], ...]
 """Of the topic."""
 
-#: Seconds in which clients begin their sends and faults strike; behind them the world is whole again.
+#: Seconds in which clients begin their sends and faults occur; after them there are no more faults.
 BUSY_SECONDS: Final = 20.0
 
 #: Every kind of fault, by what it harms.
@@ -83,13 +83,14 @@ class ClientPlan:
     shuffles: bool = False
     #: Has its next request ready when it reads an error, and sends that before it repeats (librdkafka does).
     ready: bool = False
-    #: Reads the answers to all that it has sent before it sends more, first what was not acknowledged; and gives each
-    #: record another time, since what it sent behind a refused one could not be told from its retry else.
+    #: Reads the responses to all that it has sent before it sends more, beginning with what was not acknowledged; and
+    #: gives each record another timestamp, since otherwise what it sent after a refused one could not be told from its
+    #: retry.
     in_rounds: bool = False
     #: After its time-out: closes the connection, or stays on it and throws the late answer away.
     closes_on_timeout: bool = True
     request_timeout: float = 6.0
-    #: Of the request, as kproxy is told.
+    #: Of the request, as in kproxy's option.
     timeout_ms: int = 4000
     tries: int = 12
     #: Of all its records; a compacted topic needs one.
@@ -251,18 +252,18 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
 
 
 def _may_be_ready(client: ClientPlan) -> bool:
-    """Those who make a request ahead go on trying (librdkafka does until message.timeout.ms)."""
+    """Clients that prepare a request ahead keep retrying (librdkafka does until message.timeout.ms)."""
     return client.depth == 1 and client.tries > _FEW_TRIES and not _is_pioneer(client)
 
 
 def _is_orderly(client: ClientPlan) -> bool:
-    """Those who pipeline and never give up what stands before the rest, nor change places."""
+    """Clients that pipeline, never give up what precedes the rest, and never change partitions."""
     patient = client.tries > _FEW_TRIES and not client.shuffles
     return client.depth > 1 and client.magic > 0 and patient and not _is_pioneer(client)
 
 
 def _is_pioneer(client: ClientPlan) -> bool:
-    """A broker refuses what comes before a partition is there, and may take what was sent behind it."""
+    """A broker refuses requests that arrive before a partition exists, and may accept those sent after them."""
     return any(at >= PARTITIONS for send in client.sends for at, _ in send.batches)
 
 
@@ -289,7 +290,7 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
     closes = rng.choice(taste.closes_on_timeout)
     patience = rng.choice(taste.request_timeouts)
     if not closes:
-        patience = max(taste.request_timeouts)  # a repeat before timeout_ms is over looks like one more in flight
+        patience = max(taste.request_timeouts)  # a repeat before timeout_ms looks like one more in flight
     return ClientPlan(
         number=number,
         client_id=before.client_id if twin and before else f"c{number}",

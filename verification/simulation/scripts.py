@@ -22,7 +22,7 @@ _LIMIT: Final = 1 << 20
 
 
 def _client(number: int, *sends: tuple[float, bytes], **more: Any) -> ClientPlan:
-    """A producer of single records for partition 0, each so many seconds behind the one before."""
+    """A producer of single records for partition 0, each so many seconds after the one before."""
     return plain_client(number, tuple(Send(gap, ((0, (value,)),)) for gap, value in sends), **more)
 
 
@@ -66,7 +66,7 @@ def overtaken(seed: int) -> Plan:
 
 
 def lagging(seed: int) -> Plan:
-    """The last batch is not replicated when kproxy is killed; soon behind its return it is, and can be read."""
+    """The last batch is not replicated when kproxy is killed; soon after its return it is, and can be read."""
 
     async def script(world: World) -> None:
         partition = world.brokers.topics[TOPIC].partitions[0]
@@ -82,7 +82,7 @@ def lagging(seed: int) -> Plan:
 
 
 def refused(seed: int) -> Plan:
-    """A batch is refused for good, while a copy of the one behind it is on its way for long."""
+    """A batch is refused for good, while a copy of the next one is in flight for long."""
 
     async def script(world: World) -> None:
         _on(world, b"a", lambda call: refusal(call, ErrorCode.CORRUPT_MESSAGE))
@@ -99,7 +99,7 @@ def reloaded(seed: int) -> Plan:
     async def script(world: World) -> None:
         def reload(_: Call) -> None:
             producers = world.brokers.topics[TOPIC].partitions[0].log.producers
-            producers.reload(world.brokers.clock())  # as measured, behind kill -9
+            producers.reload(world.brokers.clock())  # as measured, after kill -9
 
         _on(world, b"a", lambda _: Drop(apply=True), reload)
         _on(world, b"b", lambda _: CloseAfter())
@@ -152,7 +152,7 @@ def swept(seed: int) -> Plan:
 
 
 def unanswered(seed: int) -> Plan:
-    """A connection breaks behind an answer; another process of that name writes the same and wants no answer."""
+    """A connection breaks after a response; another process of that name writes the same and wants no response."""
 
     async def script(world: World) -> None:
         await _cut(world, 0, 2.0)
@@ -174,7 +174,7 @@ def half_told(seed: int) -> Plan:
 
 
 def long_had(seed: int) -> Plan:
-    """A connection breaks long behind a record that is then written once more, as a new one."""
+    """A connection breaks long after a record that is then written once more, as a new one."""
 
     async def script(world: World) -> None:
         await _cut(world, 0, 6.0)

@@ -19,7 +19,7 @@ class BrokerStream(trio.abc.Stream):
         self._buffer = memoryview(bytearray(_READ))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """trio.BrokenResourceError if the connection is gone."""
+        """trio.BrokenResourceError if the connection is closed."""
         try:
             await self._io.send_all([bytes(data)])
         except OSError as error:
@@ -30,7 +30,7 @@ class BrokerStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """The next bytes, empty at the end; trio.BrokenResourceError if the connection is gone."""
+        """The next bytes, empty at the end; trio.BrokenResourceError if the connection is closed."""
         try:
             while (count := self._io.receive_now([self._buffer])) is None:
                 await self._io.readable()

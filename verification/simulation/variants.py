@@ -103,9 +103,9 @@ _EQUAL: Final = replace(_CUTS, equal=0.8, versions=(2, 5, 8), twins=0.6)
 VARIANTS: Final = (
     Variant("a retry of a batch that is open does not wait for it", ((Rules, "joins_open", broken_rules.no),), _TIMES),
     Variant("what was matched is in doubt no more", ((Rules, "stays_in_doubt", broken_rules.no),), _CUTS),
-    Variant("an answer that was written was had", ((Rules, "had_by_time", broken_rules.yes),), _CUTS),
+    Variant("a response that was written was received", ((Rules, "had_by_time", broken_rules.yes),), _CUTS),
     Variant(
-        "a request behind the end of its connection is always written",
+        "a request after the end of its connection is always written",
         ((Rules, "drops_orphan", broken_rules.no),),
         replace(_PATIENT, faults=("delay",)),
     ),
@@ -133,12 +133,12 @@ VARIANTS: Final = (
         beside=((retry_rules, "_TELLING_REQUESTS", 3),),
     ),
     Variant(
-        "what timed out does not come again on its connection",
+        "what timed out is not retried on its connection",
         ((ProducerConnection, "_give_up", broken_rules.keep_nothing),),
         _STAYS,
     ),
     Variant(
-        "what succeeded beside an error does not come again",
+        "what succeeded beside an error is not retried",
         ((Rules, "may_repeat", broken_rules.only_late),),
         Taste(faults=("not_enough_replicas", "broker", "slow_broker"), repeats_whole=(True,), fault_count=(8, 12)),
     ),
@@ -195,7 +195,7 @@ VARIANTS: Final = (
         beside=((BrokerLog, "fence", broken_rules.nothing),),  # the answer to a marker waits for the replicas, too
     ),
     Variant(
-        "what follows a refused batch is stamped anew, though it was sent twice",
+        "what follows a refused batch is stamped again, though it was sent twice",
         ((Track, "in_doubt", property(broken_rules.no)),),
         scripts.refused,
         (DUPLICATE, LOST),
@@ -255,7 +255,7 @@ VARIANTS: Final = (
         10,
     ),
     Variant(
-        "nothing shows that an answer was had",
+        "nothing shows that a response was received",
         ((Rules, "had_by_requests", broken_rules.no),),
         scripts.long_had,
         (MERGED,),
@@ -268,14 +268,14 @@ VARIANTS: Final = (
         seeds=10,
     ),
     Variant(
-        "what was answered in time comes again on its connection",
+        "what was answered in time is retried on its connection",
         ((ProducerConnection, "review", broken_rules.review_all),),
         scripts.long_cut,
         (MERGED,),
         10,
     ),
     Variant(
-        "what was pipelined behind a refused request is taken",
+        "what was pipelined after a refused request is accepted",
         ((refusals._Refusal, "overtakes", broken_rules.no),),
         _MOVES,
         (ORDER,),

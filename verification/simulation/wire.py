@@ -1,8 +1,8 @@
-"""What is on its way: one direction of a connection, with latency, a bounded buffer, and the harm that comes to it.
+"""Bytes in flight: one direction of a connection, with latency, a bounded buffer, and its faults.
 
 TCP as far as it matters here: bytes arrive in order; what was written arrives even if the writer is killed; the end of
-a stream comes behind its bytes; bytes for an end that is closed are answered by a reset. An end is never later than it
-must be: a FIN that comes long behind the bytes is as good as a half-open connection, of which nobody can know.
+a stream arrives after its bytes; bytes for an end that is closed are answered by a reset. An end is never later than it
+must be: a FIN that arrives long after the bytes is as good as a half-open connection, of which nobody can know.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class Pipe:
     back: "Pipe"
 
     def __init__(self, clock: VirtualClock, number: int, rng: Random, latency: float, capacity: int) -> None:
-        """``latency`` in seconds; at most ``capacity`` bytes are on their way or unread."""
+        """``latency`` in seconds; at most ``capacity`` bytes are in flight or unread."""
         self._clock = clock
         self._number = number
         self._rng = rng
@@ -35,7 +35,7 @@ class Pipe:
         self._capacity = capacity
         self._queue: deque[tuple[float, bytes | str]] = deque()
         self._last = 0.0
-        #: What is on its way is held up until then (trio's clock).
+        #: Bytes in flight are held up until then (trio's clock).
         self.stalled_until = 0.0
         self._vanishes = False
         self._cut: tuple[int, Callable[[], None]] | None = None
@@ -79,14 +79,14 @@ class Pipe:
         return total
 
     def end(self, how: str) -> None:
-        """Sends FIN or RST behind what is on its way, and at once if there is nothing."""
+        """Sends FIN or RST after the bytes in flight, and at once if there are none."""
         if not self._queue:
             self.stalled_until = 0.0
         self._send(how, 0.0)
 
     @property
     def holds(self) -> bool:
-        """Whether something on its way is held up."""
+        """Whether bytes in flight are held up."""
         return bool(self._queue) and trio.current_time() < self.stalled_until
 
     @property
@@ -114,7 +114,7 @@ class Pipe:
         self.stalled_until = max(self.stalled_until, trio.current_time() + seconds)
 
     def vanish(self) -> None:
-        """From now on nothing arrives, and nobody is told."""
+        """From now on nothing arrives, and no end gets an error."""
         self._vanishes = True
 
     def cut_after(self, size: int, action: Callable[[], None]) -> None:
@@ -122,7 +122,7 @@ class Pipe:
         self._cut = (size, action)
 
     def break_now(self) -> None:
-        """Makes the reader see a reset; what is on its way is lost."""
+        """Makes the reader see a reset; bytes in flight are lost."""
         self._queue.clear()
         self._vanishes = True
         self._break()

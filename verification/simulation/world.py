@@ -39,10 +39,10 @@ from verification.simulation.plan import (
 from verification.simulation.streams import BrokerStream
 
 _EPOCH: Final = 1_700_000_000.0
-#: Behind the last fault: clients have so long to finish, kproxy so long to come to rest.
+#: After the last fault: clients have so long to finish, kproxy so long to come to rest.
 _PATIENCE: Final = 200.0
 _REST: Final = 90.0
-#: No batch for so long, none open: stands for the day after which a broker forgets a producer.
+#: No batch for so long, none open: represents the day after which a broker forgets a producer.
 _SILENCE: Final = 1.0
 
 
@@ -122,7 +122,7 @@ class World:
     def expire_producers(self, partition: int) -> None:
         """A partition forgets its producers, as it does when they have been silent for a day.
 
-        No batch is on its way then, no client is about to send one again, and no kproxy has just been killed.
+        No batch is in flight then, no client is about to send one again, and no kproxy has just been killed.
         """
         if TOPIC in self.brokers.topics and self._is_silent():
             log = self.brokers.topics[TOPIC].partitions[partition].log
@@ -232,7 +232,7 @@ class World:
                         busy.start_soon(work)
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
-            self.history.breaks(invariants.ANSWERED, f"clients are not done {_PATIENCE:.0f} s behind the last fault")
+            self.history.breaks(invariants.ANSWERED, f"clients are not done {_PATIENCE:.0f} s after the last fault")
 
     def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """What clients do."""

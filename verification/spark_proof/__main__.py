@@ -34,7 +34,7 @@ from verification.spark_proof.verdict import Outcome
     f"WHAT is one of {', '.join(VICTIMS)}.",
 )
 @click.option("--pause", default=8.0, show_default=True, help="Seconds between two kills, on average.")
-@click.option("--seconds", default=3600.0, show_default=True, help="Give a job up behind this time.")
+@click.option("--seconds", default=3600.0, show_default=True, help="Give a job up after this time.")
 @click.option("--seed", default=1, show_default=True, help="Of what is killed, and when.")
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1), help="Of the Kafka cluster.")
 @click.option("--master", default="local-cluster[2,1,1024]", show_default=True, help="Of Spark.")

@@ -109,7 +109,7 @@ class Driver:
 
 @contextmanager
 def running(driver: Driver) -> Iterator[Driver]:
-    """Started, and ended behind the block with all that belongs to it."""
+    """Started, and ended after the block with all that belongs to it."""
     driver.start()
     try:
         yield driver
@@ -145,9 +145,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def _parent(pid: int) -> int:
-    """The parent's id; -1 if the process is gone."""
+    """The parent's id; -1 if the process has ended."""
     with suppress(OSError):
-        # Behind the name, which may have spaces, come the state and the parent.
+        # The name, which may have spaces, is followed by the state and the parent.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return -1
 

@@ -29,7 +29,7 @@ class Reader:
         self._offsets = dict.fromkeys(places, 0)
 
     def look(self) -> None:
-        """Reads each partition to its present end. OSError or RuntimeError if that can't be had now."""
+        """Reads each partition to its present end. OSError or RuntimeError if that fails now."""
         with ClusterClient(self._bootstrap, client_id="proof-reader", timeout=_REQUEST_SECONDS) as client:
             for place in self.numbers:
                 while self._read(client, place):

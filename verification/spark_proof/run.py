@@ -217,7 +217,7 @@ def batch_ends(checkpoint: Path) -> dict[int, list[int]]:
 
 @contextmanager
 def stage(job: Job, directory: Path) -> Iterator[Stage]:
-    """Cluster and kproxy run for the length of the block. ToolFailed, KafkaUnavailable if they can't be had."""
+    """Cluster and kproxy run for the length of the block. ToolFailed, KafkaUnavailable if they are unavailable."""
     config = REPLICATED if job.brokers > 1 else {}
     with RealKafka(brokers=job.brokers, config=config) as kafka:
         made = Stage(job, directory, kafka)

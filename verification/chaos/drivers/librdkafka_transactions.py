@@ -1,7 +1,7 @@
 """librdkafka's transactional producer (the first protocol of KIP-98): records and a group's offset, or nothing at all.
 
-Each transaction moves the offset of a group of its own by one. Where the outcome of a commit is not known the producer
-is made anew, as an application would be, and the group's offset tells what became of it.
+Each transaction moves the offset of a group of its own by one. If the outcome of a commit is unknown, the producer is
+replaced by a new one, as an application would do, and the group's offset shows the outcome.
 """
 
 import faulthandler
@@ -17,14 +17,14 @@ from verification.chaos.drivers import operations
 _CALL_S: Final = 20.0
 _PATIENCE_S: Final = 240.0
 _HANGS_S: Final = 60.0
-"""Behind this time a call never returns: then the process ends and says where it was."""
+"""After this time a call never returns: then the process ends and says where it was."""
 _PAUSE_S: Final = 0.1
 _ABORTS: Final = 0.2
 _SETTINGS: Final = {"socket.timeout.ms": 6000, "reconnect.backoff.max.ms": 1000, "log_level": 3}
 
 
 class _Lost(Exception):
-    """The producer can't go on: another one has to be made."""
+    """The producer can't continue: a new one has to be made."""
 
 
 class Copier:
@@ -36,7 +36,7 @@ class Copier:
         self._number = 0
         self._position = 0
         self._open: operations.Transaction | None = None
-        """Of which it is not known whether it was committed; it moves the group behind ``_position``."""
+        """The transaction with an unknown outcome; it moves the group to the offset after ``_position``."""
         settings = {"bootstrap.servers": job["bootstrap"], "group.id": job["name"], "isolation.level": "read_committed"}
         self._consumer = Consumer({**settings, **_SETTINGS, "client.id": job["name"]})
 
@@ -64,7 +64,7 @@ class Copier:
             self._transaction(producer)
 
     def _look(self) -> None:
-        """What the group's offset tells of a transaction of which nothing else is known."""
+        """Find the outcome of a transaction by the group's offset."""
         [found] = _until_done(lambda: self._consumer.committed([self._source()], _CALL_S))
         at = max(0, found.offset)
         possible = {self._position} if self._open is None else {self._position, self._position + 1}

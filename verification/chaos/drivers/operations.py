@@ -47,7 +47,7 @@ def write(fields: dict[str, Any]) -> None:
 
 
 def unexpected(what: str) -> None:
-    """Tell of something that must not be."""
+    """Report something that must not happen."""
     write({"unexpected": what})
 
 

@@ -68,7 +68,7 @@ def _ask(kproxy: Rules, s: State, i: int, ask: Ask) -> Iterator[Move]:
         yield f"producer {i} asks {ask}", t
         if s.left("copies") and ask.client > NONE:
             copies = t.copies | {ask._replace(copy=True)}
-            yield f"producer {i} asks {ask}, and a copy is on its way", t.spend("copies")._replace(copies=copies)
+            yield f"producer {i} asks {ask}, and a copy is in flight", t.spend("copies")._replace(copies=copies)
 
 
 def _kproxy(kproxy: Rules, s: State, k: int) -> Iterator[Move]:
@@ -116,7 +116,7 @@ def broken(kproxy: Rules, s: State) -> set[str]:
 def explore(scenario: Scenario, *, changed: bool, most: int = MOST) -> tuple[int, dict[str, list[str]]]:
     """How many states there are, and what is broken, each with a shortest trace.
 
-    Ends at the flaw that is looked for, or at ``most`` states.
+    Ends at the flaw that is searched for, or at ``most`` states.
     """
     rules = {rule: choices[0] for rule, choices in RULES.items()} | (dict([scenario.change]) if changed else {})
     kproxy, first = Rules(rules), begin(scenario.sizes)

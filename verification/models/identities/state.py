@@ -70,7 +70,7 @@ class State(NamedTuple):
     late: frozenset[Record] = frozenset()
     copies: frozenset[Ask] = frozenset()
     batches: frozenset[Batch] = frozenset()
-    #: Identities that producers were answered, transactions that they were told to be committed.
+    #: Identities that producers received, transactions that were reported to them as committed.
     given: frozenset[tuple[int, int]] = frozenset()
     committed: frozenset[tuple[int, int]] = frozenset()
     flaws: frozenset[str] = frozenset()

@@ -12,7 +12,7 @@ from verification.models.transaction_log.scenarios import SCENARIOS
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--most-states", default=400_000, show_default=True, help="A run ends behind so many.")
+@click.option("--most-states", default=400_000, show_default=True, help="A run ends after so many.")
 @click.option("--only-broken", is_flag=True, help="Run the rules that are replaced, not kproxy's own.")
 @click.option("--traces", is_flag=True, help="Print how each broken invariant came about.")
 def main(names: tuple[str, ...], most_states: int, only_broken: bool, traces: bool) -> None:

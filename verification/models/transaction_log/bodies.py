@@ -47,7 +47,7 @@ def nonce(number: int) -> bytes:
 
 
 def producer(number: int, epoch: int) -> Producer:
-    """As it stands in batches: with both of kproxy's bits."""
+    """As in batches: with both of kproxy's bits."""
     return Producer(TXN_BITS | number, epoch)
 
 
@@ -95,7 +95,7 @@ def member(number: int, owner: Producer, joining: Producer, joining_number: int,
 def native_member(
     number: int, owner: Producer, joining: Producer, joining_number: int, name: str, native: BrokerTransaction
 ) -> TransactionMember:
-    """A member whose data stand in a transaction of the broker's."""
+    """A member whose data are in a transaction of the broker's."""
     body = member(number, owner, joining, joining_number, name)
     body.native = TransactionMemberNative(native.transactional_id, *native.producer, native.level, native.timeout_ms)
     return body

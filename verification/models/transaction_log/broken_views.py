@@ -20,7 +20,7 @@ class OngoingView(IdView):
     """Takes the next epoch for claimed when a record is written under it."""
 
     def apply(self, body: Any, at: LogPosition) -> bool:
-        """Reads PARTITIONS of the epoch behind the block as a claim."""
+        """Reads PARTITIONS of the epoch after the block as a claim."""
         claim = self.claim
         if isinstance(body, TransactionPartitions) and claim is not None:
             following = body.producer_id == claim.producer_id and body.epoch >= claim.end_epoch
@@ -59,7 +59,7 @@ class LoyalView(IdView):
 
 
 class HastyLoader(PartitionLoader):
-    """Goes on from a snapshot when one chunk of it is there."""
+    """Continues from a snapshot when one chunk of it is there."""
 
     def take(self, entry: Entry, at: LogPosition, size: int) -> Step:
         """Takes what it can't decode for nothing."""

@@ -162,7 +162,7 @@ class Events:
         met = {part.producer_id for batches, _ in s.data for part, _, _ in batches}
         if self.run.rules["reject"] == "guessed":
             met.add(bodies.producer(CLAIMED + s.number, 0).producer_id)
-        for position in range(s.log.end + 1) if self.run.rules["reject"] == "behind" else [s.log.end]:
+        for position in range(s.log.end + 1) if self.run.rules["reject"] == "anywhere" else [s.log.end]:
             for producer_id in sorted(met):
                 if not is_known(s.views(position), producer_id):
                     t = s.spend("rejects").send(request(NOBODY, REJECT, _NO_PRODUCER, 0, producer_id))

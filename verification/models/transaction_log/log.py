@@ -62,7 +62,7 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return len(self.records)
 
     def add(self, item: Item) -> "Log":
@@ -117,7 +117,7 @@ def empty_views(run: Run) -> ViewsOfIds:
 
 
 def step(views: ViewsOfIds, entry: Entry, offset: int) -> ViewsOfIds:
-    """The views behind a record; the old ones stay what they are."""
+    """The views after a record; the old ones are not changed."""
     if isinstance(entry.body, TransactionSnapshot):
         return views
     view = deepcopy(views[int(entry.transactional_id)])

@@ -103,7 +103,7 @@ class Moves:
             )
 
     def _answer_again(self, s: State, i: int) -> Iterator[Move]:
-        """The client's EndTxn comes again, to an instance that knows nothing but the log."""
+        """The client repeats its EndTxn, to an instance that knows nothing but the log."""
         view = s.views(s.log.end)[0]
         assert s.asking is not None
         if view.ongoing is not None:

@@ -17,7 +17,7 @@ TOPIC: Final = "t"
 
 
 class Protocol:
-    """The protocol of one run: each function gives the state behind a step."""
+    """The protocol of one run: each function gives the state after a step."""
 
     def __init__(self, run: Run) -> None:
         """By the run's rules."""
@@ -44,7 +44,7 @@ class Protocol:
         return 0 < i <= self.run.members
 
     def give_up(self, s: State, i: int, read: int) -> State:
-        """The instance goes on without a claim; a member is done."""
+        """The instance continues without a claim; a member is done."""
         a = s.actors[i]
         phase = "done" if self.is_member(i) else "idle"
         left = Actor(phase=phase, read=read, generation=a.generation)
@@ -66,7 +66,7 @@ class Protocol:
         return bodies.claim(own.number, own.first, epochs=self.run.block, generation=own.generation)
 
     def claim(self, s: State, i: int, position: int) -> State:
-        """Claims behind the view of an instance that has read so far."""
+        """Claims on top of the view of an instance that has read so far."""
         own = self.behind(s.views(position)[self.id_of(i)], s.number)
         s = s.spend("claims")._replace(number=s.number + 1)
         s = s.put(i, phase="claiming", read=position, own=own, sequence=0, epoch=own.first.epoch)
@@ -153,7 +153,7 @@ class Protocol:
         return self.append(s, i, bodies.offsets(a.own.number, a.part, "g", {("in", 0): 1}), "OFFSETS")
 
     def finish(self, s: State, i: int) -> State:
-        """A transaction is over: the next epoch of the block, or none."""
+        """A transaction has ended: the next epoch of the block, or none."""
         a = s.actors[i]
         assert a.own is not None
         s = s.spend("txns")

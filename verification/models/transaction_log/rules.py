@@ -12,9 +12,9 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "own": ("view", "nonce"),
         # a claim reserves a block of epochs | the next epoch is announced, and used at once
         "next": ("block", "ongoing"),
-        # a client is told what the view says behind the decision | what the broker answered
+        # a client receives what the view says after the decision | what the broker answered
         "tell": ("view", "ack"),
-        # PARTITIONS stands in the log before data are sent | it is not written | the decision takes its sequence
+        # PARTITIONS is in the log before data are sent | it is not written | the decision takes its sequence
         "begin": ("awaited", "silent", "reused"),
         # a decision names the copy that counts of each batch that was sent twice | it does not
         "copies": ("named", "open"),
@@ -22,7 +22,7 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "refused": ("abort", "restamp"),
         # a member announces itself under its own producer id, and reads that back | under the owner's | not at all
         "announce": ("own-pid", "owner-sequence", "none"),
-        # what precedes a commit with group offsets: they stand in the log, then the generation is checked
+        # what precedes a commit with group offsets: they are in the log, then the generation is checked
         "offsets": ("announce-check", "check", "check-announce"),
         # the generation under which the transaction began | the member's newest
         "generation": ("began", "newest"),
@@ -34,9 +34,9 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "state": ("prefix", "ahead"),
         # a snapshot is loaded when all of its chunks are there | when one is
         "complete": ("all", "any"),
-        # a reader below the log start loads anew | goes on at the log start
+        # a reader below the log start loads again | continues at the log start
         "below": ("reload", "skip"),
-        # whoever goes on for a client knows from the view what became of its transaction | takes it for ended
+        # a new owner knows from the view what became of its client's transaction | assumes it has ended
         "adopt": ("view", "ended"),
         # claims leave alone what is prepared | abort it
         "claim": ("spare", "abort-prepared"),
@@ -46,7 +46,7 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "decide": ("owner", "former"),
         # a producer id is rejected that data were met of and the log, read to its end, does not know | as far as it was
         # read | though no data were met | never
-        "reject": ("met", "behind", "guessed", "never"),
+        "reject": ("met", "anywhere", "guessed", "never"),
     }
 )
 #: What can happen only so often in a run.
@@ -77,7 +77,7 @@ class Run:
     partitions: int = 1
     ids: int = 1
     block: int = 2
-    #: The largest epoch: behind it comes the next generation.
+    #: The largest epoch: after it comes the next generation.
     last_epoch: int = 3
     chunks: int = 1
     #: Whether transactions write batches, have members, move a group's offsets.

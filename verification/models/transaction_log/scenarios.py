@@ -46,7 +46,7 @@ SCENARIOS: Final = (
     ),
     _one(
         "ack-expiry",
-        "the log's partition forgets the producer id behind a takeover: the former owner is not fenced",
+        "the log's partition forgets the producer id after a takeover: the former owner is not fenced",
         "instances=2 claims=2 txns=1 forget_log=1",
         "tell=ack -> I1",
     ),
@@ -175,14 +175,14 @@ SCENARIOS: Final = (
         "data are met that a lost log knew; somebody rejects their producer id while others claim and commit",
         "instances=2 claims=2 txns=1 stray=1 rejects=1",
         "reject=never -> I6",
-        "reject=behind -> I1",
+        "reject=anywhere -> I1",
         "reject=guessed -> I1",
     ),
     _one(
         "reject-members",
         "a member's producer id is met by somebody who rejects what the log does not know",
         "instances=3 claims=3 txns=1 members=1 batches=0 rejects=1 crash=1",
-        "reject=behind -> I3",
+        "reject=anywhere -> I3",
     ),
     _one(
         "core",

@@ -18,7 +18,7 @@ Batch: TypeAlias = tuple[Producer, int, Any]
 
 
 class Request(NamedTuple):
-    """On its way. The first field gives requests an order, so that equal bags of them are equal."""
+    """A request in flight. The first field gives requests an order, so that equal bags of them are equal."""
 
     order: tuple[int, str, Producer, int, str]
     source: int
@@ -168,7 +168,7 @@ def first_state(run: Run) -> State:
 
 
 Move: TypeAlias = tuple[str, State]
-"""What happened, and the state behind it."""
+"""What happened, and the state after it."""
 
 
 def who(i: int) -> str:

@@ -1,6 +1,6 @@
 """An application that knows nothing of transactions, modelled: it reads, writes, and commits offsets.
 
-Its input is a count: behind what its group has come to is the next one. So two outputs of one input are found.
+Its input is a count: the next one follows the position of its group. So two outputs of one input are found.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Application(Legacy):
             raise Abortable(str(error)) from error
 
     async def end(self, claimed: Claimed, *, committed: bool) -> None:
-        """As ``Steps``: commits the offset behind its input, or begins at the group's offsets again."""
+        """As ``Steps``: commits the offset after its input, or begins at the group's offsets again."""
         if not committed:
             self._position = None
             return
@@ -80,13 +80,13 @@ class Application(Legacy):
         code = await self._commit(self._position + 1)
         if code == 0:
             claimed.told, self._position = True, self._position + 1
-            self.say(f"is told that {claimed.name} is committed")
+            self.say(f"learns that {claimed.name} is committed")
             return
-        self.say(f"is told {'nothing' if code is None else ErrorCode(code).name} of {claimed.name}")
+        self.say(f"receives {'nothing' if code is None else ErrorCode(code).name} for {claimed.name}")
         self._position = None
 
     async def _begin_at_offsets(self, claimed: Claimed) -> None:
-        """Has the group at the offsets that are committed. ``Fatal`` if it can't be had."""
+        """Moves the group to its committed offsets. ``Fatal`` if they are unavailable."""
         history = self._tools.history
         deadline = trio.current_time() + _PATIENCE
         while self._position is None:

@@ -1,4 +1,4 @@
-"""What is put in the place of kproxy's rules of groups at home in the broker to see what happens without them."""
+"""Broken replacements of kproxy's rules for groups that the broker coordinates."""
 
 from contextlib import suppress
 from typing import Any
@@ -19,7 +19,7 @@ async def by_who_decides_alone(self: BrokerEnds) -> None:
 
 
 async def noted_first(self: BrokerEnds, left: _Left) -> None:
-    """The log says that the broker was told before it is."""
+    """The log says that the broker was informed before it is."""
     view = self._log.views.of(left.transactional_id)
     one = view.unended.get(left.part) if view is not None else None
     if one is None or left in self._noted:

@@ -59,7 +59,7 @@ def always_next(self: ClientSequences[Any], client: Producer, batch: ClientBatch
 
 
 def admits_who_had_it(self: BrokerOwner, request: TxnRequest, coordinator: str | None) -> None:
-    """Who has had the id is as good as who has it."""
+    """A former owner of the id is admitted like its owner."""
     client = self.id.client
     had = request.client.epoch <= client.epoch
     _ADMIT(self, request._replace(client=client) if had else request, coordinator)

@@ -91,7 +91,7 @@ def _with(kind: type[Message], rule: Any) -> Any:
 
 #: A claim aborts what is prepared.
 CLAIMS_EVERYTHING: Final = _with(TransactionClaim, _claims_what_is_prepared)
-#: What is prepared may be decided by whoever had the id.
+#: A former owner of the id may decide what is prepared.
 DECIDES_AS_FORMER: Final = _with(TransactionDecision, _decides_for_a_former_owner)
 #: A batch id is not kept.
 FORGETS_BATCHES: Final = _with(TransactionDecision, _forgets_batch_ids)

@@ -166,7 +166,7 @@ async def uses_the_sequence_again(self: ClaimKeeper, how: Callable[..., Any], bo
 
 
 def repeated_whoever_ended(self: LogOwner, request: TxnRequest, committed: bool) -> Producer | None:
-    """An end that stands in the log is the one that is asked for."""
+    """An end that is in the log is assumed to be the requested one."""
     view = self.keeper.view
     last = view.last if view is not None else None
     if last is None or last.client != request.client or last.next_client == request.client:
@@ -255,7 +255,7 @@ async def deletes_first(self: Snapshots, partition: int, *parts: Any) -> bool:
 
 
 def goes_on_at_the_start(self: LogPartition, start: int) -> None:
-    """Who finds its place in the log deleted goes on behind what was deleted."""
+    """A reader whose position was deleted from the log continues after the deleted part."""
     if self.position == NOTHING:
         _RESTART(self, start)
     else:

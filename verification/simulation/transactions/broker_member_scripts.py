@@ -60,7 +60,7 @@ def decided_and_gone(seed: int) -> WorldPlan:
 
 
 def told_unheard(seed: int) -> WorldPlan:
-    """The brokers hear of a decision only when they are told again."""
+    """The brokers receive a decision only when it is sent again."""
     plan = member_group(batch(attempt(1), attempt(0)))
 
     async def script(world: TransactionWorld) -> None:

@@ -1,4 +1,4 @@
-"""Broken on purpose: kproxy without one rule of groups at home in the broker, and runs that show what it keeps out."""
+"""Broken on purpose: kproxy without one rule for groups that brokers coordinate, and runs that show the effect."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ BROKER_MEMBER_VARIANTS: Final = (
         (invariants.STUCK, *_LOST),
     ),
     Variant(
-        "the log says that the broker was told before it is",
+        "the log says that the broker was informed before it is",
         ((BrokerEnds, "_end_now", broken_broker_members.noted_first),),
         broker_member_scripts.told_unheard,
         (invariants.STUCK, *_LOST),

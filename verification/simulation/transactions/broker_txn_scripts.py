@@ -107,7 +107,7 @@ def written_late(seed: int) -> WorldPlan:
 
 
 def taken_over(seed: int) -> WorldPlan:
-    """A newer producer has the id at the same kproxy, and has written; then the older one goes on."""
+    """A newer producer has the id at the same kproxy, and has written; then the older one continues."""
     plans = scripts.producer(0), scripts.producer(1)
 
     async def script(world: TransactionWorld) -> None:

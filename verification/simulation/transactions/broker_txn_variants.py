@@ -16,7 +16,7 @@ _OTHERS: Final = (invariants.ABORTED, invariants.TORN, invariants.OUTCOME, invar
 
 NATIVE_VARIANTS: Final = (
     Variant(
-        "an EndTxn without an answer is told as a success",
+        "an EndTxn without a response is reported as a success",
         ((BrokerRequests, "end", broken_broker_rules.told_without_an_answer),),
         broker_txn_scripts.ended_unheard,
         _LOST,
@@ -40,7 +40,7 @@ NATIVE_VARIANTS: Final = (
         (invariants.DUPLICATE,),
     ),
     Variant(
-        "who had the id writes on beside who has it",
+        "a former owner of the id keeps writing beside its owner",
         ((BrokerOwner, "_admit", broken_broker_rules.admits_who_had_it),),
         broker_txn_scripts.taken_over,
         _OTHERS,

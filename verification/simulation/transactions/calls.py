@@ -39,9 +39,9 @@ class Calls:
         lingers: bool = True,
         software: str = "",
     ) -> None:
-        """``timeout`` of each request in seconds; ``held_up``: how long one is on its way beyond the usual.
+        """``timeout`` of each request in seconds; ``held_up``: how long one is in flight beyond the usual.
 
-        ``lingers``: the end of a connection on which one is held up comes long behind it, if ever; else at once.
+        ``lingers``: the end of a connection on which one is held up arrives long after it, if ever; else at once.
         ``software``: what the client calls itself at the start of each connection (KIP-511); empty: nothing.
         """
         self._host = host
@@ -64,7 +64,7 @@ class Calls:
         return answers[0]
 
     async def ask_all(self, place: Address, messages: Sequence[Message], version: int) -> list[Message]:
-        """Sends requests one behind the other; the answers of the first of them, up to the one that has none."""
+        """Sends requests one after another; the responses to the first of them, up to the one that has none."""
         answers: list[Message] = []
         async with self._locks.setdefault(place, trio.Lock()):
             with trio.move_on_after(self._timeout) as scope:
@@ -123,7 +123,7 @@ class Calls:
         return self._leaders[partition]
 
     def forget(self, partition: int) -> None:
-        """Its leader is to be asked for anew."""
+        """Its leader has to be found again."""
         self._leaders.pop(partition, None)
 
     def close(self) -> None:

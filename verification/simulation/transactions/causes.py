@@ -84,7 +84,7 @@ class Causes:
         return self._history.expired.get(self._mine, -inf) >= self._since
 
     def _is_lost(self, code: int) -> bool:
-        """Brokers fence who takes too long; and who goes on at another kproxy than the one that it is known to."""
+        """Brokers fence a producer that takes too long, or that continues at a kproxy that does not know it."""
         self._look_at_the_time()
         if code in _FENCED and (self._overdue_since < inf or self._was_given_up()):
             return True

@@ -17,7 +17,7 @@ from verification.simulation.plan import BUSY_SECONDS
 
 Ask: TypeAlias = Callable[[ControlService], Awaitable[Described]]
 
-#: As long as a request takes on its way.
+#: As long as a request is in flight.
 _WAYS: Final = (0.0, 0.001, 0.02)
 _BACKOFFS: Final = (0.02, 0.1, 0.5)
 #: No request takes longer, whatever becomes of brokers.
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Request:
-    """One request on its way."""
+    """One request in flight."""
 
     def __init__(self, ask: Ask) -> None:
         """Nothing has come to a kproxy yet."""
@@ -59,7 +59,7 @@ class ControlPost:
         self._nursery = nursery
         self._history = history
         self._rng = rng
-        #: How long the next requests are on their way, in seconds.
+        #: How long the next requests are in flight, in seconds.
         self.late: list[float] = []
         #: How many of the next answers are lost.
         self.lost = 0
@@ -146,7 +146,7 @@ class ControlClient:
                 self._say(f"has no answer to {what}")
             except TxnError as error:
                 code = ErrorCode(error.error_code)
-                self._say(f"is told {code.name} of {what}: {error.message}")
+                self._say(f"receives {code.name} for {what}: {error.message}")
                 if not code.retriable:
                     raise Refused(code, error.message) from None
             if trio.current_time() > deadline:

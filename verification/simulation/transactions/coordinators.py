@@ -24,7 +24,7 @@ class Fatal(Exception):
 
 
 class Coordinators:
-    """Of one process; each is found anew when it gives no answer, or says that it is another."""
+    """The coordinators of one process; each is found again when it gives no response, or says that it is another."""
 
     def __init__(self, calls: Calls, versions: Mapping[int, int], rng: Random, say: Callable[[str], None]) -> None:
         """``versions`` by API key; ``say`` notes what happens."""
@@ -54,11 +54,11 @@ class Coordinators:
                 code = error_of(answer)
                 if not ErrorCode(code).retriable and code != ErrorCode.CONCURRENT_TRANSACTIONS:
                     return answer
-                self._say(f"is told {ErrorCode(code).name} by the coordinator")
+                self._say(f"receives {ErrorCode(code).name} from the coordinator")
                 if code in _MOVED:
                     self._known.pop((key_type, key), None)
             await trio.sleep(self._rng.choice(_BACKOFFS))
-        raise Fatal("max.block.ms is over")
+        raise Fatal("max.block.ms has passed")
 
     async def _find(self, key_type: int, key: str) -> Address:
         if (key_type, key) not in self._known:

@@ -113,13 +113,13 @@ async def _no_replicas(world: "TransactionWorld", fault: FaultPlan) -> None:
 
 
 async def _late(world: "TransactionWorld", fault: FaultPlan) -> None:
-    """The next request of a kind that a producer sends is on its way for long."""
+    """The next request of a kind that a producer sends is in flight for long."""
     keys = _PLAIN if world.place.home is Home.BROKER else _OF_KIP_98
     world.late.append((frozenset({keys[int(fault.where * len(keys))]}), fault.much * _LATEST))
 
 
 async def _control_late(world: "TransactionWorld", fault: FaultPlan) -> None:
-    """Some of the next control requests are on their way for long."""
+    """Some of the next control requests are in flight for long."""
     world.post.late += [fault.much * _LATEST] * (1 + int(fault.where * 3))
 
 

@@ -36,7 +36,7 @@ async def _read_and_commit(world: TransactionWorld, process: Process, claimed: C
 
 
 def _moved_on(seed: int, held: type[Message]) -> WorldPlan:
-    """The group goes to the second consumer while a record of the first one's is on its way to the log."""
+    """The group goes to the second consumer while a record of the first one's is in flight to the log."""
     plans = producer(0, transactional_id="id-0"), producer(1, transactional_id="id-1")
 
     async def script(world: TransactionWorld) -> None:
@@ -66,5 +66,5 @@ def moved_on_before_the_offsets(seed: int) -> WorldPlan:
 
 
 def moved_on_before_the_decision(seed: int) -> WorldPlan:
-    """The group moves on while the decision of what moves it is on its way."""
+    """The group moves on while the decision of the transaction that moves it is in flight."""
     return _moved_on(seed, TransactionDecision)

@@ -1,4 +1,4 @@
-"""Asks how far groups have come, at this kproxy and at that one, and holds it against what producers were told."""
+"""Reads the offsets of groups at each kproxy, and compares them with the responses that producers received."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ class GroupWatch:
         """``calls`` are a client's of that kproxy."""
         self._calls = calls
         self._history = history
-        #: By group the highest position that was told.
+        #: By group the highest position that was reported.
         self._highest: dict[str, int] = {}
 
     async def position(self, group: str) -> int:

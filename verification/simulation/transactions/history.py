@@ -1,4 +1,4 @@
-"""What producers asked for and were told, and what readers saw: the claims that the log is held against."""
+"""What producers requested and received, and what readers saw: the claims that the log is checked against."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -47,11 +47,11 @@ class Claimed:
     values: dict[int, list[bytes]] = field(default_factory=dict)
     #: Something was asked of the coordinator, or sent.
     begun: bool = False
-    #: A commit was asked for; only then may anything of it show.
+    #: A commit was requested; only after that may anything of it show.
     asked: bool = False
-    #: By partition the highest last stable offset that anyone was told before.
+    #: By partition the highest last stable offset that anyone had received before.
     stable_before: dict[int, int] = field(default_factory=dict)
-    #: What the producer was told: committed or aborted; None: nothing definite.
+    #: What the producer received: committed or aborted; None: nothing definite.
     told: bool | None = None
     #: Values that were first sent when a newer producer had been told that it has the id.
     zombies: set[bytes] = field(default_factory=set)
@@ -67,11 +67,11 @@ class TransactionHistory(History):
     by_value: dict[bytes, Claimed] = field(default_factory=dict)
     #: Partition, offset and value, as acknowledgements had it.
     acks: list[tuple[int, int, bytes]] = field(default_factory=list)
-    #: By transactional id what producers were told by InitProducerId.
+    #: By transactional id the responses to InitProducerId that producers received.
     given: dict[str, list[Given]] = field(default_factory=dict)
-    #: By identity the process that was told first that it is its own.
+    #: By identity the process that received it first.
     holders: dict[Producer, str] = field(default_factory=dict)
-    #: By transactional id every InitProducerId: each may fence who has the id, while it can take effect.
+    #: By transactional id every InitProducerId: each may fence the owner of the id, while it can take effect.
     asked: dict[str, list[Asked]] = field(default_factory=dict)
     #: Transactional ids of several producers.
     shared: set[str] = field(default_factory=set)
@@ -83,9 +83,9 @@ class TransactionHistory(History):
     expired: dict[str, float] = field(default_factory=dict)
     #: The brokers decide, so they fence who takes too long, and kproxy keeps in memory whom it asks for.
     is_native: bool = False
-    #: By partition the highest last stable offset that anyone was told.
+    #: By partition the highest last stable offset that anyone received.
     stable: dict[int, int] = field(default_factory=dict)
-    #: The same, by instance and partition: of those at which it was told.
+    #: The same, by instance and partition: of those that it reported.
     stable_at: dict[tuple[int, int], int] = field(default_factory=dict)
     #: By group the last position that a transaction was to move it to.
     positions: dict[str, int] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class TransactionHistory(History):
         )
 
     def holder(self, producer: Producer, process: str) -> str:
-        """The process that was told first that an identity is its own: this one, if none was."""
+        """The process that received an identity first: this one, if none did."""
         return self.holders.setdefault(producer, process)
 
     # -- groups
@@ -168,6 +168,6 @@ class TransactionHistory(History):
         return [claimed for claimed in self.transactions if claimed.input == what]
 
     def least_position(self, group: str) -> int:
-        """What a group has come to at least: the highest position of which a producer was told that it is committed."""
+        """The least position of a group: the highest one whose commit was reported to a producer."""
         told = (one.input.position for one in self.transactions if one.told and one.input and one.input.group == group)
         return max(told, default=0)

@@ -1,4 +1,4 @@
-"""What must hold of transactions, named; most of it is checked when a run is over, against what readers are shown."""
+"""What must hold of transactions, named; most of it is checked after a run, against what readers are shown."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from verification.simulation.transactions.history import Claimed, Input, Transac
 LOST = "no committed record is lost"
 TORN = "a transaction is whole or not at all"
 ABORTED = "nothing aborted is ever shown"
-OUTCOME = "what was told is what holds"
+OUTCOME = "the outcome that was reported holds"
 DUPLICATE = "no record twice in a committed transaction"
 ORDER = "order is kept per partition and producer"
 ZOMBIE = "what a fenced producer writes is never shown"
@@ -17,7 +17,7 @@ FENCED = "a fenced producer has no success"
 IDENTITY = "no producer is given another's identity"
 TIMEOUT = "a transaction's time-out holds"
 FALLS = "the last stable offset never falls"
-STUCK = "the last stable offset does not stay behind for ever"
+STUCK = "the last stable offset reaches the end at last"
 FILTER = "committed is all without what is not committed"
 SKIPPED = "readers are shown everything, in order"
 STABLE = "nothing undecided lies below the last stable offset"
@@ -149,7 +149,7 @@ def _stable(history: TransactionHistory, place: int, log: Mapping[int, bytes]) -
         claimed = history.by_value.get(value)
         before = claimed.stable_before.get(place, 0) if claimed is not None else 0
         if offset < before:
-            yield STABLE, f"{value.decode()} at {place}:{offset} was undecided when {before} was told"
+            yield STABLE, f"{value.decode()} at {place}:{offset} was undecided when {before} was reported"
 
 
 def _offsets(history: TransactionHistory, everything: Shown) -> Findings:
@@ -160,7 +160,7 @@ def _offsets(history: TransactionHistory, everything: Shown) -> Findings:
 
 
 def _is_shown(claimed: Claimed, counts: Counter[tuple[int, bytes]]) -> bool | None:
-    """Whether a transaction's data show; of one without data what was told."""
+    """Whether a transaction's data show; of one without data what was reported."""
     if not any(claimed.values.values()):
         return claimed.told if claimed.asked else False
     return any(counts[place, value] for place, values in claimed.values.items() for value in values)

@@ -1,4 +1,4 @@
-"""What is found when a run is over: everything is read at each place, by new readers, until all agree on a state."""
+"""The final check of a run: everything is read at each partition, by new readers, until all agree on a state."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from verification.simulation.transactions.reader import Reader
 if TYPE_CHECKING:
     from verification.simulation.transactions.world import TransactionWorld
 
-#: Behind the last fault: transactions are overdue, their kproxies are known to be gone, and all is read.
+#: After the last fault: transactions are overdue, their kproxies are known to have ended, and all is read.
 _SETTLE: Final = 120.0
 _LOOK: Final = 0.5
 #: All is read so often at most, until nothing is written meanwhile.
@@ -22,10 +22,10 @@ _MOST_ROUNDS: Final = 20
 
 
 class LastLook:
-    """Of one run.
+    """The final check of one run.
 
-    The last request of a producer that was killed may still be on its way. Of what it writes to two partitions a reader
-    could have come by one too early: so all read on until the logs are at their end where they were at the beginning.
+    The last request of a producer that was killed may still be in flight. It writes to two partitions, and a reader
+    could have read one of them too early: so all read on until the logs end where they ended at the beginning.
     """
 
     def __init__(self, world: "TransactionWorld", readers: Sequence[Reader]) -> None:
@@ -47,7 +47,7 @@ class LastLook:
         return self._groups[0] if self._groups else {}
 
     async def take(self) -> None:
-        """Reads; what does not come to rest, and what is told in two ways, is a finding."""
+        """Reads; what does not come to rest, or is reported in two ways, is a finding."""
         for _ in range(_MOST_ROUNDS):
             ends = self._ends()
             if not await self._read():
@@ -77,7 +77,7 @@ class LastLook:
         return True
 
     async def _settled(self, reader: Reader, place: int) -> None:
-        """Everything is decided, as this reader is told, and read."""
+        """Everything is decided, by what this reader receives, and read."""
         for partition in range(PLACES):
             while await self._world.look(reader, partition, place) < self._end(partition):  # noqa: ASYNC110 - asked again
                 await trio.sleep(_LOOK)
@@ -100,7 +100,7 @@ class LastLook:
             for partition, end in enumerate(ends):
                 await self.everything.read_to(partition, end)
             for reader in self._readers:
-                # not to the end: old ones can't be told that what is hidden is behind them
+                # not to the end: old ones can't be told that hidden batches follow
                 new = self.committed[0] if reader.committed else self.everything
                 while reader.values != new.values and ends == self._ends():  # noqa: ASYNC110 - it reads by itself
                     await trio.sleep(_LOOK)

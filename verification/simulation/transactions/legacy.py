@@ -52,7 +52,7 @@ class LegacyTools:
         self.history.note(f"producer {self.name} {text}")
 
     def open(self, what: str, number: int | None = None) -> Claimed:
-        """A new transaction; behind those of the same ``number``, its plan's if not given."""
+        """A new transaction; it follows those of the same ``number``, its plan's if not given."""
         number = self.plan.number if number is None else number
         return self.history.open(f"{self.name}.{what}", number, self.plan.transactional_id)
 
@@ -169,10 +169,10 @@ class ByHand(Legacy):
         is_shared = error.code is ErrorCode.PRODUCER_FENCED and mine in history.shared
         is_expired = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING and mine in history.expired
         if error.code not in _OVER and not is_shared and not is_expired:
-            history.breaks(invariants.CAUSE, f"producer {self._tools.name} is told {error}")
+            history.breaks(invariants.CAUSE, f"producer {self._tools.name} receives {error}")
 
     async def end(self, claimed: Claimed, *, committed: bool) -> None:
-        """As ``Steps``. What is not told to be committed is gone."""
+        """As ``Steps``. What is not reported as committed is lost."""
         if not claimed.begun:
             return
         tools, tid, batch_id, owner = self._tools, self._tools.plan.transactional_id, claimed.name, self._owner
@@ -195,7 +195,7 @@ class ByHand(Legacy):
             self.say(f"does not hear what becomes of {claimed.name}")
         else:
             claimed.told = committed
-            self.say(f"is told that {claimed.name} is {'committed' if committed else 'aborted'}")
+            self.say(f"learns that {claimed.name} is {'committed' if committed else 'aborted'}")
 
 
 class PerRequest(Legacy):
@@ -233,7 +233,7 @@ class PerRequest(Legacy):
             for at, some in values.items():
                 history.acknowledges(one, at, some, rows[at].base_offset)
             return
-        self.say(f"is told {' '.join(ErrorCode(code).name for code in sorted(codes))} of {one.name}")
+        self.say(f"receives {' '.join(ErrorCode(code).name for code in sorted(codes))} for {one.name}")
         if codes <= _ABORTED:
             one.told = False
         self._client.forget(place)

@@ -16,7 +16,7 @@ _ALONE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Which runs a seed can stand for; a seed always stands for the same one."""
+    """The runs that seeds are mapped to; a seed always gives the same one."""
 
     tastes: tuple[Taste, ...]
 

@@ -17,13 +17,13 @@ from verification.simulation.transactions.member_writer import WriteFailed
 
 #: How long a driver asks, in seconds.
 _PATIENCE: Final = 40.0
-#: How often a batch is begun anew in one life.
+#: How often a batch is begun again in one life.
 _MOST_RUNS: Final = 3
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Over(Exception):
-    """This life can't go on."""
+    """This life can't continue."""
 
 
 class Driver:
@@ -108,7 +108,7 @@ class Driver:
             if error.code not in _FENCED:
                 raise
             if not self._tools.history.is_replaced(self._tid, self._take):
-                self._tools.told.breaks(invariants.CAUSE, f"a driver asks to {what}, and is told {error}")
+                self._tools.told.breaks(invariants.CAUSE, f"a driver asks to {what}, and receives {error}")
             raise Over(str(error)) from None
 
     # -- a batch
@@ -190,7 +190,7 @@ class Driver:
     # -- decisions
 
     async def _commit(self, decision: Decision, places: Sequence[int], *, sweeps: bool) -> bool:
-        """Whether it is told to be committed; if not, it can't be. ``Over``, ``Unheard``."""
+        """Whether it is reported as committed; if not, it can't be. ``Over``, ``Unheard``."""
         tools, tid, owner = self._tools, self._tid, self._owner
         names = set(decision.parts) - {""}
         sure = names <= tools.history.waits(tid) and "" not in decision.parts
@@ -209,12 +209,12 @@ class Driver:
         except Refused as error:
             self._say(f"can't commit {decision.batch_id}: {error}")
             if sure:
-                tools.told.breaks(PREPARED, f"all of {decision.batch_id} is prepared, and a commit is told {error}")
+                tools.told.breaks(PREPARED, f"all of {decision.batch_id} is prepared, and a commit receives {error}")
             return False
         if was_fenced:
             tools.told.breaks(invariants.FENCED, f"{decision.batch_id} is committed, though a newer owner had the id")
         tools.history.done(decision)
-        self._say(f"is told that {decision.batch_id} is committed")
+        self._say(f"learns that {decision.batch_id} is committed")
         tools.stepped("committed")
         return True
 
@@ -229,6 +229,6 @@ class Driver:
         try:
             await self._asked("abort everything", self._places, make, sent)
         except Refused as error:
-            self._tools.told.breaks(invariants.CAUSE, f"an abort of everything is told {error}")
+            self._tools.told.breaks(invariants.CAUSE, f"an abort of everything receives {error}")
             raise Over(str(error)) from None
         self._tools.stepped("aborted")

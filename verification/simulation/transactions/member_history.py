@@ -1,4 +1,4 @@
-"""What drivers decided and were told, and which parts were told to be prepared."""
+"""What drivers decided and received, and which parts were reported as prepared."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +20,7 @@ class Decision:
     #: By member; the owner's own part has no name.
     parts: dict[str, Claimed]
     asked: bool = False
-    #: A commit under the batch id was told to be done, these parts having been named.
+    #: A commit under the batch id was reported as done, with these parts named.
     told: bool = False
 
 
@@ -58,7 +58,7 @@ class MemberHistory:
         self._of(transactional_id).names.clear()
 
     def prepared(self, transactional_id: str, member: str, since: float) -> None:
-        """A member was told to be prepared, asked for since then (trio's clock): unless a sweep may have met it."""
+        """A member was reported as prepared, requested since then (trio's clock): unless a sweep may have met it."""
         waiting = self._of(transactional_id)
         if all(one.over_at is not None and one.over_at < since for one in waiting.sweeps):
             waiting.names.add(member)
@@ -83,7 +83,7 @@ class MemberHistory:
         return self._of(transactional_id).takes
 
     def is_replaced(self, transactional_id: str, mine: Request) -> bool:
-        """Whether another request may have taken the id behind this one."""
+        """Whether another request may have taken the id after this one."""
         others = (one for one in self._of(transactional_id).takes if one is not mine)
         return any(one.over_at is None or one.over_at >= mine.sent_at for one in others)
 
@@ -98,7 +98,7 @@ class MemberHistory:
             self._told.asks(claimed)
 
     def done(self, decision: Decision) -> None:
-        """It was told to be committed; of several tries nobody knows which."""
+        """It was reported as committed; of several tries nobody knows which."""
         decision.told = True
         if not any(one is not decision and self._same(one, decision) for one in self.decisions):
             for claimed in decision.parts.values():

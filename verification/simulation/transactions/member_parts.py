@@ -21,12 +21,12 @@ from verification.simulation.transactions.member_writer import MemberWriter, Wri
 #: How long a worker asks, in seconds.
 _PATIENCE: Final = 15.0
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-#: What a worker may be told when its part, or its kproxy, is gone.
+#: The answers that a worker may get when its part, or its kproxy, has ended.
 _OVER: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE})
 
 
 class Failed(Exception):
-    """The attempt is over."""
+    """The attempt has ended."""
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class Attempt(Part):
             await self.ask(f"begin {self.name}", make)
         except Refused as error:
             if error.code not in _FENCED:
-                tools.told.breaks(invariants.CAUSE, f"{self.name} begins, and is told {error}")
+                tools.told.breaks(invariants.CAUSE, f"{self.name} begins, and receives {error}")
             raise
         if was_fenced:
             tools.told.breaks(invariants.FENCED, f"{self.name} began, though a newer owner had the id")
@@ -150,7 +150,7 @@ class Attempt(Part):
             await self.ask(f"prepare {member}", lambda: lambda control: control.prepare_member(tid, member))
         except Refused as error:
             if error.code not in _OVER:
-                tools.told.breaks(invariants.CAUSE, f"{member} prepares, and is told {error}")
+                tools.told.breaks(invariants.CAUSE, f"{member} prepares, and receives {error}")
             if not await self._is_prepared():
                 raise
         tools.history.prepared(tid, member, since)

@@ -46,7 +46,7 @@ class BatchPlan:
     #: Seconds between the last part that is prepared and the decision.
     pause: float
     commits: bool
-    #: Where the commit is repeated though it was told to be done.
+    #: Where the commit is repeated though it was reported as done.
     repeats: tuple[int, ...]
     #: With the commit all else of the id is aborted.
     sweeps: bool

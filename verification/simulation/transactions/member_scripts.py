@@ -77,7 +77,7 @@ def left_open(seed: int) -> WorldPlan:
 
 
 def prepared_for_long(seed: int) -> WorldPlan:
-    """A driver dies with everything prepared; long behind the id's time-out the next one decides it."""
+    """A driver dies with everything prepared; long after the id's time-out the next one decides it."""
     lives = DriverLife(0.5, 0, _DIES), DriverLife(_WAITS, 0)
     plan = member_group(batch(attempt(1), attempt(0), pause=100.0), lives=lives)
     return by_hand(seed, lambda world: _plain(world, plan), instances=2)
@@ -95,7 +95,7 @@ def prepared_unheard(seed: int) -> WorldPlan:
 
 
 def decided_late(seed: int) -> WorldPlan:
-    """A decision about own data and a member's is on its way while another driver takes the id, and the log forgets."""
+    """A decision about own data and a member's is in flight while another driver takes the id, and the log forgets."""
     plan = member_group(batch(own=attempt(0)))
 
     async def script(world: TransactionWorld) -> None:

@@ -21,7 +21,7 @@ MEMBER_VARIANTS: Final = (
         (invariants.STUCK,),
     ),
     Variant(
-        "a member joins under its owner's producer id, and the broker's answer to the decision is told",
+        "a member joins under its owner's producer id, and the broker's answer to the decision is reported",
         (
             (Member, "join", broken_members.joins_as_its_owner),
             (LogOwner, "_until_decided", broken_rules.told_by_the_broker),
@@ -43,7 +43,7 @@ MEMBER_VARIANTS: Final = (
         (PREPARED,),
     ),
     Variant(
-        "what is prepared is decided by who had the id before",
+        "what is prepared is decided by a former owner of the id",
         ((view_module, "_RULES", broken_members.DECIDES_AS_FORMER),),
         member_scripts.decided_late,
         (TOGETHER,),
@@ -55,7 +55,7 @@ MEMBER_VARIANTS: Final = (
         (ONCE,),
     ),
     Variant(
-        "a client of a member that is gone writes as it is",
+        "a client of a member that has ended writes plain records",
         ((ImplicitTransactions, "of", broken_members.writes_without_a_member),),
         member_scripts.outlived,
         (invariants.ABORTED,),

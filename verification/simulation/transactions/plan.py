@@ -62,7 +62,7 @@ class Life:
     #: Which kproxy it bootstraps from.
     instance: int
     transactions: tuple[TransactionPlan, ...]
-    #: Killed so many seconds behind its start; None: it ends well.
+    #: Killed so many seconds after its start; None: it ends well.
     dies_after: float | None = None
 
 
@@ -76,7 +76,7 @@ class ProducerPlan:
     second_version: bool
     timeout_ms: int
     lives: tuple[Life, ...]
-    #: Without ``second_version``: behind a batch that failed it asks for a new epoch, or uses the sequence again.
+    #: Without ``second_version``: after a batch that failed it asks for a new epoch, or uses the sequence again.
     renews: bool
     request_timeout: float
     #: Sends each record as a batch of its own, and several of a partition without waiting for an answer.

@@ -49,14 +49,14 @@ _SECOND: Final[Mapping[int, int]] = {
     ApiKey.END_TXN: 5,
     ApiKey.PRODUCE: 12,
 }
-#: The application is told to abort.
+#: The application is asked to abort.
 _ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
 _GROUP_MOVED: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 _STATE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class Abortable(Exception):
-    """The transaction can only be aborted; ``renew``: the producer asks for a new epoch behind it."""
+    """The transaction can only be aborted; ``renew``: the producer asks for a new epoch after it."""
 
     def __init__(self, why: str, *, renew: bool = False) -> None:
         super().__init__(why)
@@ -81,7 +81,7 @@ class Process:
         self._sequences: dict[int, int] = {}
         self._joined: set[int] = set()
         self._initializing: Asked | None = None
-        #: When it was told its identity, by trio's clock.
+        #: When it received its identity, by trio's clock.
         self._told_at = inf
         self._causes = Causes(history, plan.transactional_id, instance, plan.timeout_ms)
 
@@ -90,7 +90,7 @@ class Process:
         self._history.note(f"producer {self._name} {text}")
 
     def killed(self) -> None:
-        """The process is gone; what it has sent may still arrive."""
+        """The process has ended; what it has sent may still arrive."""
         self.say("is killed")
         if self._initializing is not None:
             self._history.strays(self._initializing, trio.current_time())
@@ -143,7 +143,7 @@ class Process:
             claimed.told = False
         self._judge(answer.error_code)
         claimed.told = committed
-        self.say(f"is told that {claimed.name} is {'committed' if committed else 'aborted'}")
+        self.say(f"learns that {claimed.name} is {'committed' if committed else 'aborted'}")
         if fenced and claimed.values:
             self._history.breaks(invariants.FENCED, f"{claimed.name} ended well, though a newer producer had the id")
         if self._plan.second_version:
@@ -155,9 +155,7 @@ class Process:
         holder = self._history.holder(self._me, self._name)
         if holder != self._name:
             what = f"{self._me.producer_id}/{self._me.epoch}"
-            self._history.breaks(
-                invariants.IDENTITY, f"producer {self._name} is told that it is {what}, as {holder} is"
-            )
+            self._history.breaks(invariants.IDENTITY, f"producer {self._name} is named {what}, as {holder} is")
 
     def _judge(self, code: int) -> None:
         """Raises what an error means to the producer, and notes one that it should not get."""
@@ -167,7 +165,7 @@ class Process:
         if code in _ABORTABLE:
             raise Abortable(name)
         if not self._causes.has(code):
-            self._history.breaks(invariants.CAUSE, f"producer {self._name} is told {name}")
+            self._history.breaks(invariants.CAUSE, f"producer {self._name} receives {name}")
         raise Fatal(name)
 
     def _is_fenced(self) -> bool:
@@ -265,19 +263,19 @@ class Process:
                 return
             self._calls.forget(place)
             await trio.sleep(self._rng.choice(_BACKOFFS))
-        raise Abortable("delivery.timeout.ms is over", renew=True)
+        raise Abortable("delivery.timeout.ms has passed", renew=True)
 
     def _undelivered(
         self, batches: list[ClientBatch], answers: list[Any], claimed: Claimed, *, unknown: bool
     ) -> list[ClientBatch]:
-        """What has to be sent again; ``Abortable`` or ``Fatal`` behind an error that is definite."""
+        """What has to be sent again; ``Abortable`` or ``Fatal`` after an error that is definite."""
         left: list[ClientBatch] = []
         for batch, answer in zip(batches, answers, strict=False):
             (row,) = answer.responses[0].partition_responses
             if not row.error_code:
                 self._history.acknowledges(claimed, batch.place, batch.values, row.base_offset)
                 continue
-            self.say(f"is told {ErrorCode(row.error_code).name} of {batch.text}")
+            self.say(f"receives {ErrorCode(row.error_code).name} for {batch.text}")
             is_behind = bool(left) and row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if not is_behind and not ErrorCode(row.error_code).retriable:
                 self._failed(batch, row.error_code, unknown=unknown)

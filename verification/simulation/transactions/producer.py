@@ -37,7 +37,7 @@ class TransactionalProducer:
             process.close()
 
     async def _live(self, process: Steps, life: Life) -> None:
-        """Until its work is done, or it can't go on."""
+        """Until its work is done, or it can't continue."""
         try:
             await process.initialize()
             for nth, planned in enumerate(life.transactions):
@@ -46,7 +46,7 @@ class TransactionalProducer:
         except Fatal as error:
             process.say(f"ends: {error}")
         except Abortable as error:  # of what begins no transaction
-            self._history.breaks(invariants.CAUSE, f"producer {self.plan.number} is told {error}")
+            self._history.breaks(invariants.CAUSE, f"producer {self.plan.number} receives {error}")
         else:
             process.say("is done")
 

@@ -67,7 +67,7 @@ class Reader:
             await self.poll(place)
 
     async def poll(self, place: int) -> None:
-        """One Fetch; waits a while behind an error."""
+        """One Fetch; waits a while after an error."""
         part = FetchRequestFetchPartition(
             partition=place, fetch_offset=self.positions[place], partition_max_bytes=self._most_bytes
         )

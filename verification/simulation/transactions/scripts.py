@@ -149,7 +149,7 @@ def ends_twice(plan: ProducerPlan) -> Script:
 
 
 def overdue_elsewhere(seed: int) -> WorldPlan:
-    """A decision is on its way for long, its kproxy dies; another one waits until the transaction is overdue."""
+    """A decision is in flight for long, its kproxy dies; another one waits until the transaction is overdue."""
     plan = producer(timeout_ms=3_000)
 
     async def script(world: TransactionWorld) -> None:
@@ -237,7 +237,7 @@ async def _ends_soon(world: TransactionWorld, process: Process, claimed: Claimed
 
 
 def unannounced(seed: int) -> WorldPlan:
-    """What announces a transaction never comes to the log; its kproxy crashes, and its client is gone."""
+    """The record that announces a transaction never comes to the log; its kproxy crashes, and its client has ended."""
     plan = producer()
 
     async def script(world: TransactionWorld) -> None:
@@ -253,7 +253,7 @@ def unannounced(seed: int) -> WorldPlan:
 
 
 def taken_over_unheard(seed: int) -> WorldPlan:
-    """While a decision is on its way another kproxy takes the id over, and the log forgets who fenced whom."""
+    """While a decision is in flight another kproxy takes the id over, and the log forgets who fenced whom."""
     plans = producer(0), producer(1)
 
     async def script(world: TransactionWorld) -> None:
@@ -272,7 +272,7 @@ def taken_over_unheard(seed: int) -> WorldPlan:
 
 
 def announced_late(seed: int) -> WorldPlan:
-    """What announces a transaction is on its way for so long that it is given up; it comes before the decision."""
+    """The announcement of a transaction is in flight for so long that it is given up; it comes before the decision."""
     plan = producer()
 
     async def script(world: TransactionWorld) -> None:
@@ -363,7 +363,7 @@ def copied(seed: int) -> WorldPlan:
 
 
 def snapshot_lost(seed: int) -> WorldPlan:
-    """No chunk of a snapshot comes to the log; its kproxy crashes behind it."""
+    """No chunk of a snapshot comes to the log; its kproxy crashes after it."""
     plan = producer()
 
     async def script(world: TransactionWorld) -> None:
@@ -379,7 +379,7 @@ def snapshot_lost(seed: int) -> WorldPlan:
 
 
 def snapshot_in_chunks(seed: int) -> WorldPlan:
-    """A snapshot has several chunks; a kproxy starts behind it."""
+    """A snapshot has several chunks; a kproxy starts after it."""
     plan = producer()
 
     async def script(world: TransactionWorld) -> None:
@@ -393,7 +393,7 @@ def snapshot_in_chunks(seed: int) -> WorldPlan:
 
 
 def snapshot_unread(seed: int) -> WorldPlan:
-    """A kproxy hears nothing of the log while a transaction is committed, and deleted behind a snapshot."""
+    """A kproxy receives nothing of the log while a transaction is committed, and deleted after a snapshot."""
     plan = producer()
 
     async def script(world: TransactionWorld) -> None:

@@ -135,7 +135,7 @@ VARIANTS: Final = (
         _HIDDEN,
     ),
     Variant(
-        "the end that another producer's claim made is told as one's own",
+        "the end that another producer's claim made is reported as one's own",
         ((LogOwner, "_repeated", broken_rules.repeated_whoever_ended),),
         replace(_RIVALS, faults=(), second_version=(True,), instances=(1,), commits=0.2),
         (invariants.FENCED,),
@@ -188,7 +188,7 @@ VARIANTS: Final = (
         (invariants.STUCK,),
     ),
     Variant(
-        "a client is told what the broker answered to the decision",
+        "a client receives the broker's answer to the decision",
         (_BY_ACK,),
         scripts.taken_over_unheard,
         (invariants.OUTCOME, invariants.LOST),
@@ -210,7 +210,7 @@ VARIANTS: Final = (
         (invariants.LOST, invariants.OFFSETS),
     ),
     Variant(
-        "the generation is not checked behind the offsets",
+        "the generation is not checked after the offsets",
         ((owner_module, "one_of_each_member", broken_rules.nothing),),
         group_scripts.moved_on_before_the_offsets,
         (invariants.INPUT,),
@@ -234,7 +234,7 @@ VARIANTS: Final = (
         _HIDDEN,
     ),
     Variant(
-        "who reads below the log's start goes on at the start",
+        "a reader below the log's start continues at the start",
         ((LogPartition, "restart", broken_rules.goes_on_at_the_start),),
         scripts.snapshot_unread,
         _HIDDEN,

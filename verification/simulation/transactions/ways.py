@@ -27,7 +27,7 @@ class Steps(Protocol):
         ...
 
     async def initialize(self, *, again: bool = False) -> None:
-        """Makes ready for transactions; ``again``: behind one that failed."""
+        """Prepares for transactions; ``again``: after one that failed."""
         ...
 
     def begin(self, nth: int) -> "Claimed":
@@ -43,7 +43,7 @@ class Steps(Protocol):
         ...
 
     def killed(self) -> None:
-        """The process is gone; what it has sent may still arrive."""
+        """The process has ended; what it has sent may still arrive."""
         ...
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class TransactionWorld(base.World):
         ids = [producer.transactional_id for producer in plan.producers]
         self.told.shared = {name for name in ids if ids.count(name) > 1}
         self.told.ids_expire, self.told.is_native = plan.ids_expire, plan.place.is_native
-        #: How long the next requests of these kinds that a producer sends are on their way, in seconds.
+        #: How long the next requests of these kinds that a producer sends are in flight, in seconds.
         self.late: list[tuple[frozenset[int], float]] = []
         self.producers = [
             TransactionalProducer(one, partial(self._process_of, one), self.told, plan.seed) for one in plan.producers
@@ -119,7 +119,7 @@ class TransactionWorld(base.World):
         self.told.note(f"producer {name} {text}")
 
     def _held_up(self, message: Message) -> float:
-        """How long a request of a producer is on its way: it may come when its connection is not in use any more."""
+        """How long a request of a producer is in flight: it may arrive when its connection is not in use any more."""
         found = next((row for row in self.late if message.API_KEY in row[0]), None)
         if found is None:
             return 0.0

@@ -39,8 +39,8 @@ def test_a_transaction_is_written_and_committed(second_version: bool) -> None:
         assert await world.group_watch("group", 0).position("g") == 1
 
     trace = led(script, plan)
-    assert count(trace, "is told that 0.0.0 is committed") == 1
-    assert count(trace, "is told that 0.0.1 is aborted") == 1
+    assert count(trace, "learns that 0.0.0 is committed") == 1
+    assert count(trace, "learns that 0.0.1 is aborted") == 1
 
 
 def test_a_producer_that_pipelines_sends_a_batch_for_each_record() -> None:
