@@ -35,6 +35,7 @@ from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
 from kproxy.net.tls_names import unreadable_names_untold
 from kproxy.net.txn.service import Transactions
+from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.resources import load_resources
@@ -119,14 +120,14 @@ class _Process:
     def __init__(self, settings: Settings, logs: Logs, predecessor: Predecessor | None) -> None:
         config = settings.config
         self._settings, self._logs, self._predecessor = settings, logs, predecessor
-        self._stats = Stats(legacy_clients_max=config.legacy_clients_max)
+        self._stats = Stats(apis=ApiStats(config.legacy_clients_max))
         listening = predecessor.listening if predecessor is not None else ()
         ports = {each.node_id: each.sock.getsockname()[1] for each in listening if each.node_id is not None}
         self._succession = Succession(None if predecessor is None else ports)
         self._sockets = SocketNetwork((each.sock for each in listening), config.proxy_protocol_hosts)
         self._loaded = load_resources(config, self._stats, self._sockets)
         networks = self._loaded.networks
-        self._cluster = Cluster(config, self._stats, _cluster_map(config), networks.own, networks)
+        self._cluster = Cluster(config, self._stats.upstream, _cluster_map(config), networks.own, networks)
         self._stop, self._in_flight, self._notifier = Stop(), InFlight(), Notifier(os.environ)
         self._hand_over = HandOver(config.instance_id, self._listening, self._taken)
 
@@ -173,7 +174,7 @@ class _Process:
 
                 return [*config_routes(self._settings, self._logs), *fact_routes(facts)]
 
-            refused = partial(self._stats.count_http_refused, "control")
+            refused = partial(self._stats.refused.count_http_refused, "control")
             control = (transactions.control, routes, refused, self._in_flight, control_context(config))
             await nursery.start(serve_control, config, *control)
             if config.handover_socket is not None:
@@ -194,7 +195,7 @@ class _Process:
         config = self._settings.config
         with trio.move_on_after(_PATIENCE_SECONDS):
             await self._wait_ready()
-        if not self._stats.ready:
+        if not self._stats.upstream.ready:
             log.warning(
                 "not ready yet; clients wait until brokers answer",
                 bootstrap=show(config.bootstrap_servers),
@@ -206,7 +207,7 @@ class _Process:
         log.info("ready", listen=listen, http=page, brokers=brokers, instance_id=config.instance_id)
 
     async def _wait_ready(self) -> None:
-        while not self._stats.ready:  # noqa: ASYNC110 - several tasks make it ready, and each may take that back
+        while not self._stats.upstream.ready:  # noqa: ASYNC110 - several tasks make it ready, and each may take that back
             await trio.sleep(_READY_SECONDS)
 
     async def _take_over(self, former: Predecessor, nursery: trio.Nursery, transactions: Transactions) -> bool:
@@ -246,7 +247,7 @@ class _Process:
     async def _end(self) -> None:
         """Drains, within ``shutdown.grace.ms``; at once if told again."""
         config = self._settings.config
-        self._stats.ready, self._cluster.leaving = False, True
+        self._stats.upstream.ready, self._cluster.leaving = False, True
         self._notifier.stopping()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_behind, self._stop.at_once, nursery.cancel_scope)

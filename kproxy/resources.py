@@ -31,9 +31,9 @@ def loaders(config: Config, stats: Stats, sockets: SocketNetwork | None = None) 
     """By field of ``Resources`` what loads it, in order; to be called inside trio. StartupError, ConfigError."""
     return {
         "networks": partial(open_networks, config, stats, sockets),
-        "tracing": partial(open_tracing, config, stats),
-        "authorization": partial(open_authorization, config, stats),
-        "quotas": partial(open_quotas, config, stats),
+        "tracing": partial(open_tracing, config, stats.process),
+        "authorization": partial(open_authorization, config, stats.refused),
+        "quotas": partial(open_quotas, config, stats.refused),
         "logins": partial(open_desk, config),
     }
 

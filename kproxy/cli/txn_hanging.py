@@ -36,7 +36,7 @@ def print_hanging(config: Config, client: ControlClient, *, older_than_ms: int, 
 
 async def _ask_brokers(config: Config, older_than_ms: int) -> tuple[list[Hanging], list[str]]:
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), open_networks(config, stats).own)
+    cluster = Cluster(config, stats.upstream, ClusterMap(), open_networks(config, stats).own)
     try:
         return await find_hanging(cluster, older_than_ms=older_than_ms)
     finally:

@@ -103,7 +103,7 @@ def print_log(config: Config, only: RecordFilter, *, follow: bool, as_json: bool
 
 async def _main(config: Config, printer: Printer, follow: bool) -> None:
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), open_networks(config, stats).own)
+    cluster = Cluster(config, stats.upstream, ClusterMap(), open_networks(config, stats).own)
     topic = transaction_topic(cluster, config)
     try:
         await _check_that_it_is_there(cluster, config)

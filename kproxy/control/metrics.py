@@ -19,6 +19,8 @@ from prometheus_client.registry import Collector
 
 from kproxy import __version__
 from kproxy.codec.messages import ApiKey, api_name
+from kproxy.proxy.api_stats import ApiStats
+from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.durations import LATENCY_BUCKETS, Durations
 from kproxy.proxy.metric_fields import METRIC, Kind
 from kproxy.proxy.metric_fields import Metric as Declared
@@ -55,14 +57,16 @@ class StatsCollector(Collector):
         info = {(__version__, platform.python_version()): 1}
         text = "Always 1; its labels name the version that runs."
         yield _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python")), info)
-        yield from _declared(self._stats, now)
-        yield from _clients(self._stats)
-        yield from _requests(self._stats)
-        yield from _declared(self._stats.transactions, now)
+        for group in fields(self._stats):
+            yield from _declared(getattr(self._stats, group.name), now)
+        yield from _clients(self._stats.clients)
+        yield _bytes("client", "clients", self._stats.clients.bytes_in, self._stats.clients.bytes_out)
+        yield _bytes("upstream", "brokers", self._stats.upstream.bytes_in, self._stats.upstream.bytes_out)
+        yield from _requests(self._stats.apis)
         yield from _transactions(self._stats.transactions, now)
 
 
-def _declared(stats: Stats | TransactionStats, now: float) -> Iterator[Metric]:
+def _declared(stats: Any, now: float) -> Iterator[Metric]:
     for field in fields(stats):
         declared: Declared | None = field.metadata.get(METRIC)
         if declared is not None:
@@ -82,7 +86,7 @@ def _family(name: str, declared: Declared, value: Any, now: float) -> Metric:
     return family(name, text, value=value)
 
 
-def _clients(stats: Stats) -> Iterator[Metric]:
+def _clients(stats: ClientStats) -> Iterator[Metric]:
     # A sum, because two names may become one when they are made printable.
     software: Counter[tuple[str, str]] = Counter()
     for (name, version), count in stats.software.open.items():
@@ -90,14 +94,14 @@ def _clients(stats: Stats) -> Iterator[Metric]:
     text = "Client connections open, by the client's software name; unknown for clients that send none."
     labels = ("client_software", "client_software_version")
     yield _add(GaugeMetricFamily("kproxy_client_software_connections", text, labels=labels), software)
-    for peer, text, count_in, count_out in (
-        ("client", "Bytes from (in) and to (out) clients.", stats.client_bytes_in, stats.client_bytes_out),
-        ("upstream", "Bytes from (in) and to (out) brokers.", stats.upstream_bytes_in, stats.upstream_bytes_out),
-    ):
-        yield _counter(f"kproxy_{peer}_bytes", text, ("direction",), {"in": count_in, "out": count_out})
 
 
-def _requests(stats: Stats) -> Iterator[Metric]:
+def _bytes(peer: str, peers: str, count_in: int, count_out: int) -> Metric:
+    counts = {"in": count_in, "out": count_out}
+    return _counter(f"kproxy_{peer}_bytes", f"Bytes from (in) and to (out) {peers}.", ("direction",), counts)
+
+
+def _requests(stats: ApiStats) -> Iterator[Metric]:
     seconds = HistogramMetricFamily(
         "kproxy_request_duration_seconds",
         "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait on purpose.",

@@ -29,7 +29,7 @@ def make_app(
     routes = [*_machine_routes(stats), *static_routes(rules), *fact_routes(facts), *page_routes(control)]
     app = Starlette(routes=routes, exception_handlers=error_answers())
     app.router.redirect_slashes = False
-    return Guard(app, lambda scope: page_refusal(scope, rules), partial(stats.count_http_refused, "http"))
+    return Guard(app, lambda scope: page_refusal(scope, rules), partial(stats.refused.count_http_refused, "http"))
 
 
 def _machine_routes(stats: Stats) -> list[Route]:
@@ -43,8 +43,8 @@ def _machine_routes(stats: Stats) -> list[Route]:
         return PlainTextResponse("ok\n")
 
     async def readyz(request: Request) -> Response:
-        reasons = not_ready_reasons(stats)
-        body = {"ready": not reasons, "brokers": stats.brokers, "reasons": reasons}
+        reasons = not_ready_reasons(stats.upstream)
+        body = {"ready": not reasons, "brokers": stats.upstream.brokers, "reasons": reasons}
         return JSONResponse(body, status_code=503 if reasons else 200)
 
     pages = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}

@@ -7,7 +7,7 @@ import structlog
 from kproxy.codec.messages import APIS
 from kproxy.proxy.authorization.access import Refusal
 from kproxy.proxy.authorization.acl_rules import Subject
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.refusal_stats import RefusalStats
 
 log = structlog.get_logger("kproxy.audit")
 
@@ -20,7 +20,7 @@ _MOST_LINES: Final = 1_000
 class AuditLog:
     """Counts every refusal, and logs those that say something new."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: RefusalStats) -> None:
         """None yet."""
         self._stats = stats
         self._began = 0.0

@@ -10,13 +10,13 @@ from kproxy.net.audit_log import AuditLog
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
 from kproxy.proxy.authorization.acl_rules import Rules, Subject
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.refusal_stats import RefusalStats
 
 
 class Authorization:
     """What all connections share."""
 
-    def __init__(self, file: WatchedFile[Rules], stats: Stats) -> None:
+    def __init__(self, file: WatchedFile[Rules], stats: RefusalStats) -> None:
         """The rules of a file."""
         #: ``acl.file``; to be watched.
         self.file = file
@@ -32,7 +32,7 @@ class Authorization:
         self._audit.refused(subject, refusal, trio.current_time())
 
 
-def open_authorization(config: Config, stats: Stats) -> Authorization | None:
+def open_authorization(config: Config, stats: RefusalStats) -> Authorization | None:
     """By ``acl.file``; None if there is none. StartupError if it can't be used."""
     if config.acl_file is None:
         return None

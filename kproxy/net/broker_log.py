@@ -27,7 +27,7 @@ from kproxy.net.broker_log_reads import Failures, read_logs
 from kproxy.net.broker_log_tail import OffsetReads, Tail, Wanted
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders, LogError
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 
 __all__ = ["ActiveProducer", "Batch", "BrokerLog", "Failures", "LogError", "Marker", "Survey"]
 
@@ -58,7 +58,7 @@ class BrokerLog:
     It tries for ``delivery_timeout_ms``; leaders may move meanwhile.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, stats: Stats) -> None:
+    def __init__(self, cluster: Cluster, config: Config, stats: RetryStats) -> None:
         """``cluster`` knows the brokers; reads and fences are counted in ``stats``."""
         self._config = config
         self._stats = stats

@@ -106,7 +106,7 @@ class Connection:
         self.client.close()
         self.upstream.close()
         self.budget.hold(self, 0)
-        self.stats.buffered_bytes = self.budget.used
+        self.stats.clients.buffered_bytes = self.budget.used
         self._intake.close(trio.current_time() + self.wall)
         # The connection, its session and their callbacks refer to each other: without this the buffers would stay
         # in memory until the next full garbage collection, while the budget counts them as free.
@@ -171,7 +171,7 @@ class Connection:
             if count == 0:
                 return
             self.heard = self._emptied_at = trio.current_time()
-            self.stats.client_bytes_in += count
+            self.stats.clients.bytes_in += count
             self.received += count
             frames = self._frames(count, room)
             await self._intake.take(frames)
@@ -328,7 +328,7 @@ class Connection:
         if self.writing_client:
             answers += sum(map(len, self.session.to_client))
         self.budget.hold(self, requests + answers)
-        self.stats.buffered_bytes = self.budget.used
+        self.stats.clients.buffered_bytes = self.budget.used
 
     def carry_out(self) -> None:
         """Begins what the session has asked for."""
@@ -426,7 +426,7 @@ class Connection:
             self.account()
 
     def _wrote(self, count: int) -> None:
-        self.stats.client_bytes_out += count
+        self.stats.clients.bytes_out += count
         self.written += count
         self.writing = 0
 

@@ -15,7 +15,7 @@ from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.fleet import Fleet
 from kproxy.net.lane_log import LaneLog
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.produce_stats import ProduceStats
 
 #: More lanes at rest than this are given up: their producer ids are not used again before a restart.
 _MOST_RESTING = 10_000
@@ -40,7 +40,7 @@ class Lanes:
     keeps one entry for each producer id, and another's would hide to the next kproxy what is in doubt of the first.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, stats: Stats, log: LaneLog) -> None:
+    def __init__(self, cluster: Cluster, config: Config, stats: ProduceStats, log: LaneLog) -> None:
         """``cluster`` is not ready before the log is open."""
         self._cluster = cluster
         self._config = config

@@ -23,7 +23,6 @@ from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
 from kproxy.net.own_topic import Refused, TopicDeleted, check
 from kproxy.net.single_flight import SingleFlight
-from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.lane_log")
 
@@ -34,11 +33,10 @@ _PATIENCE_SECONDS = 10.0
 class LaneLog:
     """This instance's part of the log. If the cluster refuses it, kproxy continues without crash recovery."""
 
-    def __init__(self, cluster: Cluster, config: Config, stats: Stats) -> None:
+    def __init__(self, cluster: Cluster, config: Config) -> None:
         """Nothing is made or read where ``crash_recovery_enable`` or ``idempotence_enable`` is false."""
         self._cluster = cluster
         self._config = config
-        self._stats = stats
         self._topic = lane_topic(cluster, config)
         self._former = FormerLanes(config.instance_id.__eq__)
         self._elsewhere = FormerLanes(config.instance_id.__ne__)

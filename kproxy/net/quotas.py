@@ -4,13 +4,13 @@ from kproxy.config import Config
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle
 from kproxy.proxy.quotas.quota_rules import QuotaRules
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.refusal_stats import RefusalStats
 
 
 class QuotaKeeper:
     """What all connections share."""
 
-    def __init__(self, file: WatchedFile[QuotaRules], longest: float, stats: Stats) -> None:
+    def __init__(self, file: WatchedFile[QuotaRules], longest: float, stats: RefusalStats) -> None:
         """The limits of a file; ``longest``: the longest wait, in seconds."""
         #: ``quotas.file``; to be watched.
         self.file = file
@@ -31,7 +31,7 @@ class QuotaKeeper:
         self._stats.throttle_seconds[name] = self._stats.throttle_seconds.get(name, 0.0) + throttle.seconds
 
 
-def open_quotas(config: Config, stats: Stats) -> QuotaKeeper | None:
+def open_quotas(config: Config, stats: RefusalStats) -> QuotaKeeper | None:
     """By ``quotas.file``; None if there is none. StartupError if it can't be used."""
     if config.quotas_file is None:
         return None

@@ -9,7 +9,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Survey
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 
 #: Markers times partitions in one request: about 200 KB, and a few seconds of a broker's time at most.
 _MARKERS_AT_ONCE: Final = 50_000
@@ -42,7 +42,7 @@ class PastLane(Protocol):
 class Recovery:
     """Fences and reads for all connections together; over the bounds they wait for each other."""
 
-    def __init__(self, broker_log: BrokerLog, config: Config, stats: Stats) -> None:
+    def __init__(self, broker_log: BrokerLog, config: Config, stats: RetryStats) -> None:
         """About ``recovery_concurrency`` times ``recovery_max_bytes`` are held at a time, whoever asks."""
         self._broker_log = broker_log
         self._config = config

@@ -27,7 +27,7 @@ from kproxy.net.network import ByteIO
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
 from kproxy.proxy.retries import digests_at
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 
 if TYPE_CHECKING:
     from kproxy.codec.batch import BatchHeader
@@ -43,7 +43,7 @@ class RetryLedgerKeeper:
     """The ledger of one process, and its access to the logs."""
 
     def __init__(
-        self, config: Config, stats: Stats, lanes: Lanes, broker_log: BrokerLog, nursery: trio.Nursery
+        self, config: Config, stats: RetryStats, lanes: Lanes, broker_log: BrokerLog, nursery: trio.Nursery
     ) -> None:
         """``lanes`` knows what a former kproxy used; reads run in ``nursery``, whatever becomes of who wants them."""
         self._config = config

@@ -66,27 +66,27 @@ class Facts:
             version=__version__,
             started_ms=self._started_ms,
             now_ms=int(now * 1000),
-            ready=stats.ready,
-            reasons=not_ready_reasons(stats),
+            ready=stats.upstream.ready,
+            reasons=not_ready_reasons(stats.upstream),
             listen=str(config.listen),
             bootstrap_servers=show(config.bootstrap_servers),
-            connections=stats.connections_open,
-            max_connections=stats.connections_limit,
-            connections_total=sum(stats.connections_accepted.values()),
-            brokers_up=stats.brokers,
+            connections=stats.clients.connections_open,
+            max_connections=stats.clients.connections_limit,
+            connections_total=sum(stats.clients.connections_accepted.values()),
+            brokers_up=stats.upstream.brokers,
             brokers_known=len(self._cluster.map.brokers),
-            lanes=stats.producer_ids_active,
-            in_flight=stats.sends_in_flight,
-            in_doubt=stats.in_doubt,
-            unacknowledged_ms=_age_ms(stats.oldest_unacknowledged, now),
-            buffered_bytes=stats.buffered_bytes,
+            lanes=stats.produce.producer_ids_active,
+            in_flight=stats.produce.sends_in_flight,
+            in_doubt=stats.retries.in_doubt,
+            unacknowledged_ms=_age_ms(stats.produce.oldest_unacknowledged, now),
+            buffered_bytes=stats.clients.buffered_bytes,
             buffer_memory=config.buffer_memory,
-            records_matched=stats.records_matched,
+            records_matched=stats.retries.records_matched,
             per_second=self._sampler.total,
             transactions=self._transactions(now),
-            refusals=dict(stats.refusals),
-            connections_refused=dict(stats.connections_refused),
-            broker_errors=dict(stats.upstream_errors),
+            refusals=dict(stats.refused.refusals),
+            connections_refused=dict(stats.clients.connections_refused),
+            broker_errors=dict(stats.upstream.errors),
             recent_errors=self._recent_errors(),
             legacy_clients=(legacy := self._legacy_clients())[:_MOST_LEGACY],
             legacy_total=len(legacy),
@@ -124,7 +124,7 @@ class Facts:
     def _legacy_clients(self) -> list[LegacyClient]:
         """Those that sent requests which Kafka 4 refuses, the busiest first."""
         used: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
-        for (api_key, version, client_id, software), count in self._stats.legacy_requests.items():
+        for (api_key, version, client_id, software), count in self._stats.apis.legacy_requests.items():
             used.setdefault((client_id, software), {})[api_key, version] = count
         found = [
             LegacyClient(*who, sum(counts.values()), [f"{api_name(key)} v{version}" for key, version in sorted(counts)])

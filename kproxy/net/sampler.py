@@ -50,12 +50,13 @@ class Sampler:
         self._produced.append(self._read_produced())
 
     def _read_produced(self) -> list[int]:
-        versions = [stat.buckets for (key, _), stat in self._stats.requests.items() if key == ApiKey.PRODUCE]
+        versions = [stat.buckets for (key, _), stat in self._stats.apis.requests.items() if key == ApiKey.PRODUCE]
         return [sum(column) for column in zip(*versions, strict=True)]
 
     def _read_totals(self) -> _Counters:
         stats = self._stats
-        return stats.client_bytes_in, stats.client_bytes_out, sum(stat.count for stat in stats.requests.values())
+        requests = sum(stat.count for stat in stats.apis.requests.values())
+        return stats.clients.bytes_in, stats.clients.bytes_out, requests
 
     @property
     def total(self) -> Traffic:

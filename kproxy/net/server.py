@@ -89,13 +89,14 @@ class Server:
         self._stats = stats
         self._cluster = cluster
         self._nursery = nursery
-        self.lanes = Lanes(cluster, config, stats, LaneLog(cluster, config, stats))
-        self.keeper = RetryLedgerKeeper(config, stats, self.lanes, BrokerLog(cluster, config, stats), nursery)
+        self.lanes = Lanes(cluster, config, stats.produce, LaneLog(cluster, config))
+        broker_log = BrokerLog(cluster, config, stats.retries)
+        self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
         self._unfinished = Unfinished(6 * eighth, reserve=eighth)
-        stats.connections_limit, stats.buffered_bytes_limit = config.max_connections, 6 * eighth
+        stats.clients.connections_limit, stats.clients.buffered_bytes_limit = config.max_connections, 6 * eighth
         self._heap = HeapKeeper()
         self._listeners: list[Listener] = []
         #: Where clients bootstrap, once it listens.
@@ -171,7 +172,7 @@ class Server:
                 for _ in range(_OPEN_CHECKS):
                     due = trio.current_time() + pause / _OPEN_CHECKS
                     await trio.sleep_until(due)
-                    self._stats.loop_delays.observe(trio.current_time() - due)
+                    self._stats.process.loop_delays.observe(trio.current_time() - due)
                     self._check_open(trio.current_time())
                     self._evict(trio.current_time())
                     self._heap.note(self._held_bytes())
@@ -191,7 +192,7 @@ class Server:
                 connection.check_open(now)
                 since = producer.oldest
                 oldest = since if oldest is None or (since is not None and since < oldest) else oldest
-        self._stats.oldest_unacknowledged = oldest
+        self._stats.produce.oldest_unacknowledged = oldest
 
     def _held_bytes(self) -> int:
         """What clients take now; the most that their requests took since this was last asked is noted."""
@@ -266,17 +267,18 @@ class Server:
                 log.warning("cannot accept a connection", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            if self._stats.connections_open >= self._config.max_connections:
+            if self._stats.clients.connections_open >= self._config.max_connections:
                 self._refuse("max_connections")
                 io.close()
                 continue
             # Counted here: the next one may be accepted before this one's task runs for the first time.
             name = "bootstrap" if broker is None else str(broker.node_id)
-            self._stats.connected(name)
+            self._stats.clients.connected(name)
             self._nursery.start_soon(self._run, io, broker, name)
 
     def _refuse(self, reason: str) -> None:
-        self._stats.connections_refused[reason] = self._stats.connections_refused.get(reason, 0) + 1
+        refused = self._stats.clients.connections_refused
+        refused[reason] = refused.get(reason, 0) + 1
 
     async def _run(self, io: ByteIO, broker: Broker | None, listener: str) -> None:
         """``listener``: where it is counted, from before this task on."""
@@ -284,7 +286,7 @@ class Server:
             if await self._introduced(io):
                 await self._serve_client(io, broker)
         finally:
-            self._stats.connections[listener] -= 1
+            self._stats.clients.connections[listener] -= 1
 
     async def _introduced(self, io: ByteIO) -> bool:
         """Whether it is known who the client is; if not, its connection is closed."""

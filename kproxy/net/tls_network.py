@@ -14,7 +14,7 @@ from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, client_context, server_context
 from kproxy.net.tls_io import TlsIO
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.client_stats import ClientStats
 
 log = structlog.get_logger("kproxy.tls")
 
@@ -25,7 +25,7 @@ _IS_IT: Final = "is it a TLS port? See upstream.security.protocol"
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 
 
-def open_network(config: Config, stats: Stats, network: SocketNetwork | None = None) -> Network:
+def open_network(config: Config, stats: ClientStats, network: SocketNetwork | None = None) -> Network:
     """The machine's network, as the configuration has it; made inside trio. StartupError names a file that is bad."""
     network = network or SocketNetwork(balancers=config.proxy_protocol_hosts)
     accepting = connecting = None
@@ -66,7 +66,7 @@ class TlsNetwork:
     """``kproxy.net.network.Network`` over TLS."""
 
     def __init__(
-        self, network: SocketNetwork, accepting: TlsContext | None, connecting: TlsContext | None, stats: Stats
+        self, network: SocketNetwork, accepting: TlsContext | None, connecting: TlsContext | None, stats: ClientStats
     ) -> None:
         """``accepting`` for clients, ``connecting`` for brokers; None: without TLS on that side."""
         self._network = network

@@ -81,17 +81,17 @@ class _TrackResend:
                 await self._fence(step)
             else:
                 await self._resend(step)
-            self._connection.stats.epoch_bumps += self._track.epoch - epoch
+            self._connection.stats.produce.epoch_bumps += self._track.epoch - epoch
             epoch = self._track.epoch
             self._batches.progressed()
             await self._connection.flush_client()
-        self._connection.stats.epoch_bumps += self._track.epoch - epoch
+        self._connection.stats.produce.epoch_bumps += self._track.epoch - epoch
 
     async def _resend(self, step: Resend) -> None:
         if step.wait:
             await self._backoff.pause()
-        stats = self._connection.stats
-        stats.resends[step.reason] = stats.resends.get(step.reason, 0) + 1
+        resends = self._connection.stats.produce.resends
+        resends[step.reason] = resends.get(step.reason, 0) + 1
         await self._attempt(step.send)
 
     async def _fence(self, step: Fence) -> None:
@@ -138,7 +138,7 @@ class _TrackResend:
                 batches = await self._tail(place, 0)
         except (OSError, RemoteProtocolError) as error:
             log.warning("log cannot be read; batches may be written twice", reason=str(error))
-            failed = self._connection.stats.readbacks_failed
+            failed = self._connection.stats.retries.readbacks_failed
             failed["unreadable"] = failed.get("unreadable", 0) + 1
             return {}
         headers = [batch.header for batch in batches]

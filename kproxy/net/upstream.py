@@ -32,7 +32,7 @@ class Upstream:
         self._session = connection.session
         self._choose = choose
         self._cluster = shared.cluster
-        self._stats = shared.stats
+        self._stats, self._client_stats = shared.stats.upstream, shared.stats.clients
         self._budget = shared.budget
         self._buffer = shared.buffer
         self._wall = shared.wall
@@ -100,7 +100,7 @@ class Upstream:
                 self._cluster.count_error("connect", broker)
                 self._cluster.doubt()
         self._io, self._broker = io, broker
-        self._stats.upstream_connections_open += 1
+        self._stats.connections_open += 1
         self._session.connected(versions, broker.node_id)
         nursery = self._connection.nursery
         assert nursery is not None
@@ -115,7 +115,7 @@ class Upstream:
         if self._io is not None:
             self._io.close()
             self._io = None
-            self._stats.upstream_connections_open -= 1
+            self._stats.connections_open -= 1
 
     async def _read(self, io: ByteIO) -> None:
         self._answers = splitter = FrameSplitter(LARGEST_FRAME)
@@ -130,7 +130,7 @@ class Upstream:
                 if count == 0:
                     break
                 self.answered_at = trio.current_time()
-                self._stats.upstream_bytes_in += count
+                self._stats.bytes_in += count
                 await self._data(splitter, count)
                 if count < READ_BYTES:
                     await io.readable()
@@ -209,7 +209,7 @@ class Upstream:
         if not self._connection.client_gone:
             try:
                 size = await self._connection.client.send_shared(part)
-                self._stats.client_bytes_out += size
+                self._client_stats.bytes_out += size
                 self._connection.written += size
             except (OSError, trio.ClosedResourceError):
                 self._connection.client_gone = True
@@ -234,7 +234,7 @@ class Upstream:
         if not out or self._writing or self._io is None:
             return False
         try:
-            self._stats.upstream_bytes_out += self._io.send_at_once(out)
+            self._stats.bytes_out += self._io.send_at_once(out)
         except OSError:
             self._io.close()  # its reader finds it closed, and tells the session
             return False
@@ -250,7 +250,7 @@ class Upstream:
             while out and self._io is not None:
                 batch = out[:]
                 out.clear()
-                self._stats.upstream_bytes_out += await self._io.send_all(batch)
+                self._stats.bytes_out += await self._io.send_all(batch)
         except (OSError, trio.ClosedResourceError):
             if self._io is not None:
                 self._io.close()  # its reader finds it closed, and tells the session

@@ -6,7 +6,7 @@ Times are ms since 1970 where a name ends in ``_ms`` and says when, and ms where
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 
 #: Rows of a list at most: who asks for it holds all clients up while it is put together.
 MOST_ROWS = 500
@@ -184,7 +184,7 @@ def fact_json(fact: Any) -> Any:
     return [fact_json(item) for item in fact] if isinstance(fact, (list, tuple)) else fact
 
 
-def not_ready_reasons(stats: Stats) -> list[str]:
+def not_ready_reasons(stats: UpstreamStats) -> list[str]:
     """Why clients are not served now; empty if they are."""
     if stats.ready:
         return []

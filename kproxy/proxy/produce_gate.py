@@ -71,7 +71,9 @@ class ProduceGate:
         self._ctx = ctx
         self._policy = ctx.policy
         self._cluster = ctx.cluster
-        self._stats = stats
+        self._stats = stats.produce
+        self._retry_stats = stats.retries
+        self._refusals = stats.refused.refusals
         self._link = link
         self._open = open_slot
         self._forward = forward
@@ -324,7 +326,7 @@ class ProduceGate:
         """What compares the request, if there is anything to compare it with."""
         if not member.ledger.concern(member, owed, self._link.now):
             return None
-        return Retries(member, owed, self._link.now, self._policy.max_decompressed_bytes, self._stats)
+        return Retries(member, owed, self._link.now, self._policy.max_decompressed_bytes, self._retry_stats)
 
     def _refused(
         self, member: ProducerConnection, frame: bytearray, layout: ProduceLayout, owed: PendingProduce | None
@@ -435,7 +437,7 @@ class ProduceGate:
         self._answer_all(slot, layout, error)
 
     def _count_refusal(self, reason: str) -> None:
-        self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
+        self._refusals[reason] = self._refusals.get(reason, 0) + 1
         self._ctx.fault = Fault(reason, self._link.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:

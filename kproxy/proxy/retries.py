@@ -14,7 +14,7 @@ from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.produce_batches import MAGIC_AT
 from kproxy.proxy.produce_calls import PartitionCall
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 
 if TYPE_CHECKING:
     from kproxy.dedup.lanes import TrackKey
@@ -32,7 +32,12 @@ class Retries:
     """What may be a retry in one request, compared record by record."""
 
     def __init__(
-        self, member: ProducerConnection, answer: PendingProduce, now: float, max_decompressed_bytes: int, stats: Stats
+        self,
+        member: ProducerConnection,
+        answer: PendingProduce,
+        now: float,
+        max_decompressed_bytes: int,
+        stats: RetryStats,
     ) -> None:
         """For one request of a connection, when nothing hinders the comparison any more."""
         self._member = member

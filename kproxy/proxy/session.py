@@ -112,14 +112,14 @@ class Session:
         self._stats = stats
         self._client_id: bytes | None = None
         #: The name under which the client's software is counted.
-        self._software = stats.software.came()
+        self._software = stats.clients.software.came()
         #: A frame that may have to be offered again, and what is forwarded of it.
         self._screening: tuple[bytearray, Screening] | None = None
-        self._link = link = Link(stats)
+        self._link = link = Link(stats.apis)
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
         self._relayed_login = RelayedLogin(ctx, link)
-        self._login = None if logins is None else LoginGate(ctx, link, stats, logins, self._note_versions)
+        self._login = None if logins is None else LoginGate(ctx, link, stats.clients, logins, self._note_versions)
         self._gate = ProduceGate(ctx, stats, link, self._open, self._forward, self._send_on)
         #: A response that was decoded before it was taken.
         self._decoded: tuple[bytearray, Message] | None = None
@@ -223,7 +223,8 @@ class Session:
 
     def refused(self, reason: str, now: float) -> None:
         """The shell has refused something to the client."""
-        self._stats.refusals[reason] = self._stats.refusals.get(reason, 0) + 1
+        refusals = self._stats.refused.refusals
+        refusals[reason] = refusals.get(reason, 0) + 1
         self._ctx.fault = Fault(reason, now)
 
     def close(self) -> None:
@@ -342,8 +343,8 @@ class Session:
             return
         name, software_version = request.client_software_name, request.client_software_version
         self._ctx.know(software=name, software_version=software_version)
-        self._stats.software.left(self._software)
-        self._software = self._stats.software.came(name, software_version)
+        self._stats.clients.software.left(self._software)
+        self._software = self._stats.clients.software.came(name, software_version)
 
     def _upstream_version(self, slot: Slot) -> int | None:
         """The version for the broker; None if the request was answered here. RemoteProtocolError: not served."""
@@ -371,7 +372,7 @@ class Session:
     def _open(self, slot: Slot, _upstream: int) -> None:
         self._link.order.open(slot)
         if slot.api_version < FIRST_IN_KAFKA_4.get(slot.api_key, 0):
-            self._stats.observe_legacy(
+            self._stats.apis.observe_legacy(
                 slot.api_key, slot.api_version, self._ctx.client.client_id, self._ctx.client.software
             )
 
@@ -592,13 +593,13 @@ class Session:
         self._link.drop()
         self._gate.drop()
         self._client_id = self._screening = self._decoded = self._ctx.fetched.conversions = None
-        self._stats.software.left(self._software)
+        self._stats.clients.software.left(self._software)
         if self._ctx.meter is not None:
             self._ctx.meter.close()
 
     def _count_conversions(self) -> None:
         for (direction, magic), (batches, records) in self._ctx.fetched.converted.items():
-            self._stats.count_converted(direction, magic, batches, records)
+            self._stats.produce.count_converted(direction, magic, batches, records)
         self._ctx.fetched.converted.clear()
         if self._ctx.fetched.stable_lags:
             self._stats.transactions.hidden_bytes += self._ctx.fetched.hidden_bytes

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
+from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.commands import Close, Mute, Queued
 from kproxy.proxy.handlers.base import Exchange, Handler
 from kproxy.proxy.produce_calls import UpstreamProduce
 from kproxy.proxy.quotas.throttled import throttled
 from kproxy.proxy.slots import AnswerOrder, Buffer, Slot
-from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class Link:
         "used",
     )
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: ApiStats) -> None:
         """Counts each answered request in ``stats``."""
         self._stats = stats
         self.order = AnswerOrder()

@@ -16,8 +16,8 @@ import trio
 
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.context import Context
+from kproxy.proxy.process_stats import ProcessStats
 from kproxy.proxy.slots import Slot
-from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traced
 from kproxy.tracing.spans import Event, Span, SpanContext, partition_attributes, request_span
 
@@ -68,7 +68,7 @@ class Collector:
         self,
         exporter: Exporter,
         limits: Limits,
-        stats: Stats,
+        stats: ProcessStats,
         rng: random.Random | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:

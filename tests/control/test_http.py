@@ -8,8 +8,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.control.http import serve_http
+from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.facts import not_ready_reasons
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from tests.control.fake_facts import FakeFacts
 from tests.control.fake_transactions import FakeTransactions
 
@@ -55,17 +57,17 @@ async def test_readyz_names_the_reasons() -> None:
 
 
 async def test_readyz_when_ready() -> None:
-    status, _, body = await fetch(Stats(ready=True, brokers=3), "/readyz")
+    status, _, body = await fetch(Stats(upstream=UpstreamStats(ready=True, brokers=3)), "/readyz")
     assert status == 200
     assert json.loads(body) == {"ready": True, "brokers": 3, "reasons": []}
 
 
 def test_not_ready_although_a_broker_is_known() -> None:
-    assert not_ready_reasons(Stats(brokers=1)) == ["not listening for clients: starting up or shutting down"]
+    assert not_ready_reasons(UpstreamStats(brokers=1)) == ["not listening for clients: starting up or shutting down"]
 
 
 async def test_metrics_page() -> None:
-    status, headers, body = await fetch(Stats(connections={"bootstrap": 7}), "/metrics")
+    status, headers, body = await fetch(Stats(clients=ClientStats(connections={"bootstrap": 7})), "/metrics")
     assert status == 200
     assert headers["content-type"].startswith("text/plain")
     assert 'kproxy_connections{listener="bootstrap"} 7.0\n' in body

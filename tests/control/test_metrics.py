@@ -9,9 +9,12 @@ from prometheus_client.samples import Sample
 
 from kproxy import __version__
 from kproxy.control.metrics import StatsCollector, make_registry, render
+from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.durations import LATENCY_BUCKETS
+from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.proxy.upstream_stats import UpstreamStats
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -40,40 +43,44 @@ def fill_transactions(stats: TransactionStats) -> None:
 
 
 def filled() -> Stats:
-    stats = Stats(ready=True, brokers=3, connections_limit=5, buffered_bytes=6, buffered_bytes_limit=60, epoch_bumps=7)
-    stats.connected("bootstrap")
-    stats.connected("2")
-    stats.connected("2")
-    stats.connections["2"] -= 1
-    stats.software.came("librdkafka", "2.8.0")
-    stats.loop_delays.observe(0.003)
-    stats.unanswered(3)
-    stats.spans["exported"] = 51
-    stats.client_bytes_in, stats.client_bytes_out = 11, 12
-    stats.upstream_bytes_in, stats.upstream_bytes_out = 13, 14
-    stats.batches_stamped, stats.records_stamped = 15, 16
-    stats.producer_ids_active, stats.sends_in_flight, stats.upstream_connections_open = 17, 18, 19
-    stats.batches_converted["up", 1] = 20
-    stats.records_converted["down", 0] = 21
-    stats.connections_refused["max.connections"] = 22
-    stats.logins["PLAIN", "refused"] = 51
-    stats.resends["NOT_LEADER_OR_FOLLOWER"] = 23
-    stats.refusals["frame too long"] = 24
-    stats.authorization_refusals["Write", "Topic"] = 240
-    stats.throttles["request_rate"] = 241
-    stats.throttle_seconds["request_rate"] = 242.5
-    stats.upstream_errors["connect"] = 25
-    stats.in_doubt, stats.records_matched, stats.records_stripped = 26, 27, 28
-    stats.requests_dropped, stats.requests_timed_out = 29, 30
-    stats.readbacks, stats.readback_bytes = 31, 32
-    stats.count_http_refused("http", "origin")
-    stats.readbacks_failed["timeout"] = 33
-    stats.fences["refused"] = 34
-    stats.recoveries, stats.recovery_seconds = 35, 36.5
+    stats = Stats(
+        upstream=UpstreamStats(ready=True, brokers=3),
+        clients=ClientStats(connections_limit=5, buffered_bytes=6, buffered_bytes_limit=60),
+        produce=ProduceStats(epoch_bumps=7),
+    )
+    stats.clients.connected("bootstrap")
+    stats.clients.connected("2")
+    stats.clients.connected("2")
+    stats.clients.connections["2"] -= 1
+    stats.clients.software.came("librdkafka", "2.8.0")
+    stats.process.loop_delays.observe(0.003)
+    stats.apis.unanswered(3)
+    stats.process.spans["exported"] = 51
+    stats.clients.bytes_in, stats.clients.bytes_out = 11, 12
+    stats.upstream.bytes_in, stats.upstream.bytes_out = 13, 14
+    stats.produce.batches_stamped, stats.produce.records_stamped = 15, 16
+    stats.produce.producer_ids_active, stats.produce.sends_in_flight, stats.upstream.connections_open = 17, 18, 19
+    stats.produce.batches_converted["up", 1] = 20
+    stats.produce.records_converted["down", 0] = 21
+    stats.clients.connections_refused["max.connections"] = 22
+    stats.clients.logins["PLAIN", "refused"] = 51
+    stats.produce.resends["NOT_LEADER_OR_FOLLOWER"] = 23
+    stats.refused.refusals["frame too long"] = 24
+    stats.refused.authorization_refusals["Write", "Topic"] = 240
+    stats.refused.throttles["request_rate"] = 241
+    stats.refused.throttle_seconds["request_rate"] = 242.5
+    stats.upstream.errors["connect"] = 25
+    stats.retries.in_doubt, stats.retries.records_matched, stats.retries.records_stripped = 26, 27, 28
+    stats.retries.requests_dropped, stats.produce.requests_timed_out = 29, 30
+    stats.retries.readbacks, stats.retries.readback_bytes = 31, 32
+    stats.refused.count_http_refused("http", "origin")
+    stats.retries.readbacks_failed["timeout"] = 33
+    stats.retries.fences["refused"] = 34
+    stats.retries.recoveries, stats.retries.recovery_seconds = 35, 36.5
     fill_transactions(stats.transactions)
-    stats.observe(0, 2, 0.003, 100, 10)
-    stats.observe(0, 2, 100.0, 200, 20)
-    stats.observe_legacy(0, 2, "shipper", "")
+    stats.apis.observe(0, 2, 0.003, 100, 10)
+    stats.apis.observe(0, 2, 100.0, 200, 20)
+    stats.apis.observe_legacy(0, 2, "shipper", "")
     return stats
 
 
@@ -164,7 +171,7 @@ def test_legacy_requests_name_the_client() -> None:
 @pytest.mark.parametrize(("oldest", "age"), [(None, 0.0), (997.5, 2.5), (1001.0, 0.0)])
 def test_the_oldest_has_an_age_that_is_never_negative(oldest: float | None, age: float) -> None:
     stats = Stats(
-        oldest_unacknowledged=oldest,
+        produce=ProduceStats(oldest_unacknowledged=oldest),
         transactions=TransactionStats(oldest_open=oldest, oldest_unknown=oldest, prepared_until=oldest),
     )
     collector = StatsCollector(stats, now=lambda: 1000.0)
@@ -212,7 +219,7 @@ def test_page_follows_the_counters() -> None:
     stats = Stats()
     registry = make_registry(stats)
     assert b"kproxy_brokers 0.0\n" in render(registry, "")[0]
-    stats.brokers = 3
+    stats.upstream.brokers = 3
     assert b"kproxy_brokers 3.0\n" in render(registry, "")[0]
 
 
@@ -253,9 +260,9 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 
 @pytest.mark.parametrize("client_id", ['quo"te', "back\\slash", "new\nline", "\ud800", "\x00", "ü"])
 def test_a_strange_client_id_harms_nothing(client_id: str) -> None:
-    stats = Stats(brokers=2)
-    stats.observe_legacy(0, 0, client_id, client_id)
-    stats.observe_legacy(0, 0, "?", "?")
+    stats = Stats(upstream=UpstreamStats(brokers=2))
+    stats.apis.observe_legacy(0, 0, client_id, client_id)
+    stats.apis.observe_legacy(0, 0, "?", "?")
     labels = {"api_key": "Produce", "api_version": "0"}
     found = [sample for sample in samples(stats) if sample.name == "kproxy_legacy_requests_total"]
     assert sum(sample.value for sample in found) == 2

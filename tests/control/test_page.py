@@ -259,7 +259,7 @@ async def test_an_abort_asks_for_the_token(tmp_path: Path, browser: Chrome) -> N
         browser.find_element(By.ID, "ask-yes").click()
         until(browser, lambda: text(browser, "ask-error") == "That is not the token.")
         assert page.aborts == []
-        assert page.stats.http_refused == {("http", "token"): 1}
+        assert page.stats.refused.http_refused == {("http", "token"): 1}
         field.clear()
         field.send_keys(TOKEN)
         browser.find_element(By.ID, "ask-yes").click()
@@ -356,8 +356,8 @@ async def test_a_page_of_somebody_else_gets_nothing(tmp_path: Path, browser: Chr
         browser.get_log("browser")
         nursery.cancel_scope.cancel()
     assert page.aborts == []
-    assert set(page.stats.http_refused) == {("http", "origin")}
-    assert page.stats.http_refused["http", "origin"] >= 6
+    assert set(page.stats.refused.http_refused) == {("http", "origin")}
+    assert page.stats.refused.http_refused["http", "origin"] >= 6
 
 
 async def test_a_foreign_name_that_leads_here_shows_nothing(tmp_path: Path, browser: Chrome) -> None:
@@ -372,4 +372,4 @@ async def test_a_foreign_name_that_leads_here_shows_nothing(tmp_path: Path, brow
 
         shown = await trio.to_thread.run_sync(look)
     assert "CLUSTER_AUTHORIZATION_FAILED" in shown
-    assert page.stats.http_refused[("http", "host")] >= 1
+    assert page.stats.refused.http_refused[("http", "host")] >= 1

@@ -14,7 +14,7 @@ from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 from tests.dedup.wires import ONE, RULES, FakeWire, Ledgers
 
 KEY: TrackKey = (b"t", 0)
@@ -118,7 +118,7 @@ class Talk:
         member, ledger = self.member, self.member.ledger
         retries = None
         if not (cleared or ledger.is_calm(member, answer)) and ledger.concern(member, answer, self.world.now):
-            retries = Retries(member, answer, self.world.now, LIMIT, Stats())
+            retries = Retries(member, answer, self.world.now, LIMIT, RetryStats())
         sends: list[Send] = []
         self.parts[answer] = [PartitionCall(*key) for key in keys]
         left = [

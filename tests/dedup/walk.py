@@ -24,7 +24,7 @@ from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 from tests.dedup.broker_model import Partition
 from tests.dedup.wires import FakeWire, Ledgers
 
@@ -333,7 +333,7 @@ class Walk:
         batches = [(part, memoryview(build_batch(records)), len(records))]
         new = {KEY}
         if not calm and member.ledger.concern(member, answer, self.now):
-            retries = Retries(member, answer, self.now, LIMIT, Stats())
+            retries = Retries(member, answer, self.now, LIMIT, RetryStats())
             batches = retries.strip(batches[0], arrival_ms=ARRIVAL_MS)
             new = retries.new
         for _, data, count in batches:

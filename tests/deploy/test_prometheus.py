@@ -70,10 +70,10 @@ def one_refusal() -> Any:
 
 def count_refusals(stats: Stats) -> None:
     """As listeners with logins, rules and quotas do."""
-    stats.logins["PLAIN", "accepted"] = 1
-    stats.count_http_refused("control", "token")
-    stats.authorization_refusals["Read", "Topic"] = 1
-    stats.throttle_seconds["producer_byte_rate"] = 1.5
+    stats.clients.logins["PLAIN", "accepted"] = 1
+    stats.refused.count_http_refused("control", "token")
+    stats.refused.authorization_refusals["Read", "Topic"] = 1
+    stats.refused.throttle_seconds["producer_byte_rate"] = 1.5
 
 
 async def produce_on(client: FrameClient) -> None:

@@ -141,11 +141,11 @@ class Proxied:
         def nothing_left() -> bool:
             stats = self.stats
             return not (
-                stats.connections_open
-                or stats.sends_in_flight
-                or stats.buffered_bytes
-                or stats.upstream_connections_open
-                or stats.producer_ids_active
+                stats.clients.connections_open
+                or stats.produce.sends_in_flight
+                or stats.clients.buffered_bytes
+                or stats.upstream.connections_open
+                or stats.produce.producer_ids_active
             )
 
         try:
@@ -172,10 +172,10 @@ async def running(
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
     networks, known = open_networks(config, stats), ClusterMap(host_pattern=config.broker_host_pattern)
-    cluster = Cluster(config, stats, known, networks.own, networks)
+    cluster = Cluster(config, stats.upstream, known, networks.own, networks)
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
-        authorization, quotas = open_authorization(config, stats), open_quotas(config, stats)
+        authorization, quotas = open_authorization(config, stats.refused), open_quotas(config, stats.refused)
         server = Server(config, stats, cluster, nursery, transactions, authorization, quotas, open_desk(config))
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
@@ -201,7 +201,7 @@ async def proxied(
     made = open_fake_cluster(brokers, config=ClusterConfig(sasl=sasl))
     async with made as fake, running(fake.bootstrap, coordinator, **options) as proxy:
         proxy.fake = fake
-        await eventually(lambda: proxy.stats.ready)
+        await eventually(lambda: proxy.stats.upstream.ready)
         yield proxy
         await proxy.at_rest()
 

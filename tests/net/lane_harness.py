@@ -53,9 +53,9 @@ async def instance(bootstrap: str, *, opened: bool = True, **options: Any) -> As
     }
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+    cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
     async with trio.open_nursery() as nursery:
-        made = Instance(config, stats, cluster, LaneLog(cluster, config, stats), nursery)
+        made = Instance(config, stats, cluster, LaneLog(cluster, config), nursery)
         try:
             if opened:
                 await made.open()

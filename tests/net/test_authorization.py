@@ -74,7 +74,7 @@ async def test_what_may_be_written_is_and_the_rest_is_told(rules: Path) -> None:
         assert errors_of(await client.call(produce("closed", b"c"), 3)) == [TOPIC]
         assert values_in(proxy.brokers, "open") == [b"a", b"a"]
         assert "closed" not in proxy.brokers.topics
-        assert proxy.stats.authorization_refusals == {("Write", "Topic"): 3}
+        assert proxy.stats.refused.authorization_refusals == {("Write", "Topic"): 3}
 
 
 async def test_another_client_id_is_another_subject(rules: Path) -> None:
@@ -127,7 +127,7 @@ async def test_a_refusal_is_logged_once_with_all_that_was_asked(rules: Path) -> 
             "rule": "no rule allows it",
             "suppressed": 0,
         }
-        assert proxy.stats.authorization_refusals == {("Write", "Topic"): 5}
+        assert proxy.stats.refused.authorization_refusals == {("Write", "Topic"): 5}
 
 
 async def test_a_producer_that_wants_no_answer_is_disconnected(rules: Path) -> None:
@@ -204,7 +204,7 @@ async def test_rules_and_quotas_are_for_who_has_logged_in(rules: Path, tmp_path:
             await log_in(second)
             await second.send(metadata("open"), 4)
             assert await second.ended()
-        assert proxy.stats.refusals == {"quota": 1}
+        assert proxy.stats.refused.refusals == {"quota": 1}
 
 
 async def log_in(client: FrameClient) -> None:

@@ -80,8 +80,8 @@ async def test_a_balancer_that_names_nobody_is_refused(start: bytes) -> None:
     with structlog.testing.capture_logs() as lines:
         async with proxied(**HOSTS) as proxy, await client_of(proxy, start) as client:
             assert await client.ended()
-            assert proxy.stats.connections_refused == {"proxy_protocol": 1}
-            await eventually(lambda: proxy.stats.connections_open == 0)
+            assert proxy.stats.clients.connections_refused == {"proxy_protocol": 1}
+            await eventually(lambda: proxy.stats.clients.connections_open == 0)
     assert [each["log_level"] for each in lines if "did not name" in each["event"]] == ["warning"]
 
 
@@ -89,10 +89,10 @@ async def test_a_header_that_never_ends_is_refused_and_a_health_check_is_not_tol
     async with proxied(frame_timeout_ms=50, **HOSTS) as proxy:
         async with await client_of(proxy, b"PROXY TCP4 ") as client:
             assert await client.ended()
-        assert proxy.stats.connections_refused == {"proxy_protocol": 1}
+        assert proxy.stats.clients.connections_refused == {"proxy_protocol": 1}
         await (await trio.open_tcp_stream("127.0.0.1", proxy.port)).aclose()
-        await eventually(lambda: proxy.stats.connections_open == 0)
-        assert proxy.stats.connections_refused == {"proxy_protocol": 1}
+        await eventually(lambda: proxy.stats.clients.connections_open == 0)
+        assert proxy.stats.clients.connections_refused == {"proxy_protocol": 1}
 
 
 async def test_other_hosts_are_not_believed() -> None:
@@ -111,7 +111,7 @@ async def test_limits_for_an_address_are_those_of_the_client() -> None:
                 assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
             async with await client_of(proxy, line("192.0.2.7")) as third:
                 assert await third.ended()
-        assert proxy.stats.connections_refused == {"max_connections_per_ip": 1}
+        assert proxy.stats.clients.connections_refused == {"max_connections_per_ip": 1}
 
 
 @pytest.mark.parametrize(

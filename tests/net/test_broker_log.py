@@ -32,7 +32,7 @@ START_MS = 4_000_000_000_000
 async def logs(brokers: int = 1, partitions: int = 1, **options: int) -> AsyncIterator[tuple[Proxied, BrokerLog]]:
     async with proxied(brokers, **options) as proxy:
         proxy.brokers.create_topic("t", partitions)
-        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         try:
             yield proxy, broker_log
         finally:
@@ -80,13 +80,13 @@ class TestFence:
                 assert write(proxy, 0, pid=OTHER, epoch=32, index=index) == ErrorCode.INVALID_PRODUCER_EPOCH
                 assert write(proxy, 0, epoch=1, index=index) == 0
             assert sorted(requests) == [1, 2]
-            assert proxy.stats.fences == {"done": 8}
+            assert proxy.stats.retries.fences == {"done": 8}
 
     async def test_nothing_to_fence_is_no_request(self) -> None:
         async with logs() as (proxy, log):
             await log.fence([], [(PID, 1)])
             await log.fence([("t", 0)], [])
-            assert proxy.stats.fences == {}
+            assert proxy.stats.retries.fences == {}
 
     async def test_what_a_higher_epoch_has_fenced_is_fenced(self) -> None:
         async with logs() as (proxy, log):
@@ -105,7 +105,7 @@ class TestFence:
             proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: CloseAfter(), times=1)
             await log.fence([("t", 0)], [(PID, 1)])
             assert write(proxy, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
-            assert proxy.stats.upstream_errors.pop("broker_log") == 1
+            assert proxy.stats.upstream.errors.pop("broker_log") == 1
 
     @pytest.mark.parametrize("error", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
     @pytest.mark.idle_clock
@@ -117,7 +117,7 @@ class TestFence:
                 await log.fence([("t", 0)], [(PID, 1)])
                 assert trio.current_time() - began >= 0.2
                 await log.fence([("t", 0)], [(PID, 1)])
-            assert proxy.stats.fences == {"refused": 2}
+            assert proxy.stats.retries.fences == {"refused": 2}
             assert ["ClusterAction" in line["grant"] for line in lines] == [True]
 
     async def test_another_error_is_an_error(self) -> None:
@@ -137,7 +137,7 @@ class TestFence:
             proxy.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: CloseAfter())
             with pytest.raises(OSError, match="no leader answered"):
                 await log.fence([("t", 0)], [(PID, 1)])
-            proxy.stats.upstream_errors.clear()
+            proxy.stats.upstream.errors.clear()
 
 
 def refusing(error: ErrorCode) -> Callable[[object], None]:
@@ -178,7 +178,7 @@ class TestSurvey:
             assert set((await log.survey([("t", 0)]))["t", 0][1]) == {PID}
             assert asked.count(ApiKey.LIST_OFFSETS) == 2
             assert asked[-2:] == [ApiKey.LIST_OFFSETS, ApiKey.DESCRIBE_PRODUCERS]
-            proxy.stats.upstream_errors.clear()
+            proxy.stats.upstream.errors.clear()
 
     async def test_leaders_are_remembered_until_they_are_none(self) -> None:
         asked: list[Call] = []
@@ -202,8 +202,8 @@ class TestRead:
                 write(proxy, sequence, records=3)
             assert sequences(await read(log, 4, 7)) == [3, 6]
             assert sequences(await read(log, 0, 12)) == [0, 3, 6, 9]
-            assert proxy.stats.readbacks == 2
-            assert proxy.stats.readback_bytes > 0
+            assert proxy.stats.retries.readbacks == 2
+            assert proxy.stats.retries.readback_bytes > 0
 
     async def test_what_is_deleted_already_is_left_out(self) -> None:
         async with logs() as (proxy, log):
@@ -269,7 +269,7 @@ class TestTails:
         async with logs() as (proxy, log):
             write(proxy, 0, pid=3)
             assert await self.tail(log, PID) == []
-            assert (proxy.stats.readbacks, await log.tails([], {PID})) == (0, {})
+            assert (proxy.stats.retries.readbacks, await log.tails([], {PID})) == (0, {})
 
     async def test_no_more_than_the_bytes(self) -> None:
         async with logs(recovery_max_bytes=1024) as (proxy, log):
@@ -278,7 +278,7 @@ class TestTails:
             for sequence in range(500):
                 write(proxy, sequence, pid=3)
             assert await self.tail(log, PID) == []
-            assert 0 < proxy.stats.readback_bytes < 8 * 1024
+            assert 0 < proxy.stats.retries.readback_bytes < 8 * 1024
 
     async def test_nothing_is_read_below_a_floor_or_before_a_producers_first_batch(self) -> None:
         async with logs() as (proxy, log):
@@ -287,11 +287,11 @@ class TestTails:
             write(proxy, 0)
             most = 100 * len(part(proxy).log.read(0, 1, whole_first_batch=True))
             for options in ({"floors": {("t", 0): 990}}, {"first_epochs": {PID: 0}}):
-                before = proxy.stats.readback_bytes
+                before = proxy.stats.retries.readback_bytes
                 tails = await log.tails([("t", 0)], {PID}, **options)
                 assert sequences(tails["t", 0]) == [0]
-                assert proxy.stats.readback_bytes - before < most
-            assert proxy.stats.readbacks_failed == {}
+                assert proxy.stats.retries.readback_bytes - before < most
+            assert proxy.stats.retries.readbacks_failed == {}
 
     async def test_the_last_batch_that_the_leader_knows_is_waited_for(self) -> None:
         """A batch above the high watermark can't be read yet."""
@@ -328,7 +328,7 @@ async def test_batches_larger_than_an_answer_starve_no_partition() -> None:
         proxy.brokers.control(ApiKey.FETCH, lambda call: first.append(call.request.topics[0].partitions[0].partition))
         tails = await log.tails([("t", index) for index in range(20)], {PID}, first_epochs={PID: 0})
         assert all(sequences(tails["t", index]) == [0, 1] for index in range(20))
-        assert proxy.stats.readback_bytes < 42 * 41_000
+        assert proxy.stats.retries.readback_bytes < 42 * 41_000
         assert all(one != other for one, other in pairwise(first)), "each in its turn"
 
 
@@ -348,8 +348,8 @@ async def test_a_real_broker_is_fenced_and_read(kafka: RealKafka) -> None:
             assert send(sequence) == 0
             assert send(sequence, pid=3) == 0
         async with running(kafka.bootstrap) as proxy:
-            await eventually(lambda: proxy.stats.ready)
-            log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+            await eventually(lambda: proxy.stats.upstream.ready)
+            log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
             try:
                 assert (await log.survey([(topic, 0)]))[topic, 0][1][PID].last_sequence == 19
                 await log.fence([(topic, 0), (topic, 1)], [(PID, 32), (OTHER, 32)])

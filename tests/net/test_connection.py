@@ -186,7 +186,7 @@ async def test_a_broker_killed_and_back_under_load_loses_and_doubles_nothing() -
             for _ in range(60):
                 assert errors_of(await client.receive()) == [0]
         assert values_in(proxy.brokers, "t") == [b"%d" % n for n in range(60)]
-        assert proxy.stats.resends
+        assert proxy.stats.produce.resends
 
 
 async def test_no_answer_in_time_counts_as_lost_also_for_the_first_request() -> None:
@@ -197,7 +197,7 @@ async def test_no_answer_in_time_counts_as_lost_also_for_the_first_request() -> 
             await client.call(metadata("t"), 1)
             assert errors_of(await client.call(produce("t", b"a", timeout_ms=50), 8)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
-        assert proxy.stats.upstream_errors["timeout"] == 1
+        assert proxy.stats.upstream.errors["timeout"] == 1
 
 
 async def test_an_answer_that_is_garbage_ends_the_connection_and_the_batch_is_settled() -> None:
@@ -283,7 +283,7 @@ async def test_a_broker_that_stops_reading_slows_the_client_and_bounds_what_is_h
                 with trio.move_on_after(0.4) as scope:
                     for _ in range(2000):
                         await producer.send(fetch("t", max_wait_ms=5, rack_id="r" * 20_000), 11)
-                        assert proxy.stats.buffered_bytes < held + 2 * 262_144
+                        assert proxy.stats.clients.buffered_bytes < held + 2 * 262_144
                 assert scope.cancelled_caught
         nursery.cancel_scope.cancel()
 
@@ -296,7 +296,7 @@ async def test_a_client_that_never_reads_is_ended_when_it_is_idle_for_long() -> 
             with trio.move_on_after(3), suppress(trio.BrokenResourceError):
                 for _ in range(400):
                     await client.send(fetch("t"), 11)
-            await eventually(lambda: proxy.stats.connections_open == 0)
+            await eventually(lambda: proxy.stats.clients.connections_open == 0)
 
 
 async def test_a_broker_that_writes_a_long_answer_before_it_reads_on_is_no_deadlock() -> None:
@@ -329,7 +329,7 @@ async def test_what_kproxy_answered_itself_is_no_longer_held() -> None:
     async with proxied() as proxy, await proxy.client(1) as client:
         answer = await client.call(produce("t", b"x" * 500_000, acks=7), 8)
         assert errors_of(answer) == [ErrorCode.INVALID_REQUIRED_ACKS]
-        await eventually(lambda: proxy.stats.buffered_bytes == 0)
+        await eventually(lambda: proxy.stats.clients.buffered_bytes == 0)
 
 
 async def test_a_slow_client_gets_all_answers_whole_and_in_order() -> None:
@@ -358,7 +358,7 @@ async def test_half_a_frame_does_not_hold_the_connection_for_ever() -> None:
         async with await proxy.client() as client:
             await client.stream.send_all(struct.pack(">ih", 1000, 3))
             assert await client.ended()
-        assert proxy.stats.refusals == {"slow_frame": 1}
+        assert proxy.stats.refused.refusals == {"slow_frame": 1}
 
 
 async def test_a_frame_that_waits_for_kproxy_itself_is_not_called_slow() -> None:
@@ -372,7 +372,7 @@ async def test_a_frame_that_waits_for_kproxy_itself_is_not_called_slow() -> None
             await client.stream.send_all(frames[-1][-50:])
             for _ in range(4):
                 assert errors_of(await client.receive()) == [0]
-        assert not proxy.stats.refusals
+        assert not proxy.stats.refused.refusals
 
 
 async def test_an_idle_connection_is_closed_but_not_one_that_waits_for_its_answer() -> None:
@@ -382,7 +382,7 @@ async def test_an_idle_connection_is_closed_but_not_one_that_waits_for_its_answe
             await waiting.send(fetch("t", max_wait_ms=300), 11)
             assert await client.ended()
             assert (await waiting.receive()).error_code == 0
-        assert proxy.stats.refusals["idle"] == 1
+        assert proxy.stats.refused.refusals["idle"] == 1
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, 70_001])
@@ -392,7 +392,7 @@ async def test_a_length_out_of_range_ends_only_its_own_connection(length: int) -
             await client.stream.send_all(struct.pack(">i", length) + bytes(100))
             assert await client.ended()
             assert (await other.call(ApiVersionsRequest(), 0)).error_code == 0
-        assert proxy.stats.refusals == {"malformed": 1}
+        assert proxy.stats.refused.refusals == {"malformed": 1}
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ async def test_an_unknown_key_or_version_or_garbage_ends_only_its_own_connection
             await client.stream.send_all(len(frame).to_bytes(4, "big") + frame)
             assert await client.ended()
             assert (await other.call(ApiVersionsRequest(), 0)).error_code == 0
-        assert proxy.stats.refusals == {"malformed": 1}
+        assert proxy.stats.refused.refusals == {"malformed": 1}
 
 
 async def test_a_broker_that_is_down_ends_its_clients_connection_and_serves_it_later() -> None:
@@ -427,7 +427,7 @@ async def test_a_broker_that_is_down_ends_its_clients_connection_and_serves_it_l
         await proxy.fake.start_broker(2)
         async with await proxy.client(2) as client:
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
-        assert proxy.stats.upstream_errors["connect"] == 1
+        assert proxy.stats.upstream.errors["connect"] == 1
 
 
 async def test_a_client_goes_on_over_a_new_connection_when_the_broker_closes_an_idle_one() -> None:
@@ -435,7 +435,7 @@ async def test_a_client_goes_on_over_a_new_connection_when_the_broker_closes_an_
         assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
         await proxy.fake.stop_broker(1)
         await proxy.fake.start_broker(1)
-        await eventually(lambda: proxy.stats.upstream_connections_open == 0)
+        await eventually(lambda: proxy.stats.upstream.connections_open == 0)
         assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
@@ -467,7 +467,7 @@ async def test_a_broker_that_gives_no_producer_id_does_not_keep_a_client_that_ha
         proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Edit(refuse))
         async with await proxy.client(1) as client:
             await client.send(produce("t", b"a"), 8)
-            await eventually(lambda: proxy.stats.upstream_errors.get("init_producer_id", 0) > 2)
+            await eventually(lambda: proxy.stats.upstream.errors.get("init_producer_id", 0) > 2)
         await proxy.at_rest()
 
 

@@ -60,7 +60,7 @@ async def test_an_errand_is_tried_again_until_the_coordinator_is_found(monkeypat
         proxy.brokers.control(ApiKey.OFFSET_COMMIT, lambda _: Close(), times=2)
         async with await proxy.client() as client:
             assert await commit(client, "g") == 0
-        assert proxy.stats.upstream_errors["errand"] == 2
+        assert proxy.stats.upstream.errors["errand"] == 2
 
 
 async def test_an_errand_that_nobody_serves_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ async def two(**options: Any) -> AsyncIterator[tuple[Proxied, Proxied]]:
             running(fake.bootstrap, instance_id="two", **given) as other,
         ):
             one.fake = other.fake = fake
-            await eventually(lambda: one.stats.ready and other.stats.ready)
+            await eventually(lambda: one.stats.upstream.ready and other.stats.upstream.ready)
             yield one, other
 
 
@@ -39,7 +39,7 @@ async def write(client: FrameClient, value: bytes) -> tuple[list[int], list[int]
 
 
 def fences(*proxies: Proxied) -> int:
-    return sum(proxy.stats.fences.get("done", 0) for proxy in proxies)
+    return sum(proxy.stats.retries.fences.get("done", 0) for proxy in proxies)
 
 
 @pytest.mark.parametrize("reset", [True, False])
@@ -67,7 +67,7 @@ async def test_what_another_instance_has_on_its_way_is_fenced() -> None:
             gate.release()
             assert errors_of(await again.receive()) == [0]
         assert values_in(one.brokers, "t") == [b"a"]
-        await eventually(lambda: one.stats.connections_open == 0)
+        await eventually(lambda: one.stats.clients.connections_open == 0)
 
 
 async def test_a_half_open_connection_is_fenced_after_a_while_and_ends_with_its_next_write() -> None:

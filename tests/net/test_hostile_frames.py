@@ -62,7 +62,7 @@ async def ends(proxy: Proxied, data: bytes) -> None:
 async def test_what_is_no_request_ends_its_connection(data: bytes) -> None:
     async with witnessed() as proxy:
         await ends(proxy, data)
-        assert proxy.stats.refusals == {"malformed": 1}
+        assert proxy.stats.refused.refusals == {"malformed": 1}
 
 
 async def test_random_bytes_in_frames_of_the_right_length() -> None:
@@ -139,7 +139,7 @@ async def test_a_request_that_drips_is_ended_when_its_time_is_over() -> None:
             for place in range(len(REQUEST)):
                 await client.stream.send_all(REQUEST[place : place + 1])
                 await trio.sleep(0.05)
-        assert proxy.stats.refusals == {"slow_frame": 1}
+        assert proxy.stats.refused.refusals == {"slow_frame": 1}
 
 
 async def test_dripping_does_not_put_off_the_end_of_a_frame_though_memory_is_short() -> None:
@@ -149,7 +149,7 @@ async def test_dripping_does_not_put_off_the_end_of_a_frame_though_memory_is_sho
             while True:
                 await client.stream.send_all(b"\0")
                 await trio.sleep(0.02)
-        assert proxy.stats.refusals == {"slow_frame": 1}
+        assert proxy.stats.refused.refusals == {"slow_frame": 1}
 
 
 async def test_claims_of_long_frames_hold_next_to_nothing() -> None:
@@ -163,8 +163,8 @@ async def test_claims_of_long_frames_hold_next_to_nothing() -> None:
 
         for _ in range(200):
             nursery.start_soon(claim)
-        await eventually(lambda: len(clients) == 200 and proxy.stats.buffered_bytes >= 200)
-        assert proxy.stats.buffered_bytes <= 200 * 2048
+        await eventually(lambda: len(clients) == 200 and proxy.stats.clients.buffered_bytes >= 200)
+        assert proxy.stats.clients.buffered_bytes <= 200 * 2048
         for client in clients:
             await client.stream.aclose()
 
@@ -230,7 +230,7 @@ async def test_a_broker_that_is_none_harms_only_the_clients_behind_its_port(
         async with await proxy.client(2) as client:
             await client.send(ApiVersionsRequest(), 0)
             assert await client.ended()
-        assert proxy.stats.buffered_bytes < 100_000
+        assert proxy.stats.clients.buffered_bytes < 100_000
 
 
 @pytest.mark.parametrize("behave", BROKERS)
@@ -239,8 +239,8 @@ async def test_to_bootstrap_from_what_is_no_broker_is_tried_on_and_holds_nothing
     behave: Callable[[trio.SocketStream], Awaitable[None]],
 ) -> None:
     async with hostile_broker(behave) as port, running(f"127.0.0.1:{port}", upstream_request_timeout_ms=50) as proxy:
-        await eventually(lambda: sum(proxy.stats.upstream_errors.values()) >= 3)
-        assert not proxy.stats.ready
+        await eventually(lambda: sum(proxy.stats.upstream.errors.values()) >= 3)
+        assert not proxy.stats.upstream.ready
         async with await proxy.client() as client:
             await client.send(ApiVersionsRequest(), 0)
             assert await client.ended()

@@ -37,7 +37,7 @@ async def test_an_id_that_only_kproxy_assigns_is_refused_wherever_it_stands(
         answer = await client.call(request(*sets, transactional_id=transactional_id), version)
         assert errors_of(answer) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
         assert values_in(proxy.brokers, "t", 0) == values_in(proxy.brokers, "t", 1) == []
-        assert proxy.stats.refusals == {"forged_producer_id": 1}
+        assert proxy.stats.refused.refusals == {"forged_producer_id": 1}
 
 
 async def test_a_forged_id_beside_a_batch_without_one_or_behind_another_batch_is_not_written() -> None:

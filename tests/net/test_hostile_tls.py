@@ -93,15 +93,15 @@ async def answered_to_the_end(client: FrameClient) -> bytes:
 async def test_what_is_no_tls_ends_its_connection_and_is_counted(tmp_path: Path, data: bytes) -> None:
     async with secured(tmp_path) as (proxy, _), await sent(proxy, data) as client:
         await answered_to_the_end(client)
-        await eventually(lambda: proxy.stats.connections_refused == {"tls_handshake": 1})
-        assert proxy.stats.upstream_connections_open == 0
+        await eventually(lambda: proxy.stats.clients.connections_refused == {"tls_handshake": 1})
+        assert proxy.stats.upstream.connections_open == 0
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1], ids=["1.0", "1.1"])
 async def test_versions_that_are_broken_are_told_so(tmp_path: Path, version: ssl.TLSVersion) -> None:
     async with secured(tmp_path) as (proxy, _), await sent(proxy, client_hello(version)) as client:
         assert (await answered_to_the_end(client))[-2:] == bytes([2, 70])  # fatal, protocol_version
-        await eventually(lambda: proxy.stats.connections_refused == {"tls_handshake": 1})
+        await eventually(lambda: proxy.stats.clients.connections_refused == {"tls_handshake": 1})
 
 
 async def test_hellos_with_damage_anywhere(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_hellos_with_damage_anywhere(tmp_path: Path) -> None:
             async with await sent(proxy, bytes(damaged)):
                 pass
         await eventually(lambda: not proxy.server.connections)
-        assert proxy.stats.connections_refused["tls_handshake"] > 0
+        assert proxy.stats.clients.connections_refused["tls_handshake"] > 0
 
 
 async def test_a_hello_that_drips_is_ended_when_its_time_is_over(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_half_handshakes_end_after_their_own_time(tmp_path: Path) -> None:
     async with secured(tmp_path, ssl_handshake_timeout_ms=300) as (proxy, _), AsyncExitStack() as stack:
         for data in [HELLO, HELLO[:50], b""] * 10:
             await stack.enter_async_context(await sent(proxy, data))
-        await eventually(lambda: proxy.stats.refusals == {"tls_handshake": 30})
+        await eventually(lambda: proxy.stats.refused.refusals == {"tls_handshake": 30})
         await eventually(lambda: not proxy.server.connections)
 
 
@@ -148,7 +148,7 @@ async def test_many_failed_handshakes_are_a_few_lines_of_log(tmp_path: Path) -> 
             for _ in range(100):
                 async with await sent(proxy, NO_TLS["HTTP"]) as client:
                     await answered_to_the_end(client)
-            await eventually(lambda: proxy.stats.connections_refused == {"tls_handshake": 100})
+            await eventually(lambda: proxy.stats.clients.connections_refused == {"tls_handshake": 100})
         assert len([line for line in lines if "TLS" in line["event"]]) == 21
 
 

@@ -43,7 +43,7 @@ async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
     async with told_late(request) as (proxy, client):
         assert errors_of(await client.call(request, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
-        assert proxy.stats.requests_timed_out == 1
+        assert proxy.stats.produce.requests_timed_out == 1
 
 
 async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:

@@ -24,7 +24,7 @@ STRIDE = LEASE_EPOCHS + 1
 async def lanes(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Instance, Lanes]]:
     """The lanes of a kproxy process; it is killed when the block ends."""
     async with instance(bootstrap, opened=False, **options) as kproxy:
-        made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats, kproxy.log)
+        made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats.produce, kproxy.log)
         kproxy.nursery.start_soon(made.run)
         with trio.fail_after(30):
             await kproxy.log.opened.wait()
@@ -41,7 +41,7 @@ async def test_a_lane_has_a_producer_id_of_the_brokers_with_kproxys_mark_and_is_
             first, second = await leases.lease(ONE), await leases.lease(TWO)
             assert is_kproxy_producer_id(first.producer_id)
             assert first.producer_id != second.producer_id
-            assert kproxy.stats.producer_ids_active == 2
+            assert kproxy.stats.produce.producer_ids_active == 2
         async with lanes(fake.bootstrap) as (kproxy, leases):
             for identity, lane in ((ONE, first), (TWO, second)):
                 [known] = leases.log.former(identity)
@@ -53,7 +53,7 @@ async def test_within_the_window_a_lane_goes_to_its_own_identity_only() -> None:
     async with open_fake_cluster(1) as fake, lanes(fake.bootstrap) as (kproxy, leases):
         first = await leases.lease(ONE)
         leases.give_back(first)
-        assert kproxy.stats.producer_ids_active == 0
+        assert kproxy.stats.produce.producer_ids_active == 0
         other = await leases.lease(TWO)
         assert other.producer_id != first.producer_id
         again = await leases.lease(ONE)
@@ -100,7 +100,7 @@ async def test_a_lane_with_something_unsettled_is_not_used_again() -> None:
         lane = await leases.lease(ONE)
         lane.track((b"t", 0)).accept(memoryview(build_batch([Record(0, 0, None, b"x")])), 1, 0.0)
         leases.give_back(lane)
-        assert kproxy.stats.producer_ids_active == 0
+        assert kproxy.stats.produce.producer_ids_active == 0
         assert (await leases.lease(ONE)).producer_id != lane.producer_id
 
 
@@ -133,7 +133,7 @@ async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
         fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda _: Close(), times=2)
         with trio.fail_after(30):
             leases.give_back(await leases.lease(ONE))
-        assert kproxy.stats.upstream_errors["init_producer_id"] == 2  # what takes a moment is no error
+        assert kproxy.stats.upstream.errors["init_producer_id"] == 2  # what takes a moment is no error
 
 
 async def test_without_crash_recovery_lanes_do_not_rest_and_there_is_no_topic() -> None:
@@ -151,7 +151,7 @@ async def test_a_lease_that_is_given_up_leaves_nothing_behind() -> None:
         with trio.move_on_after(0.05) as scope:
             await leases.lease(ONE)
         assert scope.cancelled_caught
-        assert kproxy.stats.producer_ids_active == 1
+        assert kproxy.stats.produce.producer_ids_active == 1
         fake.cluster.controls.remove(silent)
         with trio.fail_after(30):
             lane = await leases.lease(ONE)
@@ -168,16 +168,16 @@ async def test_no_record_is_taken_and_kproxy_is_not_ready_before_the_log_is_read
         async with running(fake.bootstrap, crash_recovery_enable=True, instance_id="me") as proxy:
             proxy.fake = fake
             fake.cluster.create_topic("t")
-            await eventually(lambda: proxy.stats.brokers == 1)
+            await eventually(lambda: proxy.stats.upstream.brokers == 1)
             async with await proxy.client(1) as client:
                 await client.send(produce("t", b"x"), 7)
                 if not ready:
-                    await eventually(lambda: proxy.stats.upstream_errors.get("producer_state_log", 0) > 2)
-                    assert not proxy.stats.ready
+                    await eventually(lambda: proxy.stats.upstream.errors.get("producer_state_log", 0) > 2)
+                    assert not proxy.stats.upstream.ready
                     assert fake.cluster.topics["t"].partitions[0].log.end_offset == 0
                     fake.cluster.controls.remove(held)
                 assert errors_of(await client.receive()) == [0]
-            await eventually(lambda: proxy.stats.ready)
+            await eventually(lambda: proxy.stats.upstream.ready)
 
 
 async def test_a_connection_has_its_lane_noted_before_its_first_batch() -> None:

@@ -154,7 +154,7 @@ async def test_it_is_sent_again_until_the_answer_is_definite_and_is_there_once(f
         with trio.fail_after(30):
             await kproxy.log.record(lane(2))
         assert len(entries(fake.cluster)) == 2
-        assert kproxy.stats.upstream_errors["producer_state_log"] == 3
+        assert kproxy.stats.upstream.errors["producer_state_log"] == 3
         await kproxy.log.record(lane(3))
         assert len(entries(fake.cluster)) == 3
 
@@ -193,7 +193,7 @@ async def test_brokers_that_are_down_are_waited_for() -> None:
         await fake.stop_broker(1)
         async with instance(f"127.0.0.1:{port}", opened=False) as kproxy:
             kproxy.nursery.start_soon(kproxy.open)
-            await eventually(lambda: kproxy.stats.upstream_errors.get("producer_state_log", 0) > 2)
+            await eventually(lambda: kproxy.stats.upstream.errors.get("producer_state_log", 0) > 2)
             assert not kproxy.log.opened.is_set()
             await fake.start_broker(1)
             with trio.fail_after(30):
@@ -275,7 +275,7 @@ async def test_a_refusal_is_told_once_and_kproxy_goes_on_without(api: ApiKey, fa
                             nursery.start_soon(kproxy.log.record, lane(number))
                     await kproxy.log.record(lane(9))
                 assert not kproxy.log.enabled
-                assert kproxy.stats.upstream_errors["producer_state_log_refused"] == 1
+                assert kproxy.stats.upstream.errors["producer_state_log_refused"] == 1
     warnings = [line for line in lines if line["log_level"] == "warning"]
     assert len(warnings) == 1
     assert TOPIC in warnings[0]["grant"]

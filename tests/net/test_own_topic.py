@@ -13,7 +13,7 @@ from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.proxy.routing import ClusterMap, is_own_topic
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import Close, FakeServer, open_fake_cluster
 from tests.net.txn.log_harness import configured
 
@@ -33,7 +33,7 @@ async def topic(brokers: int = 1, **options: Any) -> AsyncIterator[tuple[FakeSer
     """kproxy's view of the transaction topic on a fake cluster."""
     async with open_fake_cluster(brokers) as fake:
         config = configured(fake.bootstrap, **options)
-        cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+        cluster = Cluster(config, UpstreamStats(), ClusterMap(), SocketNetwork())
         try:
             yield fake, cluster, transaction_topic(cluster, config)
         finally:

@@ -36,8 +36,8 @@ async def test_who_writes_too_much_is_told_and_not_heard_for_a_while(quotas: Pat
         assert first.throttle_time_ms == MAX_MS
         assert (await client.call(metadata("t"), 4)).throttle_time_ms == 0
         assert trio.current_time() - told_at > MAX_MS / 1000 * 0.5
-        assert proxy.stats.throttles == {"producer_byte_rate": 1}
-        assert proxy.stats.throttle_seconds == {"producer_byte_rate": MAX_MS / 1000}
+        assert proxy.stats.refused.throttles == {"producer_byte_rate": 1}
+        assert proxy.stats.refused.throttle_seconds == {"producer_byte_rate": MAX_MS / 1000}
 
 
 async def test_an_old_client_is_not_heard_though_it_cannot_be_told(quotas: Path) -> None:
@@ -45,7 +45,7 @@ async def test_an_old_client_is_not_heard_though_it_cannot_be_told(quotas: Path)
         await client.call(metadata("t"), 0)
         await client.call(metadata("t"), 0)
         told_at = trio.current_time()
-        assert proxy.stats.throttles == {"request_rate": 1}
+        assert proxy.stats.refused.throttles == {"request_rate": 1}
         await client.call(metadata("t"), 0)
         assert trio.current_time() - told_at > MAX_MS / 1000 * 0.5
 
@@ -61,7 +61,7 @@ async def test_requests_that_came_together_are_answered_all_the_same(quotas: Pat
 async def test_acks_0_counts_too(quotas: Path) -> None:
     async with limited(quotas, producer_byte_rate=1000) as proxy, await proxy.client(1) as client:
         await client.stream.send_all(client.encode(produce("t", b"x" * 2000, acks=0), 3, silent=True))
-        await eventually(lambda: proxy.stats.throttles == {"producer_byte_rate": 1})
+        await eventually(lambda: proxy.stats.refused.throttles == {"producer_byte_rate": 1})
 
 
 async def test_what_is_read_counts_by_the_bytes_of_the_answer_however_long(quotas: Path) -> None:
@@ -70,7 +70,7 @@ async def test_what_is_read_counts_by_the_bytes_of_the_answer_however_long(quota
         answer = await client.call(fetch("t"), 11)
         assert answer.throttle_time_ms == MAX_MS
         assert len(answer.responses[0].partitions[0].records) > 200_000
-        assert proxy.stats.throttles == {"consumer_byte_rate": 1}
+        assert proxy.stats.refused.throttles == {"consumer_byte_rate": 1}
 
 
 async def test_connections_beyond_the_limit_are_ended_and_counted(quotas: Path) -> None:
@@ -79,9 +79,9 @@ async def test_connections_beyond_the_limit_are_ended_and_counted(quotas: Path) 
         async with await proxy.client(1) as second:
             await second.send(metadata("t"), 4)
             assert await second.ended()
-        assert proxy.stats.refusals == {"quota": 1}
+        assert proxy.stats.refused.refusals == {"quota": 1}
         await trio.aclose_forcefully(client.stream)
-        await eventually(lambda: proxy.stats.connections_open == 0)
+        await eventually(lambda: proxy.stats.clients.connections_open == 0)
         async with await proxy.client(1) as third:
             await third.call(metadata("t"), 4)
 

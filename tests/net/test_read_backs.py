@@ -49,7 +49,7 @@ class Case:
 async def case(brokers: int = 1, partitions: int = 1, **options: Any) -> AsyncIterator[Case]:
     async with proxied(brokers, **options) as proxy:
         proxy.brokers.create_topic("t", partitions)
-        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         found = Case(proxy)
         found.reads = ReadBacks(broker_log, found.recall, found.fail)
         try:
@@ -78,7 +78,7 @@ async def test_what_lies_far_apart_is_not_read_in_between() -> None:
             it.write(0, sequence, wanted=sequence in (0, 2998))
         await it.reads.read()
         assert [offset for _, offset in it.recalled] == [0, 2998]
-        assert it.proxy.stats.readback_bytes < 500
+        assert it.proxy.stats.retries.readback_bytes < 500
 
 
 async def test_entries_of_one_batch_are_all_recalled() -> None:

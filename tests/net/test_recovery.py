@@ -46,9 +46,9 @@ class Found(dict[TopicPartition, list[bytes | None]]):
 async def recovery(brokers: int = 1, partitions: int = 1, **options: Any) -> AsyncIterator[tuple[Proxied, Recovery]]:
     async with proxied(brokers, **options) as proxy:
         proxy.brokers.create_topic("t", partitions)
-        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats)
+        broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         try:
-            yield proxy, Recovery(broker_log, proxy.config, proxy.stats)
+            yield proxy, Recovery(broker_log, proxy.config, proxy.stats.retries)
         finally:
             broker_log.close()
 
@@ -120,8 +120,8 @@ async def test_what_the_lanes_wrote_is_found_and_nothing_of_others() -> None:
         found = Found()
         await recover.recover([ONE, TWO], [("t", 0), ("t", 1), ("t", 2)], found.take)
         assert found == {("t", 0): [b"a", b"b", b"c"], ("t", 1): [], ("t", 2): [b"d"]}
-        assert proxy.stats.recoveries == 3
-        assert proxy.stats.recovery_seconds > 0
+        assert proxy.stats.retries.recoveries == 3
+        assert proxy.stats.retries.recovery_seconds > 0
 
 
 async def test_only_the_epochs_of_the_lane_count() -> None:
@@ -209,7 +209,7 @@ async def test_nothing_to_do_is_no_request() -> None:
         found = Found()
         await recover.recover([], [("t", 0)], found.take)
         await recover.recover([ONE], [], found.take)
-        assert (found, proxy.stats.recoveries, proxy.stats.fences) == ({}, 0, {})
+        assert (found, proxy.stats.retries.recoveries, proxy.stats.retries.fences) == ({}, 0, {})
 
 
 @pytest.mark.idle_clock
@@ -219,8 +219,8 @@ async def test_what_cannot_be_had_is_an_error_and_nothing_is_made_up() -> None:
         found = Found()
         with pytest.raises(OSError):
             await recover.recover([ONE], [("t", 0)], found.take)
-        assert (found, proxy.stats.recoveries) == ({}, 0)
-        proxy.stats.upstream_errors.clear()
+        assert (found, proxy.stats.retries.recoveries) == ({}, 0)
+        proxy.stats.upstream.errors.clear()
 
 
 async def test_a_batch_that_lands_just_before_the_fence_is_found_where_its_lane_was_unknown() -> None:
@@ -236,7 +236,7 @@ async def test_a_batch_that_lands_just_before_the_fence_is_found_where_its_lane_
         await recover.recover([ONE], [("t", index) for index in range(3)], found.take)
         proxy.brokers.controls.remove(control)
         assert found == {("t", 0): [b"timely"], ("t", 1): [b"late"], ("t", 2): []}
-        assert proxy.stats.readback_bytes < 2000, "nothing of what lies before"
+        assert proxy.stats.retries.readback_bytes < 2000, "nothing of what lies before"
 
 
 async def test_nothing_is_believed_of_lanes_whose_records_were_old_when_they_were_sent() -> None:
@@ -278,7 +278,7 @@ async def test_what_a_returned_lane_wrote_is_found_though_its_broker_forgets_it_
         await recover.recover([lane], [("t", 0)], found.take)
         assert not producers.items(), "the broker has forgotten the producer"
         assert found == {("t", 0): [b"old"]}
-        assert not proxy.stats.fences
+        assert not proxy.stats.retries.fences
 
 
 async def test_what_was_fenced_before_is_looked_for_all_the_same() -> None:

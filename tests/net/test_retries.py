@@ -33,7 +33,7 @@ async def test_a_retry_on_a_new_connection_is_answered_and_not_written(reset: bo
             answer = await client.call(message, 8)
             assert (errors_of(answer), bases(answer)) == ([0], [0])
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
-        assert proxy.stats.records_matched == 2
+        assert proxy.stats.retries.records_matched == 2
 
 
 async def test_a_retry_waits_for_the_first_while_that_is_on_its_way() -> None:
@@ -46,7 +46,7 @@ async def test_a_retry_waits_for_the_first_while_that_is_on_its_way() -> None:
         await end(first)
         async with await proxy.client(1) as second:
             await second.send(message, 8)
-            await eventually(lambda: sum(proxy.stats.connections_accepted.values()) >= 2)
+            await eventually(lambda: sum(proxy.stats.clients.connections_accepted.values()) >= 2)
             gate.release()
             assert bases(await second.receive()) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
@@ -165,7 +165,7 @@ async def test_without_acks_nothing_is_in_doubt() -> None:
         for _ in range(2):
             client = await proxy.client(1)
             await client.stream.send_all(client.encode(message, 8, silent=True))
-            await eventually(lambda: proxy.stats.batches_stamped > 0)
+            await eventually(lambda: proxy.stats.produce.batches_stamped > 0)
             await end(client)
         await eventually(lambda: values_in(proxy.brokers, "t") == [b"a", b"a"])
 
@@ -180,7 +180,7 @@ async def test_what_is_open_for_too_long_is_answered_and_its_retry_waits_for_it(
             gate.release()
             answer = await client.receive()
             assert (errors_of(answer), bases(answer)) == ([0], [0])
-        assert proxy.stats.requests_timed_out == 1
+        assert proxy.stats.produce.requests_timed_out == 1
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
@@ -242,12 +242,12 @@ async def test_a_retry_behind_a_crash_finds_what_the_former_self_has_written() -
         both = request(batch(b"a", b"b"), batch(b"c"))
         async with former_self(fake) as proxy:
             proxy.fake = fake
-            await eventually(lambda: proxy.stats.ready)
+            await eventually(lambda: proxy.stats.upstream.ready)
             client = await proxy.client(1)
             assert errors_of(await client.call(both, 8)) == [0, 0]
             await end(client, reset=True)
         async with former_self(fake) as proxy:
-            await eventually(lambda: proxy.stats.ready)
+            await eventually(lambda: proxy.stats.upstream.ready)
             async with await proxy.client(1) as client:
                 answer = await client.call(request(batch(b"a", b"b"), batch(b"c", b"d")), 8)
                 assert (errors_of(answer), bases(answer)) == ([0, 0], [0, -1])
@@ -261,15 +261,15 @@ async def test_what_a_killed_self_had_on_its_way_is_fenced_off() -> None:
         message = request(batch(b"held up"))
         async with former_self(fake) as proxy:
             proxy.fake = fake
-            await eventually(lambda: proxy.stats.ready)
+            await eventually(lambda: proxy.stats.upstream.ready)
             client, gate = await proxy.client(1), Gate(proxy, b"held up")
             await client.send(message, 8)
             await gate.wait_reached()
         async with former_self(fake) as proxy:
-            await eventually(lambda: proxy.stats.ready)
+            await eventually(lambda: proxy.stats.upstream.ready)
             async with await proxy.client(1) as again:
                 await again.send(message, 8)
-                await eventually(lambda: proxy.stats.recoveries > 0)
+                await eventually(lambda: proxy.stats.retries.recoveries > 0)
                 gate.release()
                 assert errors_of(await again.receive()) == [0]
         await end(client)

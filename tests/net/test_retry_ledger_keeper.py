@@ -15,7 +15,7 @@ async def leave_in_doubt(proxy: Proxied, *, reset: bool = True) -> None:
     client = await proxy.client(1)
     assert errors_of(await client.call(request(batch(b"a")), 8)) == [0]
     await end(client, reset=reset)
-    await eventually(lambda: proxy.stats.connections_open == 0)
+    await eventually(lambda: proxy.stats.clients.connections_open == 0)
 
 
 async def send_again(proxy: Proxied, message: object = None) -> list[int]:
@@ -53,7 +53,7 @@ async def test_what_can_not_be_read_is_written_and_counted(reset: bool) -> None:
         await leave_in_doubt(proxy, reset=reset)
         assert await send_again(proxy) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"a"]
-        assert proxy.stats.readbacks_failed == {"unreadable": 1}
+        assert proxy.stats.retries.readbacks_failed == {"unreadable": 1}
 
 
 async def test_a_topic_that_was_made_again_holds_nothing_of_the_old_one() -> None:
@@ -66,7 +66,7 @@ async def test_a_topic_that_was_made_again_holds_nothing_of_the_old_one() -> Non
             assert errors_of(await client.call(request(batch(b"z")), 8)) == [0]
         assert await send_again(proxy) == [0]
         assert values_in(proxy.brokers, "t") == [b"z", b"a"]
-        assert proxy.stats.readbacks_failed == {"gone": 1}
+        assert proxy.stats.retries.readbacks_failed == {"gone": 1}
 
 
 async def test_what_is_in_doubt_of_topics_named_by_id_is_found() -> None:

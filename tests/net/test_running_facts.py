@@ -148,8 +148,8 @@ async def test_rates_are_what_came_since_the_last_look() -> None:
         assert sampler.rate(connection).requests == 0.0
         assert sampler.history().requests == [2.0, 0.0]
         assert sampler.history().produce_p99_ms is None
-        proxy.stats.requests[ApiKey.PRODUCE, 9] = Requests()
-        proxy.stats.requests[ApiKey.PRODUCE, 9].observe(0.002)
+        proxy.stats.apis.requests[ApiKey.PRODUCE, 9] = Requests()
+        proxy.stats.apis.requests[ApiKey.PRODUCE, 9].observe(0.002)
         assert sampler.history().produce_p99_ms == 2.5
 
 

@@ -13,8 +13,10 @@ from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import Delay
 from tests.net.harness import FrameClient, errors_of, eventually, fetch, metadata, produce, proxied, values_in
 
@@ -82,8 +84,8 @@ async def test_connections_beyond_the_limit_are_closed_at_once_and_room_is_found
                 assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
             async with await proxy.client(1) as third:
                 assert await third.ended()
-            assert proxy.stats.connections_refused == {"max_connections": 1}
-        await eventually(lambda: proxy.stats.connections_open == 0)
+            assert proxy.stats.clients.connections_refused == {"max_connections": 1}
+        await eventually(lambda: proxy.stats.clients.connections_open == 0)
         async with await proxy.client() as client:
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
@@ -95,14 +97,14 @@ async def test_of_many_that_come_at_once_no_more_than_the_limit_are_taken() -> N
                 # The system takes them before the listener's task runs at all.
                 for _ in range(6):
                     open_ones.enter_context(closing(socket.create_connection(("127.0.0.1", proxy.port))))
-                stats = proxy.stats
-                await eventually(lambda: stats.connections_accepted.get("bootstrap", 0) + refusals(stats) == 6 * turn)  # noqa: B023
-                assert stats.connections_refused == {"max_connections": 4 * turn}
-            await eventually(lambda: proxy.stats.connections_open == 0)
+                clients = proxy.stats.clients
+                await eventually(lambda: seen(clients) == 6 * turn)  # noqa: B023
+                assert clients.connections_refused == {"max_connections": 4 * turn}
+            await eventually(lambda: proxy.stats.clients.connections_open == 0)
 
 
-def refusals(stats: Stats) -> int:
-    return sum(stats.connections_refused.values())
+def seen(stats: ClientStats) -> int:
+    return stats.connections_accepted.get("bootstrap", 0) + sum(stats.connections_refused.values())
 
 
 async def test_connections_are_counted_by_listener_and_by_software() -> None:
@@ -111,24 +113,24 @@ async def test_connections_are_counted_by_listener_and_by_software() -> None:
         async with await proxy.client() as one, await proxy.client(2) as two:
             await one.call(ApiVersionsRequest(), 0)
             await two.call(ApiVersionsRequest(client_software_name="sarama", client_software_version="1.45"), 3)
-            assert stats.connections == {"bootstrap": 1, "2": 1}
-            assert stats.software.open == {("unknown", ""): 1, ("sarama", "1.45"): 1}
-        await eventually(lambda: not stats.connections_open)
-        assert stats.connections_accepted == {"bootstrap": 1, "2": 1}
-        assert not stats.software.open
+            assert stats.clients.connections == {"bootstrap": 1, "2": 1}
+            assert stats.clients.software.open == {("unknown", ""): 1, ("sarama", "1.45"): 1}
+        await eventually(lambda: not stats.clients.connections_open)
+        assert stats.clients.connections_accepted == {"bootstrap": 1, "2": 1}
+        assert not stats.clients.software.open
 
 
 async def test_bytes_of_requests_and_answers_are_counted_by_api() -> None:
     async with proxied() as proxy, await proxy.client() as client:
         await client.call(ApiVersionsRequest(), 0)
-        counted = proxy.stats.requests[ApiKey.API_VERSIONS, 0]
-        assert counted.bytes_in == proxy.stats.client_bytes_in
-        assert counted.bytes_out == proxy.stats.client_bytes_out
+        counted = proxy.stats.apis.requests[ApiKey.API_VERSIONS, 0]
+        assert counted.bytes_in == proxy.stats.clients.bytes_in
+        assert counted.bytes_out == proxy.stats.clients.bytes_out
 
 
 async def test_the_delay_of_the_event_loop_is_looked_at() -> None:
     async with proxied() as proxy:
-        await eventually(lambda: proxy.stats.loop_delays.count > 1)
+        await eventually(lambda: proxy.stats.process.loop_delays.count > 1)
 
 
 async def test_one_address_may_hold_only_so_many_connections() -> None:
@@ -141,8 +143,8 @@ async def test_one_address_may_hold_only_so_many_connections() -> None:
             other = socket.create_connection(("127.0.0.1", proxy.port), source_address=("127.0.0.2", 0))
             async with FrameClient(trio.SocketStream(trio.socket.from_stdlib_socket(other)), "other") as neighbour:
                 assert (await neighbour.call(ApiVersionsRequest(), 0)).error_code == 0
-        await eventually(lambda: proxy.stats.connections_open == 0)
-        assert proxy.stats.connections_refused == {"max_connections_per_ip": 1}
+        await eventually(lambda: proxy.stats.clients.connections_open == 0)
+        assert proxy.stats.clients.connections_refused == {"max_connections_per_ip": 1}
         async with await proxy.client() as client:
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
@@ -163,7 +165,7 @@ async def test_a_bootstrap_port_in_use_is_told() -> None:
         listen = Address("127.0.0.1", taken.getsockname()[1])
         config = Config(bootstrap_servers=(Address("127.0.0.1", 1),), listen=listen)
         async with trio.open_nursery() as nursery:
-            cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+            cluster = Cluster(config, UpstreamStats(), ClusterMap(), SocketNetwork())
             with pytest.raises(StartupError) as error:
                 await Server(config, Stats(), cluster, nursery).listen()
         assert error.value.exit_code == ExitCode.CANNOT_BIND
@@ -178,7 +180,7 @@ async def test_the_end_waits_for_what_was_taken_and_no_longer() -> None:
             assert (await idle.call(ApiVersionsRequest(), 0)).error_code == 0
             await reader.send(fetch("t", max_wait_ms=250), 11)
             await client.stream.send_all(b"".join(client.encode(produce("t", b"%d" % n), 8) for n in range(3)))
-            await eventually(lambda: proxy.stats.client_bytes_in > 400)
+            await eventually(lambda: proxy.stats.clients.bytes_in > 400)
             with trio.fail_after(30):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(proxy.server.drain)

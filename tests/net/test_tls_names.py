@@ -35,7 +35,7 @@ async def test_a_name_beyond_ascii_is_refused_as_any_other_fault(tmp_path: Path,
         await sent(proxy, HELLO.replace(b"localhost", b"localhos\xfa")) as client,
     ):
         await answered_to_the_end(client)
-        await eventually(lambda: proxy.stats.connections_refused == {"tls_handshake": 1})
+        await eventually(lambda: proxy.stats.clients.connections_refused == {"tls_handshake": 1})
     assert told == []
 
 

@@ -16,9 +16,9 @@ from kproxy.net.network import ByteIO
 from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsFiles, client_context
 from kproxy.net.tls_network import open_network
+from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.principals import parse_mapping_rules
-from kproxy.proxy.stats import Stats
 from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, eventually, metadata, produce, proxied, running, values_in
 
@@ -62,21 +62,23 @@ async def first_bytes(io: ByteIO) -> bytes:
 
 
 async def test_without_options_there_is_no_tls() -> None:
-    assert isinstance(open_network(configured(), Stats()), SocketNetwork)
+    assert isinstance(open_network(configured(), ClientStats()), SocketNetwork)
 
 
 async def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"TLS: .*no\.crt: No such file") as caught:
-        open_network(configured(ssl_certificate_location=tmp_path / "no.crt"), Stats())
+        open_network(configured(ssl_certificate_location=tmp_path / "no.crt"), ClientStats())
     assert caught.value.exit_code == ExitCode.USAGE
     with pytest.raises(StartupError, match=r"TLS: .*no\.ca"):
-        open_network(configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=tmp_path / "no.ca"), Stats())
+        open_network(
+            configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=tmp_path / "no.ca"), ClientStats()
+        )
 
 
 async def test_both_sides_meet_and_the_broker_is_known_by_its_name(authority: Authority) -> None:
     files = authority.issue("localhost")
     options = listening(files, upstream_security_protocol="ssl", upstream_ssl_ca_location=authority.ca)
-    network = open_network(configured(**options), Stats())
+    network = open_network(configured(**options), ClientStats())
     (listener,) = await network.listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
         got: list[bytes] = []
@@ -114,7 +116,7 @@ async def serve_one(listener: Any) -> None:
 )
 async def test_a_certificate_of_somebody_else_is_refused(authority: Authority, options: Any, text: str) -> None:
     files = authority.issue("localhost")
-    stats = Stats()
+    stats = ClientStats()
     network = open_network(configured(**listening(files), upstream_security_protocol="ssl", **options), stats)
     (listener,) = await network.listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
@@ -126,7 +128,9 @@ async def test_a_certificate_of_somebody_else_is_refused(authority: Authority, o
 
 
 async def test_a_port_without_tls_is_named(authority: Authority) -> None:
-    network = open_network(configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=authority.ca), Stats())
+    network = open_network(
+        configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=authority.ca), ClientStats()
+    )
     (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
 
@@ -146,7 +150,7 @@ async def test_a_port_without_tls_is_named(authority: Authority) -> None:
 
 
 async def test_a_port_without_tls_that_resets_the_connection_is_named_too() -> None:
-    network = open_network(configured(upstream_security_protocol="ssl"), Stats())
+    network = open_network(configured(upstream_security_protocol="ssl"), ClientStats())
     (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reset_one, listener)
@@ -180,7 +184,7 @@ class TestProxy:
             async with await proxy.client() as plain:
                 with pytest.raises((OSError, trio.BrokenResourceError, EOFError, AssertionError)):
                     await plain.call(ApiVersionsRequest(), 0)
-            await eventually(lambda: proxy.stats.connections_refused.get("tls_handshake") == 1)
+            await eventually(lambda: proxy.stats.clients.connections_refused.get("tls_handshake") == 1)
             async with await tls_client(proxy.port, files) as client:
                 assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
@@ -193,7 +197,7 @@ class TestProxy:
             async with stranger:
                 with pytest.raises((OSError, trio.BrokenResourceError, ssl.SSLError, EOFError, AssertionError)):
                     await stranger.call(ApiVersionsRequest(), 0)
-            await eventually(lambda: proxy.stats.connections_refused.get("tls_handshake") == 1)
+            await eventually(lambda: proxy.stats.clients.connections_refused.get("tls_handshake") == 1)
 
     async def test_a_certificate_says_who_the_client_is(self, authority: Authority) -> None:
         files, mine = authority.issue("localhost"), authority.issue("me", to="me")
@@ -211,7 +215,7 @@ class TestProxy:
             async with await tls_client(proxy.port, authority.issue("you", to="you")) as client:
                 await client.send(ApiVersionsRequest(), 0)
                 assert await client.ended()
-            assert proxy.stats.refusals["malformed"] == 1
+            assert proxy.stats.refused.refusals["malformed"] == 1
 
     async def test_one_port_for_all_brokers_by_name(self, authority: Authority) -> None:
         files = authority.issue("kafka.test", "*.kafka.test")
@@ -293,7 +297,7 @@ async def test_no_request_fails_while_certificates_are_replaced(
         await past(3)
         stop.set()
     assert len(shown) == 1 + rotations
-    assert proxy.stats.connections_refused == {}
+    assert proxy.stats.clients.connections_refused == {}
 
 
 async def test_kproxy_reaches_a_kproxy_that_speaks_tls(authority: Authority) -> None:
@@ -304,7 +308,7 @@ async def test_kproxy_reaches_a_kproxy_that_speaks_tls(authority: Authority) -> 
         options: dict[str, Any] = {"upstream_security_protocol": "ssl", "upstream_ssl_ca_location": authority.ca}
         options["idempotence_enable"] = False  # the far one lets no producer id of a kproxy in
         async with running(f"127.0.0.1:{far.port}", **options) as near:
-            await eventually(lambda: near.stats.ready)
+            await eventually(lambda: near.stats.upstream.ready)
             async with await near.client(1) as client:
                 said = await client.call(produce("t", b"x" * 100_000), 7)
                 assert said.responses[0].partition_responses[0].error_code == 0

@@ -70,8 +70,8 @@ async def test_what_is_not_definite_is_sent_again_once_and_in_order(fault: Fault
         proxy.brokers.control(ApiKey.PRODUCE, at(b"1", fault), times=1)  # type: ignore[arg-type]
         assert await produce_three(proxy) == [[0], [0], [0]]
         assert values_in(proxy.brokers, "t") == [b"0", b"1", b"2", b"3"]
-        assert proxy.stats.resends[reason] >= 1
-        assert proxy.stats.epoch_bumps == 0
+        assert proxy.stats.produce.resends[reason] >= 1
+        assert proxy.stats.produce.epoch_bumps == 0
 
 
 @pytest.mark.parametrize("error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
@@ -97,7 +97,7 @@ async def test_a_broker_that_lost_the_producers_state_gets_a_new_epoch() -> None
         proxy.brokers.control(ApiKey.PRODUCE, at(b"1", answer), times=1)  # type: ignore[arg-type]
         assert await produce_three(proxy) == [[0], [0], [0]]
         assert values_in(proxy.brokers, "t") == [b"0", b"1", b"2", b"3"]
-        assert proxy.stats.epoch_bumps == 1
+        assert proxy.stats.produce.epoch_bumps == 1
     assert epochs[-3:] == [(1, 0), (1, 1), (1, 2)]
 
 
@@ -132,7 +132,7 @@ async def test_a_client_that_goes_leaves_no_batch_undecided() -> None:
         proxy.brokers.control(ApiKey.PRODUCE, lambda _: Answer(said(ErrorCode.NOT_ENOUGH_REPLICAS)), times=5)
         async with await proxy.client(1) as client:
             await client.stream.send_all(b"".join(client.encode(produce("t", value), 8) for value in (b"a", b"b")))
-            with_batches = proxy.stats
+            with_batches = proxy.stats.produce
         await proxy.at_rest()
         assert with_batches.resends
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
@@ -186,9 +186,9 @@ class TestFences:
             in_turn(proxy, b"1", CloseAfter() if written else Close(), forgetting(proxy))
             assert await produce_three(proxy) == [[0], [0], [0]]
             assert values_in(proxy.brokers, "t") == [b"0", b"1", b"2", b"3"]
-            assert proxy.stats.fences == {"done": 1}
-            assert proxy.stats.epoch_bumps == 1
-            assert proxy.stats.resends["fenced"] == (2 if written else 3)
+            assert proxy.stats.retries.fences == {"done": 1}
+            assert proxy.stats.produce.epoch_bumps == 1
+            assert proxy.stats.produce.resends["fenced"] == (2 if written else 3)
 
     async def test_the_offset_told_is_that_of_the_copy(self) -> None:
         async with proxied() as proxy:
@@ -229,7 +229,7 @@ class TestFences:
                     request.topic_data[0].name, request.topic_data[0].topic_id = "", proxy.brokers.topics["t"].topic_id
                     assert errors_of(await client.call(request, 13)) == [0]
             assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]
-            assert proxy.stats.fences == {"done": 1}
+            assert proxy.stats.retries.fences == {"done": 1}
 
     async def test_a_refusal_of_what_is_in_the_log_already_is_not_told(self) -> None:
         async with proxied() as proxy:
@@ -244,7 +244,7 @@ class TestFences:
             in_turn(proxy, b"1", Close(), Answer(said(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
             assert await produce_three(proxy) == [[ErrorCode.TOPIC_AUTHORIZATION_FAILED], [0], [0]]
             assert values_in(proxy.brokers, "t") == [b"0", b"2", b"3"]
-            assert proxy.stats.fences == {"done": 1}
+            assert proxy.stats.retries.fences == {"done": 1}
 
     async def test_records_with_old_timestamps_are_not_sent_again_on_trust(self) -> None:
         """A broker forgets a producer by its records' timestamps, and would take the batch for new."""
@@ -257,7 +257,7 @@ class TestFences:
             async with await proxy.client(1) as client:
                 assert errors_of(await client.call(request, 8)) == [0]
             assert values_in(proxy.brokers, "t") == [b"a"]
-            assert (proxy.stats.fences, proxy.stats.resends) == ({"done": 1}, {})
+            assert (proxy.stats.retries.fences, proxy.stats.produce.resends) == ({"done": 1}, {})
 
     async def test_where_markers_are_refused_it_waits_and_counts(self) -> None:
         async with proxied(upstream_request_timeout_ms=200) as proxy:
@@ -268,7 +268,7 @@ class TestFences:
             assert await produce_three(proxy) == [[0], [0], [0]]
             assert trio.current_time() - began >= 0.2
             assert values_in(proxy.brokers, "t") == [b"0", b"1", b"2", b"3"]
-            assert proxy.stats.fences == {"refused": 1}
+            assert proxy.stats.retries.fences == {"refused": 1}
 
     async def test_a_fence_that_fails_is_tried_again(self) -> None:
         async with proxied() as proxy:
@@ -288,7 +288,7 @@ class TestFences:
             in_turn(proxy, b"1", CloseAfter(), forgetting(proxy))
             proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, lambda _: Edit(refuse))
             assert await produce_three(proxy) == [[0], [0], [0]]
-            assert proxy.stats.readbacks_failed == {"unreadable": 1}
+            assert proxy.stats.retries.readbacks_failed == {"unreadable": 1}
             assert set(values_in(proxy.brokers, "t")) == {b"0", b"1", b"2", b"3"}
 
     async def test_a_partition_that_is_gone_needs_no_fence(self) -> None:

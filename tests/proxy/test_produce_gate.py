@@ -59,7 +59,7 @@ def test_a_stamped_batch_is_counted() -> None:
     play.ask(produce("t", batch(b"a", b"b", b"c")), 7)
     assert stamps(play.sent()[2]) == [(PID, 0, 0)]
     stats = play.stats
-    assert (stats.batches_stamped, stats.records_stamped, stats.sends_in_flight) == (1, 3, 1)
+    assert (stats.produce.batches_stamped, stats.produce.records_stamped, stats.produce.sends_in_flight) == (1, 3, 1)
 
 
 def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_former_one() -> None:
@@ -167,4 +167,4 @@ def test_what_is_refused_is_answered_and_counted(topic: str, acks: int, error: i
     play.ask(produce(topic, batch(b"a"), acks), 7)
     assert not play.upstream()
     assert play.answer().responses[0].partition_responses[0].error_code == error
-    assert play.stats.refusals == {reason: 1}
+    assert play.stats.refused.refusals == {reason: 1}

@@ -34,7 +34,7 @@ def in_doubt(one: ProducerConnection, text: str, *, sure: bool = False) -> Uncon
 
 def retries(one: ProducerConnection) -> tuple[Retries, PendingProduce, Stats]:
     answer, stats = PendingProduce([PartitionData(*KEY, 0, 0)], NOW), Stats()
-    return Retries(one, answer, NOW, LIMIT, stats), answer, stats
+    return Retries(one, answer, NOW, LIMIT, stats.retries), answer, stats
 
 
 def test_nothing_is_left_of_what_is_in_the_log() -> None:
@@ -43,7 +43,7 @@ def test_nothing_is_left_of_what_is_in_the_log() -> None:
     taker, answer, stats = retries(one)
     assert taker.strip((part, memoryview(batch("ab")), 2)) == []
     assert part.matched == [40, 41]
-    assert (stats.records_matched, stats.records_stripped) == (2, 0)
+    assert (stats.retries.records_matched, stats.retries.records_stripped) == (2, 0)
     assert [entry.offsets for entry in answer.moved] == [[40, 41]]
     assert taker.new == set()
 
@@ -56,7 +56,7 @@ def test_what_is_new_is_left_with_its_codec(codec: int) -> None:
     ((_, rest, count),) = taker.strip((part, memoryview(batch("xby", codec=codec)), 3))
     assert [record.value for record in iter_records(rest, max_decompressed_bytes=LIMIT)] == [b"x", b"y"]
     assert (count, read_header(rest).attributes & 7) == (2, codec)
-    assert (part.matched, stats.records_stripped) == ([41], 1)
+    assert (part.matched, stats.retries.records_stripped) == ([41], 1)
     assert taker.new == {KEY}
 
 
@@ -105,7 +105,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
     taker, _, stats = retries(old)
     part = PartitionCall(*KEY)
     assert taker.strip((part, memoryview(batch("a")), 1)) == []
-    assert (stats.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
+    assert (stats.retries.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def known(records: bytes) -> list[Digest]:

@@ -155,7 +155,11 @@ def test_batches_are_stamped_and_the_answer_goes_on_to_the_byte() -> None:
         assert request.acks == -1
         play.reply(produced(0, offset=number), 9, correlation_id)
         assert results(play.answer()) == [(0, number)]
-    assert (play.stats.batches_stamped, play.stats.records_stamped, play.stats.sends_in_flight) == (3, 6, 0)
+    assert (
+        play.stats.produce.batches_stamped,
+        play.stats.produce.records_stamped,
+        play.stats.produce.sends_in_flight,
+    ) == (3, 6, 0)
 
 
 def test_only_one_batch_of_a_new_producer_id_is_on_its_way_until_it_is_in_then_five() -> None:
@@ -189,7 +193,7 @@ def test_old_record_sets_become_one_batch_of_format_v2(version: int, codec: int)
     assert stamps(request) == [(PID, 0, 0)]
     play.reply(produced(0), asked, correlation_id)
     assert results(play.answer()) == [(0, 7)]
-    assert play.stats.records_converted == {("up", magic): 3}
+    assert play.stats.produce.records_converted == {("up", magic): 3}
 
 
 @pytest.mark.parametrize("framing", [0, 1])
@@ -255,7 +259,7 @@ def test_writes_to_kproxys_own_topics_are_refused(version: int, more: dict[str, 
     play.ask(produce(batch(b"a", **more), topic="__kproxy_producer_state"), version)
     assert results(play.answer()) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)]
     assert not play.upstream()
-    assert play.stats.refusals == {"own_topic": 1}
+    assert play.stats.refused.refusals == {"own_topic": 1}
 
 
 @pytest.mark.parametrize("transactional_id", [None, "tx"])
@@ -265,7 +269,7 @@ def test_a_forged_producer_id_is_refused(transactional_id: str | None) -> None:
     play.ask(produce(batch(b"b"), data, transactional_id=transactional_id), 9)
     assert results(play.answer()) == [(ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
     assert not play.upstream()
-    assert play.stats.refusals == {"forged_producer_id": 1}
+    assert play.stats.refused.refusals == {"forged_producer_id": 1}
 
 
 def test_the_batches_of_an_idempotent_client_pass_untouched() -> None:
@@ -275,7 +279,7 @@ def test_the_batches_of_an_idempotent_client_pass_untouched() -> None:
     play.session.request(frame, 1.0)
     assert bytes(play.session.to_upstream[0]) == wanted
     assert play.gate.producer.lane is not None
-    assert play.stats.batches_stamped == 0
+    assert play.stats.produce.batches_stamped == 0
 
 
 def test_without_idempotence_batches_pass_unstamped() -> None:
@@ -348,7 +352,7 @@ def test_a_lost_connection_keeps_batches_and_fails_what_else_is_owed() -> None:
     play.session.disconnected()
     assert play.gate.recovering
     assert play.gate.producer.in_flight == 0
-    assert play.stats.sends_in_flight == 0
+    assert play.stats.produce.sends_in_flight == 0
     assert play.commands() == [Resend(play.gate)]  # the connection stays open: the batch's response comes first
     (track,) = play.gate.unsettled()
     track.answered(track.sends[0], 0, 5, -1)
@@ -387,8 +391,8 @@ def test_nothing_is_taken_while_batches_are_sent_again_and_what_waited_joins_the
         assert play.gate.requeue() is (offset == 5)
     play.gate.recovered()
     assert [results(answer) for answer in play.answers()] == [[(0, 5)], [(0, 6)]]
-    assert play.stats.sends_in_flight == 0
-    assert play.stats.batches_stamped == 2
+    assert play.stats.produce.sends_in_flight == 0
+    assert play.stats.produce.batches_stamped == 2
     assert play.ask(HeartbeatRequest(), 0) == Connect()
 
 

@@ -1,6 +1,7 @@
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey
+from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.commands import Mute
 from kproxy.proxy.handlers import DEFAULT
 from kproxy.proxy.handlers.base import Exchange
@@ -17,19 +18,19 @@ def slot(link: Link, number: int) -> Slot:
 
 def test_answers_leave_in_the_order_of_the_requests_and_are_counted() -> None:
     stats = Stats()
-    link = Link(stats)
+    link = Link(stats.apis)
     first, second = slot(link, 1), slot(link, 2)
     link.now = 1.5
     link.answer(second, HeartbeatResponse(), 0)
     assert not link.to_client
     link.answer_raw(first, b"whole frame")
     assert link.to_client == [b"whole frame", encode_response(HeartbeatResponse(), 0, 2)]
-    stat = stats.requests[ApiKey.HEARTBEAT, 0]
+    stat = stats.apis.requests[ApiKey.HEARTBEAT, 0]
     assert (stat.count, stat.seconds_sum) == (2, 1.0)
 
 
 def test_a_request_that_can_not_be_answered_ends_the_connection_when_its_turn_comes() -> None:
-    link = Link(Stats())
+    link = Link(ApiStats())
     first, second, third = (slot(link, number) for number in (1, 2, 3))
     link.fail(second)
     assert not link.finished
@@ -40,7 +41,7 @@ def test_a_request_that_can_not_be_answered_ends_the_connection_when_its_turn_co
 
 
 def test_a_client_is_muted_from_now_on_if_at_all() -> None:
-    link = Link(Stats())
+    link = Link(ApiStats())
     link.now = 10.0
     link.mute(0)
     link.mute(1.5)
@@ -48,7 +49,7 @@ def test_a_client_is_muted_from_now_on_if_at_all() -> None:
 
 
 def test_a_silent_request_has_its_turn_but_no_answer() -> None:
-    link = Link(Stats())
+    link = Link(ApiStats())
     first, second = slot(link, 1), slot(link, 2)
     first.silent = True
     link.answer_raw(second, b"second")
@@ -57,7 +58,7 @@ def test_a_silent_request_has_its_turn_but_no_answer() -> None:
 
 
 def test_what_goes_to_the_broker_is_expected_back_in_order() -> None:
-    link = Link(Stats())
+    link = Link(ApiStats())
     first, second = slot(link, 1), slot(link, 2)
     link.relay(first, b"as it is")
     link.ask(second, DEFAULT, Exchange(None, 0, 3), HeartbeatRequest(group_id="g"), "me")

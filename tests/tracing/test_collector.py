@@ -9,8 +9,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce_layout import PartitionData
+from kproxy.proxy.process_stats import ProcessStats
 from kproxy.proxy.slots import Slot
-from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traced, TraceParent
 from kproxy.tracing.collector import Collector, Limits
 from kproxy.tracing.spans import Span, SpanContext
@@ -52,7 +52,7 @@ class Slow(Kept):
 class Scene:
     def __init__(self, **limits: Any) -> None:
         given: dict[str, Any] = {"ratio": 1.0, "queue": 100, "batch": 10, "delay_s": 1.0, **limits}
-        self.kept, self.stats = Kept(), Stats()
+        self.kept, self.stats = Kept(), ProcessStats()
         self.collector = Collector(self.kept, Limits(**given), self.stats, random.Random(1), lambda: 5)
         self.ctx = context({})
 

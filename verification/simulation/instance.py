@@ -75,7 +75,7 @@ class Instance:
         self._host = host = Host(self._network, self.name, LEG)
         self.stats = Stats()
         self.buffer_memory = self._config.buffer_memory
-        cluster = Cluster(self._config, self.stats, ClusterMap(), host)
+        cluster = Cluster(self._config, self.stats.upstream, ClusterMap(), host)
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
                 transactions = Transactions(cluster, self._config, self.stats, nursery) if self._decides else None
@@ -103,11 +103,11 @@ class Instance:
     def leftovers(self) -> str:
         """What is left when all clients have gone; empty if nothing is."""
         stats = self.stats
-        names = (
-            "connections_open",
-            "sends_in_flight",
-            "buffered_bytes",
-            "upstream_connections_open",
-            "producer_ids_active",
-        )
-        return ", ".join(f"{name}={value}" for name in names if (value := getattr(stats, name)))
+        counts = {
+            "connections_open": stats.clients.connections_open,
+            "sends_in_flight": stats.produce.sends_in_flight,
+            "buffered_bytes": stats.clients.buffered_bytes,
+            "upstream_connections_open": stats.upstream.connections_open,
+            "producer_ids_active": stats.produce.producer_ids_active,
+        }
+        return ", ".join(f"{name}={value}" for name, value in counts.items() if value)

@@ -131,7 +131,9 @@ class World:
     def _is_silent(self) -> bool:
         if trio.current_time() - self.history.last_produce < _SILENCE or any(client.waits for client in self.clients):
             return False
-        if any(i.stats.sends_in_flight or i.stats.oldest_unacknowledged or not i.up for i in self.instances):
+        if any(
+            i.stats.produce.sends_in_flight or i.stats.produce.oldest_unacknowledged or not i.up for i in self.instances
+        ):
             return False
         return not any(link.up.on_way for link in self.network.links if link.leg == BROKER_LEG)
 
@@ -245,8 +247,10 @@ class World:
     async def _watch_memory(self) -> None:
         while True:
             for instance in self.instances:
-                if instance.stats.buffered_bytes > instance.buffer_memory:
-                    self.history.breaks(invariants.MEMORY, f"{instance.name} holds {instance.stats.buffered_bytes}")
+                if instance.stats.clients.buffered_bytes > instance.buffer_memory:
+                    self.history.breaks(
+                        invariants.MEMORY, f"{instance.name} holds {instance.stats.clients.buffered_bytes}"
+                    )
             await trio.sleep(0.25)
 
     async def _rest(self) -> None:

@@ -12,7 +12,7 @@ from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
 from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.broker_login.refusal import LoginRefused
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 
 log = structlog.get_logger("kproxy.upstream")
 
@@ -22,7 +22,7 @@ OPTION = "upstream.sasl.identities.file"
 class IdentityNetworks:
     """A network for each principal; made at its first use, and again after the file has changed."""
 
-    def __init__(self, network: Network, mechanism: str, path: Path, stats: Stats) -> None:
+    def __init__(self, network: Network, mechanism: str, path: Path, stats: UpstreamStats) -> None:
         """ConfigError if the file can't be used; later the last one that could be stays in use."""
         self._network = network
         self._mechanism = mechanism

@@ -16,7 +16,7 @@ from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.proxy.broker_login.login import Login, LoginFrames
 from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.routing import Address
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 
 log = structlog.get_logger("kproxy.upstream")
 
@@ -28,8 +28,8 @@ _FAR: Final = 1 << 30
 class LoginWatch:
     """Counts failed logins and logs the first of a row; before the first success the caller reports it."""
 
-    def __init__(self, stats: Stats, *, tells_first: bool = False) -> None:
-        """Counts in ``stats.upstream_errors``. ``tells_first``: nobody else tells that the first login failed."""
+    def __init__(self, stats: UpstreamStats, *, tells_first: bool = False) -> None:
+        """Counts in ``stats.errors``. ``tells_first``: nobody else tells that the first login failed."""
         self._stats = stats
         self._fails: bool | None = False if tells_first else None
 
@@ -40,7 +40,7 @@ class LoginWatch:
 
     def counts(self) -> None:
         """Counts a failed login without logging it."""
-        errors = self._stats.upstream_errors
+        errors = self._stats.errors
         errors["authentication"] = errors.get("authentication", 0) + 1
 
     def failed(self, error: Exception) -> None:

@@ -61,18 +61,18 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
 
     StartupError names a file, or a package, that is missing; ConfigError what is wrong with a file.
     """
-    network = open_network(config, stats, sockets)
+    network = open_network(config, stats.clients, sockets)
     if not config.logs_in:
         return Networks(network)
     _warn_of_plain_text(config)
     tokens = _token_source(config)
-    own = SaslNetwork(network, _credentials(config, tokens), LoginWatch(stats))
+    own = SaslNetwork(network, _credentials(config, tokens), LoginWatch(stats.upstream))
     identities = None
     if config.upstream_sasl_identities_file is not None:
         from kproxy.net.broker_sasl.identities import IdentityNetworks  # its file is YAML, which takes long to import
 
         path = config.upstream_sasl_identities_file
-        identities = IdentityNetworks(network, config.upstream_sasl_mechanism, path, stats)
+        identities = IdentityNetworks(network, config.upstream_sasl_mechanism, path, stats.upstream)
     return Networks(own, tokens, network if config.clients_log_in else None, identities)
 
 

@@ -20,7 +20,7 @@ from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.network import ByteIO, ClientNetworks, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 
 log = structlog.get_logger("kproxy.cluster")
 
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(
         self,
         config: Config,
-        stats: Stats,
+        stats: UpstreamStats,
         cluster_map: ClusterMap,
         network: Network,
         clients: ClientNetworks | None = None,
@@ -208,7 +208,7 @@ class Cluster:
 
     def count_error(self, kind: str, broker: Broker | None = None) -> None:
         """Counts a failure towards the brokers, or towards one."""
-        self._stats.upstream_errors[kind] = self._stats.upstream_errors.get(kind, 0) + 1
+        self._stats.errors[kind] = self._stats.errors.get(kind, 0) + 1
         if broker is not None:
             broker.errors += 1
             broker.last_error = kind, self.network.wall()

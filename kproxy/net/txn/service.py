@@ -103,7 +103,7 @@ class Transactions:
         reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.heard)
-        connections = partial(WriterConnections, cluster, config, stats, nursery)
+        connections = partial(WriterConnections, cluster, config, stats.produce, nursery)
         tools = OwnerTools(
             log=self.log,
             cluster=cluster,
@@ -120,7 +120,7 @@ class Transactions:
         log_owners = LogOwners(tools, config, nursery, self._jobs, self._succession)
         brokers = BrokerOwners(cluster, config, stats.transactions, connections, self._succession)
         self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
-        self._stable = StableOffsets(cluster, config, stats, self.views, self.views.bound, self._read_to_end)
+        self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
             self.log,
             self._read_to_end,

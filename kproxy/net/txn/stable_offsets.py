@@ -19,7 +19,7 @@ from kproxy.net.broker_log_tail import ReadRange
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.single_flight import SingleFlight
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.retry_stats import RetryStats
 from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.visibility import entries, undecided_in
@@ -40,7 +40,7 @@ class StableOffsets:
         self,
         cluster: Cluster,
         config: Config,
-        stats: Stats,
+        stats: RetryStats,
         decisions: Decisions,
         bound: Callable[[str, int], int | None],
         read_to_end: Callable[[], Awaitable[None]],

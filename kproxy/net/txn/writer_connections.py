@@ -5,14 +5,14 @@ import trio
 from kproxy.config import Config
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pipelined_client import PipelinedClient
+from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.routing import Broker
-from kproxy.proxy.stats import Stats
 
 
 class WriterConnections:
     """One connection to each broker, for one ``TransactionWriter`` after the other; closed by whoever made it."""
 
-    def __init__(self, cluster: Cluster, config: Config, stats: Stats, nursery: trio.Nursery) -> None:
+    def __init__(self, cluster: Cluster, config: Config, stats: ProduceStats, nursery: trio.Nursery) -> None:
         """All tasks of the connections and of their writers run in ``nursery``."""
         self.cluster = cluster
         self.config = config

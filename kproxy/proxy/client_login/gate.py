@@ -26,13 +26,13 @@ from kproxy.proxy.client_login.steps import (
     TokenCheck,
     Verdict,
 )
+from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.commands import AskVersions, Blocking, CheckLogin, DelayRefusal
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.handlers.api_versions import own_answer, unsupported_version
 from kproxy.proxy.principals import user
 from kproxy.proxy.session_queues import Link
 from kproxy.proxy.slots import Slot
-from kproxy.proxy.stats import Stats
 from kproxy.proxy.versions import LOGINS
 
 #: The label of mechanisms that are not enabled: clients can send any number of names.
@@ -75,7 +75,7 @@ class LoginGate:
         self,
         ctx: Context,
         link: Link,
-        stats: Stats,
+        stats: ClientStats,
         policy: LoginPolicy,
         note_versions: Callable[[ApiVersionsRequest, int], None],
     ) -> None:

@@ -39,7 +39,7 @@ PROTOCOLS = {"first": FIRST, "second": SECOND}
 async def kproxy(bootstrap: str, name: str) -> AsyncIterator[Proxied]:
     with trio.fail_after(170):
         async with running(bootstrap, instance_id=name, **OPTIONS) as proxy:
-            await soon(lambda: proxy.stats.ready, PATIENCE_S)
+            await soon(lambda: proxy.stats.upstream.ready, PATIENCE_S)
             yield proxy
 
 

@@ -10,7 +10,7 @@ from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_sasl.identities import IdentityNetworks
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.broker_login.refusal import LoginRefused
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import CloseAfter, SaslRules
 from tests.net.harness import produce, proxied, values_in
 
@@ -74,12 +74,12 @@ async def test_a_client_that_the_file_does_not_name_gets_nowhere(tmp_path: Path)
             await client.send(produce("t", b"x"), 7)
             assert await client.ended()
         assert "t" not in proxy.brokers.topics
-        assert proxy.stats.upstream_errors["authentication"] == 1
+        assert proxy.stats.upstream.errors["authentication"] == 1
 
 
 async def test_another_file_counts_for_new_connections(tmp_path: Path) -> None:
     file = identities(tmp_path, "User:a")
-    networks = IdentityNetworks(SocketNetwork(), "PLAIN", file, Stats())
+    networks = IdentityNetworks(SocketNetwork(), "PLAIN", file, UpstreamStats())
     nobody = networks.of("User:b")
     with pytest.raises(LoginRefused, match=r"'User:b' is nobody at the brokers: see upstream\.sasl\.identities\.file"):
         await nobody.connect("127.0.0.1", 1, 10)

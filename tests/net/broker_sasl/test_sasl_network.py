@@ -90,7 +90,7 @@ async def test_a_connection_is_logged_in_with_the_password(password: Path, mecha
         assert isinstance(network.wall(), float)
         (listener,) = await network.listen("127.0.0.1", 0, 1)
         listener.close()
-    assert not stats.upstream_errors
+    assert not stats.upstream.errors
 
 
 async def test_a_token_from_a_file_is_read_again(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_a_wrong_password_is_told_and_counted_and_a_new_one_is_used(
             ) as told:
                 await ask(network, fake)
             assert "mistaken" not in str(told.value)
-        assert stats.upstream_errors == {"authentication": 2}
+        assert stats.upstream.errors == {"authentication": 2}
         put(password, "secret")
         await ask(network, fake)
 
@@ -171,7 +171,7 @@ async def test_a_login_that_cannot_be_renewed_ends_the_connection(password: Path
         with pytest.raises(OSError, match="refused 'alice'"):
             await call_on(client)
         assert client.closed
-        assert stats.upstream_errors == {"authentication": 1}
+        assert stats.upstream.errors == {"authentication": 1}
 
 
 async def test_a_password_that_is_gone_for_a_moment_costs_nothing_while_the_login_lasts(
@@ -185,7 +185,7 @@ async def test_a_password_that_is_gone_for_a_moment_costs_nothing_while_the_logi
         remove(password)
         await client.call(MetadataRequest(topics=[]), MetadataResponse)
         await client.call(MetadataRequest(topics=[]), MetadataResponse)
-        assert stats.upstream_errors == {"authentication": 1}
+        assert stats.upstream.errors == {"authentication": 1}
         client.close()
 
 
@@ -223,7 +223,7 @@ class TestProxy:
                         said = await client.receive()
                         assert said.responses[0].partition_responses[0].error_code == ErrorCode.NONE
             assert [int(value.split(b".")[0]) for value in values_in(proxy.brokers, "t") if value] == list(range(sent))
-            assert not proxy.stats.upstream_errors
+            assert not proxy.stats.upstream.errors
 
     async def test_a_login_is_renewed_while_the_client_only_waits(self, password: Path) -> None:
         async with proxied(sasl=LASTING, **login(password)) as proxy:
@@ -275,4 +275,4 @@ class TestProxy:
                 await proxy.fake.start_broker(1)
                 await client.send(MetadataRequest(topics=[]), 1)
                 assert await client.ended()
-            assert proxy.stats.upstream_connections_open == 0
+            assert proxy.stats.upstream.connections_open == 0

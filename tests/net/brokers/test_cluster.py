@@ -90,11 +90,11 @@ async def test_a_cluster_that_is_down_at_the_start_is_warned_of_once_and_found_w
         port = there.fake.cluster.brokers[1].port
         await there.fake.stop_broker(1)
         async with running(f"127.0.0.1:{port}") as proxy:
-            await eventually(lambda: proxy.stats.upstream_errors.get("metadata", 0) > 3)
-            assert not proxy.stats.ready
+            await eventually(lambda: proxy.stats.upstream.errors.get("metadata", 0) > 3)
+            assert not proxy.stats.upstream.ready
             await there.fake.start_broker(1)
-            await eventually(lambda: proxy.stats.ready)
-            assert proxy.stats.brokers == 1
+            await eventually(lambda: proxy.stats.upstream.ready)
+            assert proxy.stats.upstream.brokers == 1
     said = capfd.readouterr()
     assert (said.out + said.err).count("no broker reachable") == 1
 
@@ -105,6 +105,6 @@ async def test_a_doubt_brings_a_refresh_soon() -> None:
         async with await proxy.client(2) as client:
             await client.stream.send_all(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
             assert await client.ended()
-        await eventually(lambda: proxy.stats.brokers == 1)
+        await eventually(lambda: proxy.stats.upstream.brokers == 1)
         chosen = {broker.node_id for broker in (proxy.cluster.any_broker() for _ in range(4)) if broker is not None}
         assert chosen == {1}

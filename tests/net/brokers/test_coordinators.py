@@ -37,8 +37,9 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import TRANSACTION, errors_in
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.routing import ClusterMap
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import Answer, Close, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.fake_api import Call
 from tests.net.brokers.coordinator_pauses import hurry
@@ -58,7 +59,7 @@ async def clustered(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Fake
 
     async with open_fake_cluster(3) as fake:
         fake.cluster.control(ApiKey.END_TXN, note)
-        cluster = Cluster(configured(fake.bootstrap), Stats(), ClusterMap(), SocketNetwork())
+        cluster = Cluster(configured(fake.bootstrap), UpstreamStats(), ClusterMap(), SocketNetwork())
         try:
             yield fake, cluster, versions
         finally:
@@ -138,7 +139,7 @@ async def test_over_connections_of_its_own_an_id_waits_for_no_other(monkeypatch:
 
         fake.cluster.control(ApiKey.END_TXN, hold)
         config = configured(fake.bootstrap)
-        first, second = (WriterConnections(cluster, config, Stats(), nursery) for _ in range(2))
+        first, second = (WriterConnections(cluster, config, ProduceStats(), nursery) for _ in range(2))
         async with trio.open_nursery() as asking:
             asking.start_soon(over, first)
             await held.wait()

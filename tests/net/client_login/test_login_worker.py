@@ -58,13 +58,13 @@ async def test_a_client_that_has_logged_in_is_served_as_any(options: dict[str, A
         async with await proxy.client(1) as client:
             served = await client.call(ApiVersionsRequest(), 3)
             assert {row.api_key for row in served.api_keys} >= {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-            assert proxy.stats.upstream_connections_open == 0
+            assert proxy.stats.upstream.connections_open == 0
             assert (await plain(client)).error_code == 0
             long = b"x" * 800_000
             said = await client.call(produce("t", long), 7)
             assert said.responses[0].partition_responses[0].error_code == 0
         assert values_in(proxy.brokers, "t") == [long]
-        assert proxy.stats.logins == {("PLAIN", "accepted"): 1}
+        assert proxy.stats.clients.logins == {("PLAIN", "accepted"): 1}
 
 
 async def test_over_tls_the_login_counts_not_the_certificate(options: dict[str, Any], tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_who_is_refused_is_told_the_same_and_counted(options: dict[str, An
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert said.error_message == "Authentication by PLAIN failed: wrong name or password"
         assert await client.ended()
-        assert proxy.stats.logins == {("PLAIN", "refused"): 1}
+        assert proxy.stats.clients.logins == {("PLAIN", "refused"): 1}
         await eventually(lambda: not proxy.server.connections)
         assert [fault.reason for fault in proxy.server.last_faults.by_client.values()] == ["login by PLAIN refused"]
 
@@ -130,7 +130,7 @@ async def test_a_login_that_was_overheard_is_refused_when_it_comes_again(options
             said = await thief.call(SaslAuthenticateRequest(final), 2)
             assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert await thief.ended()
-        assert proxy.stats.logins == {("SCRAM-SHA-256", "accepted"): 1, ("SCRAM-SHA-256", "refused"): 1}
+        assert proxy.stats.clients.logins == {("SCRAM-SHA-256", "accepted"): 1, ("SCRAM-SHA-256", "refused"): 1}
 
 
 async def test_a_token_that_has_expired_is_refused_and_counted(options: dict[str, Any], tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_token_that_has_expired_is_refused_and_counted(options: dict[str
         said = await client.call(SaslAuthenticateRequest(b"\x01"), 2)
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await client.ended()
-        assert proxy.stats.logins == {("OAUTHBEARER", "refused"): 1}
+        assert proxy.stats.clients.logins == {("OAUTHBEARER", "refused"): 1}
 
 
 async def test_nothing_is_served_before_the_login(options: dict[str, Any]) -> None:
@@ -153,18 +153,18 @@ async def test_nothing_is_served_before_the_login(options: dict[str, Any]) -> No
         async with await proxy.client() as client:
             await client.send(metadata(), 1)
             assert await client.ended()
-        assert proxy.stats.refusals == {"unauthenticated": 1}
+        assert proxy.stats.refused.refusals == {"unauthenticated": 1}
         async with await proxy.client() as client:
             await client.stream.send_all((600_000).to_bytes(4, "big"))
             assert await client.ended()
-        assert proxy.stats.refusals == {"unauthenticated": 1, "malformed": 1}
+        assert proxy.stats.refused.refusals == {"unauthenticated": 1, "malformed": 1}
 
 
 async def test_who_takes_too_long_to_log_in_is_shown_out(options: dict[str, Any]) -> None:
     async with proxied(**options, frame_timeout_ms=200) as proxy, await proxy.client() as client:
         assert (await client.call(SaslHandshakeRequest("PLAIN"), 1)).error_code == 0
         assert await client.ended()
-        assert proxy.stats.refusals == {"unauthenticated": 1}
+        assert proxy.stats.refused.refusals == {"unauthenticated": 1}
 
 
 async def test_a_login_that_is_not_renewed_ends_the_connection(options: dict[str, Any]) -> None:
@@ -174,8 +174,8 @@ async def test_a_login_that_is_not_renewed_ends_the_connection(options: dict[str
         await trio.sleep(0.2)
         await client.send(metadata(), 1)
         assert await client.ended()
-        assert proxy.stats.logins == {("PLAIN", "accepted"): 1, ("PLAIN", "renewed"): 1}
-        assert proxy.stats.refusals == {"unauthenticated": 1}
+        assert proxy.stats.clients.logins == {("PLAIN", "accepted"): 1, ("PLAIN", "renewed"): 1}
+        assert proxy.stats.refused.refusals == {"unauthenticated": 1}
 
 
 async def test_a_user_who_is_removed_cannot_log_in_any_more(options: dict[str, Any], tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_many_who_guess_hold_up_nobody(options: dict[str, Any]) -> None:
             nursery.start_soon(guess, number)
         async with await proxy.client() as client:
             assert (await plain(client)).error_code == 0
-        await eventually(lambda: proxy.stats.logins.get(("PLAIN", "refused")) == 40, 30)
+        await eventually(lambda: proxy.stats.clients.logins.get(("PLAIN", "refused")) == 40, 30)
 
 
 async def test_a_password_is_hashed_once_and_a_guess_each_time(

@@ -146,7 +146,7 @@ class Cast:
     async def _run(self, name: str, options: dict[str, Any], *, task_status: trio.TaskStatus[Instance]) -> None:
         config = configured(self.fake.bootstrap, instance_id=name, **options)
         stats, gone = Stats(), trio.Event()
-        cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+        cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
         try:
             async with trio.open_nursery() as nursery:
                 transactions = Transactions(cluster, config, stats, nursery)

@@ -127,7 +127,7 @@ async def following(bootstrap: str, *, loaded: bool = True, **options: Any) -> A
     """A follower of the cluster's transaction log, until the block ends."""
     config = configured(bootstrap, **options)
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+    cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
     sink = Sink()
     async with trio.open_nursery() as nursery:
         follower = LogFollower(cluster, config, transaction_topic(cluster, config), sink)

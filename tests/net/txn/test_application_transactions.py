@@ -150,7 +150,7 @@ async def test_a_consumers_connection_that_ends_aborts_what_is_open() -> None:
         async with await proxy.client() as reader:
             await rewind(reader)
             assert await write(out, b"lost") == [0]
-        await eventually(lambda: proxy.stats.connections_open == 1)
+        await eventually(lambda: proxy.stats.clients.connections_open == 1)
         async with await proxy.client() as reader:
             assert await commit(reader, 1) == REWIND
             assert await write(out, b"again") == [0]
@@ -173,7 +173,7 @@ async def test_a_producers_connection_that_ends_before_its_answer_aborts_what_is
             await out.send(produce("t", b"1"), 7)
             with trio.fail_after(PATIENCE):
                 await met.wait()
-        await eventually(lambda: proxy.stats.connections_open == 1)
+        await eventually(lambda: proxy.stats.clients.connections_open == 1)
         let_go.set()
         async with await proxy.client(client_id="out-1") as out:
             assert await write(out, b"1") == [ErrorCode.INVALID_TXN_STATE]

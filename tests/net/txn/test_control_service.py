@@ -126,7 +126,7 @@ async def test_requests_that_want_no_answer_are_in_it_though_the_client_has_gone
             for at in range(20):
                 await client.stream.send_all(client.encode(produce("t", b"%d" % at, acks=0), 7, silent=True))
             await client.call(produce("t", b"last", acks=1), 7)
-        await eventually(lambda: not proxy.stats.connections_open)
+        await eventually(lambda: not proxy.stats.clients.connections_open)
         await commit(control)
         assert committed_values(proxy) == [*(str(at) for at in range(20)), "last"]
 
@@ -205,7 +205,7 @@ async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() 
             await client.send(produce("t", b"1"), 7)
             with trio.fail_after(PATIENCE):
                 await met.wait()
-        await eventually(lambda: not proxy.stats.connections_open)
+        await eventually(lambda: not proxy.stats.clients.connections_open)
         let_go.set()
         async with await proxy.client() as client:
             assert await write(client, b"1") == [ErrorCode.INVALID_TXN_STATE]
@@ -219,7 +219,7 @@ async def test_a_connection_that_ends_behind_its_answers_does_not() -> None:
         for value in (b"1", b"2"):
             async with await proxy.client() as client:
                 assert await write(client, value) == [0]
-            await eventually(lambda: not proxy.stats.connections_open)
+            await eventually(lambda: not proxy.stats.clients.connections_open)
         await commit(control)
         assert committed_values(proxy) == ["1", "2"]
 

@@ -18,7 +18,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.group_checks import check_member
 from kproxy.proxy.routing import ClusterMap
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import Answer, Close, Edit, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
@@ -35,7 +35,7 @@ async def clustered(brokers: int = 1) -> AsyncIterator[tuple[FakeServer, Cluster
     """A fake cluster that has a group ``g`` at generation 3 with a member ``m``."""
     async with open_fake_cluster(brokers) as fake:
         put_group(fake)
-        cluster = Cluster(configured(fake.bootstrap), Stats(), ClusterMap(), SocketNetwork())
+        cluster = Cluster(configured(fake.bootstrap), UpstreamStats(), ClusterMap(), SocketNetwork())
         try:
             yield fake, cluster
         finally:

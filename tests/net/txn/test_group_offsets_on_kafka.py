@@ -117,7 +117,7 @@ async def scene(kafka: RealKafka, versions: Any = TV1) -> AsyncIterator[Scene]:
             running(kafka.bootstrap, instance_id=f"{name}-a", **OPTIONS) as one,
             running(kafka.bootstrap, instance_id=f"{name}-b", **OPTIONS) as two,
         ):
-            await eventually(lambda: one.stats.ready and two.stats.ready, 60)
+            await eventually(lambda: one.stats.upstream.ready and two.stats.upstream.ready, 60)
             async with (
                 await one.client() as writes,
                 await two.client() as reads,

@@ -66,7 +66,7 @@ async def writing(brokers: int = 1, deadline_s: float = PATIENCE, **options: Any
         fake.cluster.create_topic(TOPIC, 2, brokers, {"message.timestamp.type": "LogAppendTime"})
         config = configured(fake.bootstrap, **options)
         stats = Stats()
-        cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+        cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
         appender = LogAppender(cluster, config, TOPIC, deadline_s)
         try:
             yield Writing(appender, fake, stats)
@@ -107,7 +107,7 @@ async def test_a_batch_is_written_as_it_was_asked_for_and_its_offset_told() -> N
         assert not header.is_transactional
         assert {request.acks for request in asked} == {-1}
         assert len(asked) == 2
-        assert not log.stats.upstream_errors
+        assert not log.stats.upstream.errors
 
 
 async def test_without_a_producer() -> None:
@@ -140,7 +140,7 @@ async def test_it_is_sent_again_as_it_is_until_the_answer_is_definite_and_is_the
         assert await log.append(2) == 2
         assert log.values() == [b"0", b"1", b"2"]
         assert len(set(sent[:-1])) == 1
-        assert log.stats.upstream_errors["transaction_state_log"] == 3
+        assert log.stats.upstream.errors["transaction_state_log"] == 3
 
 
 async def test_one_that_was_there_already_is_a_success_at_its_offset() -> None:
@@ -160,7 +160,7 @@ async def test_who_is_fenced_is_told_so_without_further_attempts() -> None:
             await log.append(epoch=4)
         assert caught.value.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
         assert len(asked) == 1
-        assert not log.stats.upstream_errors, "a fence is no fault of the brokers"
+        assert not log.stats.upstream.errors, "a fence is no fault of the brokers"
 
 
 @pytest.mark.parametrize(
@@ -369,4 +369,4 @@ async def test_a_deletion_whose_answer_lacks_the_partition_is_tried_again() -> N
         log.brokers.control(ApiKey.DELETE_RECORDS, lambda _: Answer(DeleteRecordsResponse()), times=1)
         with trio.fail_after(PATIENCE):
             assert await log.appender.delete_records(0, 1) == 1
-        assert log.stats.upstream_errors["transaction_state_log"] == 1
+        assert log.stats.upstream.errors["transaction_state_log"] == 1

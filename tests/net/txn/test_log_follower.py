@@ -214,8 +214,8 @@ async def test_a_cluster_that_is_down_is_waited_for() -> None:
         log.write(b"a")
         await log.at_end()
         await log.fake.stop_broker(1)
-        before = log.stats.upstream_errors.get("transaction_state_log", 0)
-        await eventually(lambda: log.stats.upstream_errors.get("transaction_state_log", 0) > before + 2)
+        before = log.stats.upstream.errors.get("transaction_state_log", 0)
+        await eventually(lambda: log.stats.upstream.errors.get("transaction_state_log", 0) > before + 2)
         await log.fake.start_broker(1)
         log.write(b"b", epoch=1)
         await log.at_end()
@@ -297,8 +297,8 @@ async def test_a_topic_that_is_gone_is_told_of_once_and_waited_for() -> None:
             log.write(b"old")
             await log.at_end()
             log.brokers.delete_topic(TOPIC)
-            before = log.stats.upstream_errors.get("transaction_state_log", 0)
-            await eventually(lambda: log.stats.upstream_errors.get("transaction_state_log", 0) > before + 5)
+            before = log.stats.upstream.errors.get("transaction_state_log", 0)
+            await eventually(lambda: log.stats.upstream.errors.get("transaction_state_log", 0) > before + 5)
             assert TOPIC not in log.brokers.topics
             log.brokers.create_topic(TOPIC, 4, 1)
             log.write(b"new")
@@ -336,7 +336,7 @@ async def test_a_damaged_batch_is_not_passed_over_nor_what_lies_behind() -> None
             broken = bytearray(sound.data)
             broken[-1] ^= 1
             stored[1] = sound._replace(data=bytes(broken))
-            await eventually(lambda: log.stats.upstream_errors.get("transaction_state_log", 0) > 3)
+            await eventually(lambda: log.stats.upstream.errors.get("transaction_state_log", 0) > 3)
             assert log.sink.values() == [b"a"]
             log.write(b"x", partition=1)
             await log.at_end(1)
@@ -359,7 +359,7 @@ async def test_an_answer_without_a_whole_batch_is_none() -> None:
         async with following(fake.bootstrap) as log:
             assert control.hits == 3
             assert log.sink.values() == [b"a"]
-            assert log.stats.upstream_errors["transaction_state_log"] == 3
+            assert log.stats.upstream.errors["transaction_state_log"] == 3
 
 
 async def test_markers_are_no_records_and_count_for_the_end() -> None:

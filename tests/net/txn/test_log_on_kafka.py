@@ -17,7 +17,7 @@ from kproxy.net.txn.log_appender import AppendFenced, AppendRefused, LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import transaction_plan
 from kproxy.proxy.routing import ClusterMap
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.net.txn.log_harness import PID, Sink, configured
@@ -40,7 +40,7 @@ class Log(NamedTuple):
 async def log_of(bootstrap: str, name: str) -> AsyncIterator[Log]:
     """One kproxy's part in a log of that name."""
     config = configured(bootstrap, upstream_request_timeout_ms=20_000, delivery_timeout_ms=30_000)
-    cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+    cluster = Cluster(config, UpstreamStats(), ClusterMap(), SocketNetwork())
     sink = Sink()
     appender = LogAppender(cluster, config, name)
     async with trio.open_nursery() as nursery:

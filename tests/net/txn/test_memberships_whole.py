@@ -175,7 +175,7 @@ async def test_a_zombie_whose_consumer_connects_anew_is_refused_once(home: Home,
         one.producer.versions = {**OLD, ApiKey.TXN_OFFSET_COMMIT: version}
         await one.member.join()
         await one.member.client.stream.aclose()
-        await eventually(lambda: proxy.stats.connections_open == 1)
+        await eventually(lambda: proxy.stats.clients.connections_open == 1)
         assert await one.copy("1", 1), "it is a member as long as its group waits for it"
         replace(proxy)
         assert not await one.copy("2", 2)
@@ -232,6 +232,6 @@ async def test_offsets_stay_as_they_were_sent_where_it_is_not_sure_whose_they_ar
         if who == "closed":
             await member.leave()
             await member.client.stream.aclose()
-            await eventually(lambda: proxy.stats.connections_open == 2)
+            await eventually(lambda: proxy.stats.clients.connections_open == 2)
         replace(proxy)
         assert await one.copy("1", 1)

@@ -141,7 +141,7 @@ async def test_an_instance_that_joins_later_shows_the_same() -> None:
     async with proxied(**OPTIONS) as proxy, await proxy.client(1) as client:
         proxy.brokers.create_topic("t")
         async with running(proxy.fake.bootstrap, **OPTIONS) as other:
-            await eventually(lambda: other.stats.ready)
+            await eventually(lambda: other.stats.upstream.ready)
             ours = WireProducer(client, "ours")
             assert await ours.init() == 0
             await transact(ours, "t", "a", committed=True)
@@ -158,7 +158,7 @@ async def test_the_last_stable_offset_of_an_instance_that_joins_later() -> None:
     async with proxied(**OPTIONS) as proxy, await proxy.client(1) as client:
         proxy.brokers.create_topic("t")
         async with running(proxy.fake.bootstrap, **OPTIONS, instance_id="other") as other:
-            await eventually(lambda: other.stats.ready)
+            await eventually(lambda: other.stats.upstream.ready)
             async with await other.client() as reader:
                 assert await end_of(reader, "t", 5, 1) == 0
                 ours = WireProducer(client, "ours")
@@ -252,7 +252,7 @@ async def test_both_kinds_of_transactions_on_a_real_broker(kafka: RealKafka) -> 
     wanted = [value for n in range(3) for value in (f"theirs {n}", f"theirs {n}", f"ours {n}", f"ours {n}")]
     options = {**OPTIONS, "delivery_timeout_ms": 60_000, "upstream_request_timeout_ms": 30_000}
     async with running(kafka.bootstrap, **options) as proxy, AsyncExitStack() as stack:
-        await eventually(lambda: proxy.stats.ready, 30)
+        await eventually(lambda: proxy.stats.upstream.ready, 30)
         client = await stack.enter_async_context(await proxy.client())
         ours = await _mix(client, topic)
         topic_id = await topic_id_of(client, topic)

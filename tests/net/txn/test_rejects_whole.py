@@ -58,7 +58,7 @@ async def test_two_instances_a_restarted_one_and_one_that_loads_a_snapshot_see_t
         at = stray(proxy)
         await plain(reader, b"plain")
         other = await stack.enter_async_context(running(proxy.fake.bootstrap, **OPTIONS))
-        await eventually(lambda: other.stats.ready)
+        await eventually(lambda: other.stats.upstream.ready)
         second = await stack.enter_async_context(await other.client())
         consumers = [Consumer(client, 12, "t", bytes(16)) for client in (reader, second)]
         for consumer in consumers:
@@ -76,7 +76,7 @@ async def test_two_instances_a_restarted_one_and_one_that_loads_a_snapshot_see_t
         for partition in range(2):
             assert await proxy.transactions.snapshots.take(partition)
         late = await stack.enter_async_context(running(proxy.fake.bootstrap, **OPTIONS))
-        await eventually(lambda: late.stats.ready)
+        await eventually(lambda: late.stats.upstream.ready)
         assert late.transactions.views.verdict(*STRAY) is Verdict.ABORTED
         third = await stack.enter_async_context(await late.client())
         assert await Consumer(third, 12, "t", bytes(16)).read() == ["a", "plain"]
@@ -130,7 +130,7 @@ async def test_on_a_real_broker(kafka: RealKafka) -> None:
     }
     host, _, port = kafka.bootstrap.rpartition(":")
     async with running(kafka.bootstrap, **options) as proxy, AsyncExitStack() as stack:
-        await eventually(lambda: proxy.stats.ready, 30)
+        await eventually(lambda: proxy.stats.upstream.ready, 30)
         client, reader = [await stack.enter_async_context(await proxy.client()) for _ in range(2)]
         direct = await stack.enter_async_context(FrameClient(await trio.open_tcp_stream(host, int(port)), "stray"))
         ours = WireProducer(client, f"ours-{topic}")
@@ -151,5 +151,5 @@ async def test_on_a_real_broker(kafka: RealKafka) -> None:
         assert await consumer.read() == ["a", "b"]
         assert await end_of(client, topic, 5, 1) == await end_of(client, topic, 5, 0)
         async with running(kafka.bootstrap, **options) as late:
-            await eventually(lambda: late.stats.ready, 30)
+            await eventually(lambda: late.stats.upstream.ready, 30)
             assert late.transactions.views.verdict(*STRAY) is Verdict.ABORTED

@@ -48,7 +48,7 @@ async def two_kproxies() -> AsyncIterator[list[Proxied]]:
             running(fake.bootstrap, instance_id="b", **OPTIONS) as b,
         ):
             for each in (a, b):
-                await eventually(lambda each=each: each.stats.ready)  # type: ignore[misc]
+                await eventually(lambda each=each: each.stats.upstream.ready)  # type: ignore[misc]
             yield [a, b]
 
 

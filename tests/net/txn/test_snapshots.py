@@ -26,7 +26,7 @@ from kproxy.net.txn.log_topic import TOPIC, transaction_plan
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.transaction_log import ViewSink
 from kproxy.proxy.routing import ClusterMap
-from kproxy.proxy.stats import Stats
+from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import Answer, Close, Drop, Edit, FakeServer, open_fake_cluster
 from kproxy.testing.kafka import RealKafka
 from kproxy.txn.log_records import Entry, encode
@@ -78,7 +78,7 @@ async def instance(
 ) -> AsyncIterator[Instance]:
     config = configured(cluster_of.bootstrap)
     views = Views()
-    cluster = Cluster(config, Stats(), ClusterMap(), SocketNetwork())
+    cluster = Cluster(config, UpstreamStats(), ClusterMap(), SocketNetwork())
     plan = replace(transaction_plan(config), name=topic)
     follower = LogFollower(cluster, config, OwnTopic(cluster, plan), ViewSink(views))
     appender = LogAppender(cluster, config, topic, deadline_s)

@@ -22,7 +22,7 @@ async def stable_offsets(log: Log) -> AsyncIterator[tuple[Proxied, StableOffsets
 
     async with proxied() as proxy:
         proxy.brokers.create_topic("t", 2)
-        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, read_to_end)
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats.retries, log, log.bound, read_to_end)
         try:
             yield proxy, offsets
         finally:
@@ -53,7 +53,7 @@ async def test_no_bound_no_look() -> None:
         write(proxy, b"x", 2)
         log.bounds[P1] = 4
         assert await offsets.stable(Question({P0: 1, P1: 3})) == {P0: 1, P1: 3}
-        assert proxy.stats.readback_bytes == 0
+        assert proxy.stats.retries.readback_bytes == 0
 
 
 async def test_nothing_is_looked_at_behind_the_end() -> None:
@@ -70,10 +70,10 @@ async def test_what_was_found_decided_is_not_read_again() -> None:
         for _ in range(50):
             write(proxy, bytes(1000))
         assert await offsets.stable(Question({P0: 50})) == {P0: 50}
-        read = proxy.stats.readback_bytes
+        read = proxy.stats.retries.readback_bytes
         write(proxy, b"x", 2)
         assert await offsets.stable(Question({P0: 51})) == {P0: 50}
-        assert proxy.stats.readback_bytes < read + 1000
+        assert proxy.stats.retries.readback_bytes < read + 1000
 
 
 async def test_a_log_made_anew_is_read_from_its_bound() -> None:
@@ -129,6 +129,6 @@ async def test_nothing_is_known_if_the_transaction_log_can_not_be_read() -> None
         raise RemoteProtocolError("no")
 
     async with proxied() as proxy:
-        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, Log(), Log().bound, fails)
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats.retries, Log(), Log().bound, fails)
         assert await offsets.stable(Question({P0: 5})) == {P0: None}
         offsets.close()

@@ -86,7 +86,7 @@ async def reading(**options: Any) -> AsyncIterator[tuple[Proxied, Log]]:
     async with proxied(**options) as proxy:
         proxy.brokers.create_topic("t", 2)
         log = Log()
-        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats, log, log.bound, log.read_to_end)
+        offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats.retries, log, log.bound, log.read_to_end)
         server, found = proxy.server, Reading(log, log, offsets.stable, offsets.told)
         server._shared = replace(server._shared, reading=found)
         server._services = replace(server._services, decisions=log, stable=offsets.told)

@@ -106,7 +106,7 @@ class TestRequests:
             assert sorted(asked) == [(1, 3, 12), (2, 3, 12)]
             assert w.writer.written() == {("t", index): (2, ()) for index in range(6)}
             assert all(w.visible(index) == [b"ab"] for index in range(6))
-            assert (w.stats.batches_stamped, w.stats.records_stamped) == (6, 12)
+            assert (w.stats.produce.batches_stamped, w.stats.produce.records_stamped) == (6, 12)
 
     async def test_five_are_on_their_way_at_a_time_and_the_first_goes_alone(self) -> None:
         gates = [trio.Event(), trio.Event()]
@@ -124,7 +124,7 @@ class TestRequests:
             gates[0].set()
             await eventually(lambda: sends[0].settled and sends[5].in_flight)
             assert [send.in_flight for send in sends[1:]] == [True] * 5 + [False] * 3
-            assert w.stats.sends_in_flight == 8
+            assert w.stats.produce.sends_in_flight == 8
             gates[1].set()
             assert await w.settled(*sends) == [0] * 9
             assert w.visible() == [b"%d" % n for n in range(9)]
@@ -237,7 +237,7 @@ class TestResends:
             w.brokers.control(ApiKey.PRODUCE, at(value, fault))
             await write_five(w)
             assert [row.value for row in w.log()] == [b"%d" % n for n in range(5)], "nothing is there twice"
-            assert w.stats.resends[reason] >= 1
+            assert w.stats.produce.resends[reason] >= 1
             copies = w.writer.written()["t", 0].copies
             assert (int(value), int(value)) in copies
             assert set(copies) <= {(n, n) for n in range(5)}
@@ -270,7 +270,7 @@ class TestResends:
             await w.fake.stop_broker(two)
             await w.fake.stop_broker(one)
             sends = [w.accept(b"1"), w.accept(b"2")]
-            await eventually(lambda: w.stats.upstream_errors.get("transaction_writer", 0) >= 3)
+            await eventually(lambda: w.stats.upstream.errors.get("transaction_writer", 0) >= 3)
             await w.fake.start_broker(one)
             assert await w.settled(*sends) == [0, 0]
             assert w.visible() == [b"0", b"1", b"2"]
@@ -429,7 +429,7 @@ class TestFailing:
         async with writing() as w:
             w.connections.close()
             send = w.accept(b"0")
-            await eventually(lambda: w.stats.upstream_errors.get("transaction_writer", 0) >= 2)
+            await eventually(lambda: w.stats.upstream.errors.get("transaction_writer", 0) >= 2)
             assert not send.settled
 
 
@@ -545,7 +545,7 @@ async def test_on_a_real_broker(kafka: RealKafka) -> None:
                     found = [(row.sequence, row.offset) for row in log]
                     assert found == [(send.sequence, send.base_offset) for send in sends if send.place[1] == index]
                     assert set(written.copies) <= set(found)
-            assert sum(stats.resends.values()) > 0
+            assert sum(stats.produce.resends.values()) > 0
             late = TransactionWriter(pool, PID, EPOCH)
             (send,) = late.accept([batch(b"late", topic=topic)])
             with trio.fail_after(30):

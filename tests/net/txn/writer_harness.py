@@ -117,9 +117,9 @@ async def connections(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Sta
     given: dict[str, Any] = {"retry_backoff_ms": 2, "retry_backoff_max_ms": 10, **options}
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
-    cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+    cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
     async with trio.open_nursery() as nursery:
-        pool = WriterConnections(cluster, config, stats, nursery)
+        pool = WriterConnections(cluster, config, stats.produce, nursery)
         try:
             yield stats, pool
             with trio.fail_after(PATIENCE):
@@ -143,4 +143,4 @@ async def writing(brokers: int = 1, partitions: int = 1, **options: Any) -> Asyn
             made = Writing(fake, stats, pool, TransactionWriter(pool, PID, EPOCH))
             yield made
             made.writer.abandon()
-            assert stats.sends_in_flight == 0
+            assert stats.produce.sends_in_flight == 0

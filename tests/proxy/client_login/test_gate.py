@@ -32,10 +32,10 @@ class Play:
     def __init__(self, *mechanisms: str, max_reauth_ms: int = 0) -> None:
         self.stats = Stats()
         self.ctx = Context(Services(ClusterMap()), Policy(logs_in_here=True))
-        self.link = Link(self.stats)
+        self.link = Link(self.stats.apis)
         self.software: list[tuple[str, str]] = []
         policy = LoginPolicy(mechanisms or ALL, max_reauth_ms, lambda: USERS, lambda: "nonce")
-        self.gate = LoginGate(self.ctx, self.link, self.stats, policy, self._note_versions)
+        self.gate = LoginGate(self.ctx, self.link, self.stats.clients, policy, self._note_versions)
         self.now = 1000.0
         #: What became of the last frame.
         self.command: Any = None
@@ -96,7 +96,7 @@ def test_plain_is_checked_elsewhere_and_the_frame_offered_again() -> None:
     said = play.answered()
     assert (said.error_code, said.auth_bytes, said.session_lifetime_ms) == (0, b"", 0)
     assert (play.ctx.client.principal, play.gate.passed) == ("User:alice", True)
-    assert play.stats.logins == {("PLAIN", "accepted"): 1}
+    assert play.stats.clients.logins == {("PLAIN", "accepted"): 1}
     assert play.ask(MetadataRequest(), 1) is False
 
 
@@ -146,7 +146,7 @@ def test_who_is_refused_hears_of_it_later_and_the_connection_ends(bare: bool) ->
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert said.error_message == "Authentication by PLAIN failed: wrong name or password"
     assert play.link.finished
-    assert play.stats.logins == {("PLAIN", "refused"): 1}
+    assert play.stats.clients.logins == {("PLAIN", "refused"): 1}
     assert not play.gate.passed
 
 
@@ -173,7 +173,7 @@ def test_a_mechanism_that_is_not_enabled_is_told_those_that_are() -> None:
     assert said.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert said.mechanisms == ["PLAIN", "OAUTHBEARER"]
     assert play.link.finished
-    assert play.stats.logins == {(OTHER_MECHANISM, "unsupported"): 1}
+    assert play.stats.clients.logins == {(OTHER_MECHANISM, "unsupported"): 1}
 
 
 def test_nothing_else_is_taken_before_the_login() -> None:
@@ -238,7 +238,7 @@ def test_a_login_that_was_not_renewed_in_time_is_over() -> None:
     play.now += 0.2
     with pytest.raises(NotLoggedInError, match="the login of User:alice has expired"):
         play.ask(MetadataRequest(), 1)
-    assert play.stats.logins == {("PLAIN", "accepted"): 1, ("PLAIN", "renewed"): 1}
+    assert play.stats.clients.logins == {("PLAIN", "accepted"): 1, ("PLAIN", "renewed"): 1}
 
 
 def test_another_user_cannot_take_a_connection_over() -> None:

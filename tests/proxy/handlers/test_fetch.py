@@ -72,7 +72,7 @@ def test_old_versions_get_old_message_sets(version: int, magic: int, codec: int)
     if codec:
         assert size == len(data)
         assert data[17] & 7 == (GZIP if codec == ZSTD else codec)
-    assert play.stats.records_converted == {("down", magic): 2}
+    assert play.stats.produce.records_converted == {("down", magic): 2}
 
 
 def test_lz4_for_magic_0_has_the_checksum_that_old_clients_want() -> None:
@@ -297,14 +297,14 @@ def test_what_takes_long_is_done_before_the_answer_is_taken(
         assert work is not None
         if ahead:
             work()
-            assert play.stats.records_converted == {}
+            assert play.stats.produce.records_converted == {}
             monkeypatch.setattr("kproxy.codec.downconvert._convert_all", _never)
             monkeypatch.setattr("kproxy.codec.recode.compress", _never)
         else:
             play.ctx.fetched.conversions = None
         play.session.response(frame, 2.0)
         assert play.ctx.fetched.conversions is None
-        answers.append((values(play.answer()), play.stats.records_converted))
+        answers.append((values(play.answer()), play.stats.produce.records_converted))
     assert answers[0] == answers[1]
     assert answers[0][0] == [b"a" * size, b"b", b"c"]
 

@@ -289,7 +289,7 @@ def test_without_waiting_for_answers_there_is_no_transaction() -> None:
     play = Play(served=SERVED, homes=OURS)
     play.ask(produce(data(), transactional_id="id", acks=0), 8)
     assert play.commands() == [Close()]
-    assert play.stats.refusals == {"acks": 1}
+    assert play.stats.refused.refusals == {"acks": 1}
 
 
 @pytest.mark.parametrize(

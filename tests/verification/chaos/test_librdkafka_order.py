@@ -127,7 +127,7 @@ async def test_through_kproxy_it_does_so_too_and_the_order_is_kept() -> None:
         client.send(b"a")
         await eventually(asked.is_set)
         client.send(b"b")
-        await eventually(lambda: proxy.stats.requests_timed_out >= 1)
+        await eventually(lambda: proxy.stats.produce.requests_timed_out >= 1)
         proxy.brokers.controls.remove(control)
         await eventually(lambda: client.has_delivered(2))
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]

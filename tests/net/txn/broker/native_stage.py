@@ -120,11 +120,11 @@ class Stage:
 
     async def _run(self, options: dict[str, Any], *, task_status: trio.TaskStatus[Kproxy]) -> None:
         config, stats = configured(self.server.bootstrap, transactions_home=RULES, **options), Stats()
-        cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
+        cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
         try:
             async with trio.open_nursery() as nursery:
                 jobs = Jobs(nursery)
-                connections = partial(WriterConnections, cluster, config, stats, nursery)
+                connections = partial(WriterConnections, cluster, config, stats.produce, nursery)
                 no_log: Any = NoLog()
                 brokers = BrokerOwners(cluster, config, stats.transactions, connections)
                 nursery.start_soon(brokers.run)

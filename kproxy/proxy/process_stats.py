@@ -1,0 +1,24 @@
+"""Counters of the process itself."""
+
+# ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
+
+from dataclasses import dataclass
+
+from kproxy.proxy.durations import Durations
+from kproxy.proxy.metric_fields import counters, durations
+
+
+@dataclass(slots=True)
+class ProcessStats:
+    """How busy the process is, and what happened to its traces."""
+
+    loop_delays: Durations = durations(
+        "Delay of the event loop, measured about four times a second; if it rises, one core is not enough: run more "
+        "instances.",
+        "loop_delay_seconds",
+    )
+    spans: dict[str, int] = counters(
+        "Spans of traces: exported, dropped because the queue was full, failed to be exported.",
+        "outcome",
+        expected=("dropped", "exported", "failed"),
+    )

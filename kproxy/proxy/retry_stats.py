@@ -1,0 +1,43 @@
+"""Counters of clients' retries, and of what was read from brokers' logs to recognise them."""
+
+# ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
+
+from dataclasses import dataclass
+
+from kproxy.proxy.metric_fields import counter, counters, gauge
+
+
+@dataclass(slots=True)
+class RetryStats:
+    """Retries recognised, partitions' logs read back, and epochs fenced."""
+
+    in_doubt: int = gauge(
+        "Batches whose clients may not have received the response. Batches of connections that closed in good order "
+        "after the response do not count. If it stays high, clients often time out or disconnect: raise their "
+        "time-outs.",
+        "batches_in_doubt",
+    )
+    records_matched: int = counter(
+        "Records recognised as retries: answered, not written; each would have been a duplicate."
+    )
+    records_stripped: int = counter("Of the matched records, those taken out of a batch whose others were new.")
+    requests_dropped: int = counter(
+        "Produce requests read after their connection had closed, and dropped because a newer connection had used the "
+        "partition."
+    )
+    readbacks: int = counter("Reads of a partition's log to compare with retries.")
+    readback_bytes: int = counter("Bytes read from partitions' logs to compare with retries.")
+    readbacks_failed: dict[str, int] = counters(
+        "Reads that failed, so that records counted as new: each may have let a duplicate through; check the reason, "
+        "and recovery.max.bytes.",
+        "reason",
+        expected=("gone", "too_long", "too_many", "unreadable"),
+    )
+    fences: dict[str, int] = counters(
+        "Markers that fenced a producer epoch. refused: the broker refused the marker, and kproxy waited instead; "
+        "grant it ClusterAction on the cluster.",
+        "outcome",
+        expected=("done", "refused"),
+    )
+    recoveries: int = counter("Partitions searched for what a former kproxy, or an abandoned producer id, had sent.")
+    recovery_seconds: float = counter("Total time of recoveries; producers of these partitions wait meanwhile.")
