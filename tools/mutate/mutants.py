@@ -69,6 +69,22 @@ class Module:
         finally:
             mutant.slot.put(old)
 
+    def constant(self, mutant: Mutant) -> CodeType | None:
+        """The mutated assignment of a private constant that only functions read: it can be run in the loaded module."""
+        (name, *others) = mutant.assigns or ("",)
+        statement = next((one for one in self._tree.body if one.lineno == mutant.line), None)
+        if mutant.unit is not None or others or not name.startswith("_"):
+            return None
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return None
+        if any(name in _read_at_import(one) for one in self._tree.body if one is not statement):
+            return None
+        old = mutant.slot.put(mutant.replacement)
+        try:
+            return compile(ast.Module([ast.fix_missing_locations(statement)], []), self.path, "exec", dont_inherit=True)
+        finally:
+            mutant.slot.put(old)
+
     def lines_that_mention(self, names: Sequence[str]) -> set[int]:
         """The first lines of all statements in which one of these names is read."""
         found: set[int] = set()
@@ -79,6 +95,16 @@ class Module:
                 if used.intersection(names):
                     found.add(statement.lineno)
         return found
+
+
+def _read_at_import(node: ast.AST) -> Iterator[str]:
+    """The names that are read outside of functions, or by a lambda."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    body = node.body if isinstance(node, _FUNCTIONS) else ()
+    for child in ast.iter_child_nodes(node):
+        if child not in body:
+            yield from _read_at_import(child)
 
 
 def function_code(code: CodeType, unit: Unit) -> CodeType | None:

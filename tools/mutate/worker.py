@@ -17,7 +17,7 @@ import pytest
 
 from tools.mutate import trial
 from tools.mutate.choice import Ran, choose, files_for
-from tools.mutate.instrument import Finder, instrumented
+from tools.mutate.instrument import Finder, instrumented, module_name
 from tools.mutate.mutants import Module, Mutant, Unit, function_code
 
 #: pytest's options: none of these tests starts a broker.
@@ -159,6 +159,13 @@ class Trials:
                     return self._first_failure(tests, scratch)
 
                 return trial.fork(lambda: trial.limited(work, scratch))
+        if (statement := self._modules[path].constant(mutant)) is not None:
+
+            def assign() -> int:
+                exec(statement, sys.modules[module_name(path)].__dict__)
+                return self._first_failure(tests, scratch)
+
+            return trial.fork(lambda: trial.limited(assign, scratch))
         command = [sys.executable, "-m", "tools.mutate.fresh", path, mutant.name, *(item.nodeid for item, _ in tests)]
 
         def replace() -> int:

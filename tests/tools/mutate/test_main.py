@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[3]
 MODULE = "kproxy/dedup/count.py"
 SOURCE = """\
-STEP = 2
+_STEP = 2
 
 def count(limit, extra=False):
     found = []
     n = 0
     while n < limit:
         found.append(n)
-        n += STEP
+        n += _STEP
     if extra:
         found.append(-1)
     return found
@@ -69,7 +69,7 @@ def test_survivors_without_a_reason_fail_the_command_and_a_second_run_tries_only
     }
     outcomes = (project / "build/mutate").glob("*.jsonl")
     text = "".join(path.read_text() for path in outcomes)
-    assert '"delete `n += STEP`' not in text
+    assert '"delete `n += _STEP`' not in text
     assert text.count('"timed out"') >= 1
 
     listed = f"{MODULE}:\n" + "".join(f'  "{name}": nobody needs it\n' for name in sorted(named))

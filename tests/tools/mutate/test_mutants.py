@@ -76,3 +76,14 @@ def test_the_code_of_a_function_is_found_in_that_of_its_module() -> None:
 def test_where_a_name_is_used() -> None:
     assert {1, 9} <= module().lines_that_mention(["LIMIT"])
     assert 5 not in module().lines_that_mention(["LIMIT"])
+
+
+def test_a_private_constant_that_only_functions_read_can_be_changed_in_a_loaded_module() -> None:
+    source = "_A = 1\n_B = 2\nC = _B\n\nclass D:\n    _E = 3\n\ndef f(x=C):\n    return _A\n"
+    own = Module("m.py", source)
+    codes = {mutant.name: own.constant(mutant) for mutant in own.mutants}
+    assert [name for name, code in codes.items() if code is not None] == ["_A: 1 becomes 2"]
+    found: dict[str, Any] = {}
+    exec(source, found)
+    exec(codes["_A: 1 becomes 2"] or "", found)
+    assert found["f"]() == 2
