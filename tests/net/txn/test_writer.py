@@ -13,9 +13,10 @@ from kproxy.codec._generated.produce import (
     ProduceResponsePartitionProduceResponse,
     ProduceResponseTopicProduceResponse,
 )
+from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.net.txn.writer import TransactionWriter
+from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Drop, Edit
 from kproxy.testing.fake_broker.controls import Fault
@@ -206,6 +207,47 @@ class TestRequests:
             assert all(send.settled and not send.error_code for send in sends)
             assert w.writer.written()["t", 2].end_offset == 10
 
+    async def test_a_writer_with_nothing_to_send_has_no_task(self) -> None:
+        """Else each committed transaction would leave one."""
+        async with writing() as w:
+            await w.write(b"a", b"b")
+            await eventually(lambda: len(w.connections.nursery.child_tasks) == len(w.connections._clients))
+            await w.write(b"c")
+            assert w.visible() == [b"a", b"b", b"c"]
+
+    @pytest.mark.parametrize("empties", [True, False], ids=["waits", "not-for-ever"])
+    async def test_batches_of_a_transaction_of_the_brokers_name_it_and_gather_from_the_line(
+        self, empties: bool
+    ) -> None:
+        asked: list[list[int]] = []
+
+        def written(call: Call) -> Answer:
+            (topic,) = call.request.topic_data
+            assert (call.request.transactional_id, call.version) == ("id", 11)
+            assert all(read_header(bytes(part.records)).is_transactional for part in topic.partition_data)
+            asked.append([part.index for part in topic.partition_data])
+            rows = [
+                ProduceResponsePartitionProduceResponse(index=part.index, error_code=0, base_offset=0)
+                for part in topic.partition_data
+            ]
+            done = ProduceResponseTopicProduceResponse(name="t", partition_responses=rows)
+            return Answer(ProduceResponse(responses=[done]))
+
+        async with writing(1, 2) as w:
+            for index in range(2):
+                await w.write(b"connects, and learns the leader", index=index)
+            line = ["next"]
+            w.writer = TransactionWriter(w.connections, 7, EPOCH, BrokerWrites("id", 11, line))
+            w.brokers.control(ApiKey.PRODUCE, written)
+            sends = [w.accept(b"a")]
+            if empties:
+                for _ in range(50):
+                    await trio.lowlevel.checkpoint()
+                sends.append(w.accept(b"b", index=1))
+                line.clear()
+            assert await w.settled(*sends) == [0] * len(sends)
+            assert asked == [list(range(len(sends)))]
+
     async def test_what_is_not_whole_is_refused(self) -> None:
         async with writing() as w:
             topic, index, data, count = batch(b"a")
@@ -367,6 +409,26 @@ class TestFailing:
             sends = [w.accept(b"1"), w.accept(b"2")]
             assert await w.settled(*sends) == [STATE_LOST, GIVEN_UP]
             assert w.writer.failed == STATE_LOST
+
+    @pytest.mark.idle_clock
+    async def test_what_may_be_in_the_log_is_sent_again_less_often_and_for_five_minutes(self) -> None:
+        """The broker may have forgotten the producer then, and takes the same batch twice."""
+        async with writing(retry_backoff_ms=100, retry_backoff_max_ms=60_000) as w:
+            await w.write(b"0")
+            asked: list[float] = []
+
+            def cut(call: Call) -> Close:
+                asked.append(trio.current_time() - began)
+                return Close()
+
+            w.brokers.control(ApiKey.PRODUCE, cut)
+            began = trio.current_time()
+            sends = [w.accept(b"1"), w.accept(b"2")]
+            with trio.fail_after(500):
+                await w.writer.settled(sends)
+            assert [send.error_code for send in sends] == [STATE_LOST, GIVEN_UP]
+            doubled = [0.1 * (2**n - 1) for n in range(11)]
+            assert asked == pytest.approx([*doubled, doubled[-1] + 60, doubled[-1] + 120, doubled[-1] + 180], abs=0.005)
 
     async def test_fenced_by_a_higher_epoch(self) -> None:
         async with writing() as w:
