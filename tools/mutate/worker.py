@@ -3,11 +3,13 @@
 Reads a ``Job`` as JSON from its standard input; writes one JSON object a line: what was found, as it is found.
 """
 
+import hashlib
 import json
 import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,6 +88,8 @@ class Trials:
         self._job, self._finder, self._modules, self._tell = job, finder, modules, tell
         self._failures = trial.Failures()
         self._running: dict[int, _Child] = {}
+        #: How many mutants of a function each test has killed: it is tried first on the others.
+        self._killers: dict[tuple[str, Unit | None], Counter[str]] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -99,7 +103,7 @@ class Trials:
             functions = trial.functions()
             for path, mutant in self._all():
                 self._finish(self._job.at_once - 1, scratch)
-                chosen = choose(mutant, self._modules[path], ran, self._job.seconds)
+                chosen = self._chosen(path, mutant, ran)
                 if not chosen:
                     self._tell(path=path, mutant=mutant.name, outcome="not reached", tests=0, seconds=0)
                     continue
@@ -116,8 +120,23 @@ class Trials:
             wanted = set(names)
             yield from ((path, mutant) for mutant in self._modules[path].mutants if mutant.name in wanted)
 
+    def _chosen(self, path: str, mutant: Mutant, ran: Mapping[str, Ran]) -> list[str]:
+        killers = self._killers.setdefault((path, mutant.unit), Counter())
+        return sorted(
+            choose(mutant, self._modules[path], ran, self._job.seconds), key=lambda node: killers[node], reverse=True
+        )
+
     def _without_mutants(self, items: Sequence[pytest.Item], scratch: str) -> dict[str, Ran]:
-        """Runs each test once; those that fail are reported and left out."""
+        """Runs each test once, unless that was done before; those that fail are reported and left out."""
+        kept = _kept([*self._modules, *(item.nodeid for item in items)])
+        if not kept.exists():
+            self._run_once(items, scratch, kept)
+        ran, failed = json.loads(kept.read_text())
+        self._tell(tests=len(ran), seconds=sum(one["seconds"] for one in ran.values()), failed=failed)
+        bad = {message.split(": ")[0] for message in failed}
+        return {node: Ran(one["seconds"], one["lines"]) for node, one in ran.items() if node not in bad}
+
+    def _run_once(self, items: Sequence[pytest.Item], scratch: str, kept: Path) -> None:
         report = Path(scratch, "ran.json")
 
         def work() -> int:
@@ -135,10 +154,8 @@ class Trials:
         os.waitpid(trial.fork(lambda: trial.limited(work, scratch)), 0)
         if not report.exists():
             raise pytest.UsageError("the tests did not run to their end without a mutant")
-        ran, failed = json.loads(report.read_text())
-        self._tell(tests=len(ran), seconds=sum(one["seconds"] for one in ran.values()), failed=failed)
-        bad = {message.split(": ")[0] for message in failed}
-        return {node: Ran(one["seconds"], one["lines"]) for node, one in ran.items() if node not in bad}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(report.read_text())
 
     def _start(
         self,
@@ -206,7 +223,17 @@ class Trials:
         killer.unlink(missing_ok=True)
         seconds = round(time.monotonic() - child.began, 3)
         name, tests = child.mutant.name, child.tests
+        self._killers[child.path, child.mutant.unit][by] += 1
         self._tell(path=child.path, mutant=name, outcome=outcome, tests=tests, seconds=seconds, by=by)
+
+
+def _kept(names: Sequence[str]) -> Path:
+    """The file for what tests reach of modules without a mutant, while no source of kproxy or of a test changes."""
+    found = hashlib.sha256(json.dumps(names).encode())
+    for folder in ("kproxy", "tests"):
+        for file in sorted(Path(folder).rglob("*.py")):
+            found.update(file.read_bytes())
+    return Path("build", "mutate", f"reached-{found.hexdigest()[:16]}.json")
 
 
 def _outcome(status: int) -> str:
