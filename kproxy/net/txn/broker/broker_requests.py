@@ -231,7 +231,7 @@ class BrokerRequests:
         """Decides; who writes the next transaction, or None: the one before, who needs a new epoch. TxnError."""
         request = EndTxnRequest(self._name, *producer, committed)
         answer = await self._ask(request, EndTxnResponse, newest=protocol.end)
-        if protocol.adds or answer.producer_id < 0:
+        if answer.producer_id < 0:  # before v5 none is named
             return None
         return Producer(answer.producer_id, answer.producer_epoch)
 

@@ -1,9 +1,16 @@
 """KIP-98's requests: which versions are asked, what is repeated, and what each error becomes."""
 
+from dataclasses import replace
+
 import pytest
 import trio
 import trio.testing
 
+from kproxy.codec._generated.api_versions import ApiVersionsResponse
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+)
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsets,
@@ -12,10 +19,13 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.broker_requests import FIRST, SECOND, BrokerRequests, Protocol
-from kproxy.testing.fake_broker import Answer, Call, Close
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.testing.fake_broker import Answer, Call, Close, Edit
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
+from tests.net.txn.log_harness import configured
 
 
 async def requests(cast: Stage, patience_s: float = 5.0) -> BrokerRequests:
@@ -28,12 +38,149 @@ async def test_the_protocol_is_what_the_cluster_has_agreed_on(level: int, protoc
         assert await (await requests(cast)).protocol() is protocol
 
 
+def test_a_level_names_its_protocol() -> None:
+    assert [Protocol.of(level) for level in range(4)] == [FIRST, FIRST, SECOND, SECOND]
+    assert (FIRST.level, SECOND.level) == (1, 2)
+
+
 async def test_who_can_not_be_asked_is_not_available() -> None:
     async with stage() as cast:
         asks = await requests(cast)
         cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Close())
         with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
             await asks.protocol()
+
+
+async def test_the_first_protocol_and_a_doubted_one_are_asked_for_anew() -> None:
+    """Levels rise in a rolling upgrade, and may be lowered."""
+    async with stage() as cast:
+        asks = await requests(cast)
+        assert await asks.protocol() is SECOND
+        asked: list[int] = []
+        cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: asked.append(call.version))
+        cast.server.cluster.config = replace(cast.server.cluster.config, transaction_version=1)
+        assert await asks.protocol() is SECOND
+        assert not asked
+        assert await asks.protocol(doubted=True) is FIRST
+        assert asked
+    async with stage(1) as cast:
+        asks = await requests(cast)
+        assert await asks.protocol() is FIRST
+        cast.server.cluster.config = replace(cast.server.cluster.config, transaction_version=2)
+        assert await asks.protocol() is SECOND
+
+
+async def test_no_protocol_is_read_from_an_error() -> None:
+    async with stage(1) as cast:
+        asks = await requests(cast)
+        assert await asks.protocol() is FIRST
+        answer = ApiVersionsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Answer(answer))
+        with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+            await asks.protocol()
+
+
+async def test_each_id_may_have_connections_of_its_own(nursery: trio.Nursery) -> None:
+    """Over a shared one it would wait for the requests of all others."""
+    async with stage() as cast:
+        kproxy = await cast.kproxy()
+        used: list[int] = []
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: used.append(call.connection))
+        config = configured(cast.server.bootstrap)
+        for name in ("a", "b"):
+            own = WriterConnections(kproxy.cluster, config, kproxy.stats, nursery)
+            await BrokerRequests(kproxy.cluster, name, 5.0, own).init(60_000)
+            own.close()
+        assert len(set(used)) == 2
+
+
+@pytest.mark.parametrize(
+    ("resumed", "given", "error"),
+    [
+        (Producer(7, 3), Producer(7, 4), None),
+        (Producer(7, 0), Producer(9, 0), ErrorCode.PRODUCER_FENCED),
+        (Producer(9, 3), Producer(7, 0), ErrorCode.PRODUCER_FENCED),
+        (Producer(7, 32_765), Producer(9, 0), ErrorCode.PRODUCER_FENCED),
+        (Producer(7, 32_766), Producer(9, 0), None),
+        (NOBODY, Producer(9, 0), None),
+        (NOBODY, Producer(1 << 61, 0), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_an_identity_is_resumed_only_by_whom_the_broker_still_knows(
+    resumed: Producer, given: Producer, error: ErrorCode | None
+) -> None:
+    """A fresh producer id says that the broker has forgotten the last producer, except after the last epoch."""
+    async with stage() as cast:
+        asks = await requests(cast)
+        answer = InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.epoch)
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: Answer(answer))
+        if error is None:
+            assert await asks.init(60_000, resumed) == given
+        else:
+            with pytest.raises(TxnError, match=error.name):
+                await asks.init(60_000, resumed)
+
+
+@pytest.mark.parametrize("newest", [2, 3])
+async def test_only_a_broker_that_checks_identities_is_asked_to_resume_one(newest: int) -> None:
+    def older(answer: object) -> None:
+        for row in answer.api_keys:  # type: ignore[attr-defined]
+            if row.api_key == ApiKey.INIT_PRODUCER_ID:
+                row.max_version = newest
+
+    async with stage() as cast:
+        cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Edit(older))
+        asks = await requests(cast)
+        producer = await asks.init(60_000)
+        if newest == 3:
+            assert (await asks.init(60_000, producer)).epoch == producer.epoch + 1
+        else:
+            with pytest.raises(TxnError, match="UNSUPPORTED_VERSION"):
+                await asks.init(60_000, producer)
+
+
+async def test_a_request_without_an_answer_is_repeated() -> None:
+    async with stage() as cast:
+        asks = await requests(cast)
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: Close(), times=1)
+        assert (await asks.init(60_000)).producer_id >= 0
+
+
+async def test_partitions_that_are_added_ahead_are_not_waited_for_long(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with stage() as cast:
+        asks = await requests(cast)
+        producer = await asks.init(60_000)
+        await asks.add_ahead(producer, [(TOPIC, 0)])
+        told = await asks.describe()
+        assert told is not None
+        assert [(row.topic, row.partitions) for row in told.topics] == [(TOPIC, [0])]
+
+        async def hang(call: Call) -> None:
+            await trio.sleep_forever()
+
+        cast.server.cluster.control(ApiKey.ADD_PARTITIONS_TO_TXN, hang)
+        began = trio.current_time()
+        await asks.add_ahead(producer, [(TOPIC, 1)])
+        assert trio.current_time() == began + 2
+
+
+async def test_an_id_is_described_if_the_broker_knows_it() -> None:
+    async with stage() as cast:
+        asks = await requests(cast)
+        assert await asks.describe() is None
+        producer = await asks.init(60_000)
+        told = await asks.describe()
+        assert told is not None
+        assert (told.producer_id, told.producer_epoch) == producer
+        refused = DescribeTransactionsResponseTransactionState(
+            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id="id"
+        )
+        answer = DescribeTransactionsResponse(transaction_states=[refused])
+        cast.server.cluster.control(ApiKey.DESCRIBE_TRANSACTIONS, lambda call: Answer(answer))
+        with pytest.raises(TxnError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+            await asks.describe()
 
 
 async def test_a_new_epoch_waits_until_what_was_open_is_aborted() -> None:
@@ -65,9 +212,12 @@ async def test_an_end_tells_who_is_next_only_where_it_raises_the_epoch() -> None
     async with stage() as cast:
         asks = await requests(cast)
         producer = await asks.init(60_000)
+        asked: list[int] = []
+        cast.server.cluster.control(ApiKey.END_TXN, lambda call: asked.append(call.version))
         for protocol, following in ((FIRST, None), (SECOND, Producer(producer.producer_id, producer.epoch + 1))):
             await asks.add_partitions(producer, [(TOPIC, 0)])
             assert await asks.end(producer, protocol, committed=True) == following
+        assert asked == [4, 5]
 
 
 @pytest.mark.parametrize("protocol", [FIRST, SECOND])
@@ -75,14 +225,13 @@ async def test_offsets_join_before_or_with_their_commit(protocol: Protocol) -> N
     async with stage() as cast:
         asks = await requests(cast)
         producer = await asks.init(60_000)
-        added = cast.server.cluster.control(ApiKey.ADD_OFFSETS_TO_TXN, lambda call: None)
-        seen: list[int] = []
+        added, seen = list[int](), list[int]()
+        cast.server.cluster.control(ApiKey.ADD_OFFSETS_TO_TXN, lambda call: added.append(call.version))
         cast.server.cluster.control(ApiKey.TXN_OFFSET_COMMIT, lambda call: seen.append(call.version))
         rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(0, 5)])]
         offsets = TransactionOffsets(group_id="g", generation_id=-1, member_id="", topics=rows)
         await asks.commit_offsets(producer, protocol, offsets)
-        assert seen == [protocol.commit_offsets]
-        assert added.hits == 0
+        assert (added, seen) == (([3], [4]) if protocol is FIRST else ([], [5]))
         nobody = offsets.__class__(group_id="g", generation_id=3, member_id="nobody", topics=rows)
         with pytest.raises(TxnError, match="UNKNOWN_MEMBER_ID"):
             await asks.commit_offsets(producer, protocol, nobody)
