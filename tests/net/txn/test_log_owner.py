@@ -6,7 +6,7 @@ from typing import TypeAlias
 import pytest
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
@@ -126,6 +126,48 @@ class TestTheEpochRises:
 
 
 @BOTH
+@pytest.mark.parametrize("arrives", [False, True], ids=["lost", "written"])
+async def test_what_became_of_a_decision_is_found_out_before_an_abort_by_hand(
+    bumps: bool, arrives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+
+        async def no_answer(transactional_id: str) -> object:
+            raise OSError("no answer")
+
+        with monkeypatch.context() as deaf:
+            at_decision(deaf, a, unheard if arrives else never)
+            deaf.setattr(a.transactions.log, "read_to_end", no_answer)
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                await client.end(a)
+        await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
+        assert cast.visible(a.transactions.views) == (["1"] if arrives else [])
+        if arrives:
+            await client.end(a)
+        else:
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(a)
+            await client.end(a, committed=False)
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == (["1", "2"] if arrives else ["2"])
+        assert a.stats.transactions.open == 0
+
+
+async def test_a_producer_id_is_asked_for_once_while_its_epochs_last() -> None:
+    async with stage() as cast:
+        a, client, asked = await cast.instance(), Client("id"), list[int]()
+        cast.fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: asked.append(call.connection))
+        first = await client.init(a)
+        count = len(asked)
+        assert (await client.init(a)).producer_id == first.producer_id
+        assert len(asked) == count
+
+
+@BOTH
 async def test_a_decision_that_came_while_it_was_asked_for_is_no_fence(
     bumps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +268,30 @@ class TestNobodyIsGivenTheIdentityOfAnotherProducer:
             await new.write(b, "new", P0)
             await new.end(b)
             assert cast.visible(b.transactions.views) == ["new"]
+
+    async def test_an_abort_that_comes_after_the_commit_of_a_newer_producer_is_no_success(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The newer producer keeps the identity that this abort would have given."""
+        async with stage() as cast:
+            a, b = await cast.instance("a"), await cast.instance("b")
+            old, new = Client("id", bumps=True), Client("id")
+            before = await old.init(a)
+            await old.write(a, "aborted", P0)
+
+            async def too_late(append: Append) -> None:
+                await new.init(b)
+                await new.write(b, "1", P0)
+                await new.end(b)
+                await append()
+
+            at_decision(monkeypatch, a, too_late)
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await old.end(a, committed=False)
+            assert new.producer == Producer(before.producer_id, before.epoch + 1)
+            await new.write(b, "2", P0)
+            await new.end(b)
+            assert cast.visible(b.transactions.views) == ["1", "2"]
 
     @pytest.mark.parametrize("decisions", [1, 2])
     async def test_of_one_whose_decisions_came_before_the_claim(
