@@ -79,6 +79,7 @@ class FakeCluster(ClusterState):
         for _, partition in self._partitions():
             if partition.holds(broker_id):
                 partition.shrink(broker_id)
+        write_markers(self)
         self.notify()
 
     def controller_down(self) -> None:

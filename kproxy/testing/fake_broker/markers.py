@@ -1,6 +1,7 @@
 """What the coordinators do by themselves: markers into the partitions of ended transactions, and time-outs.
 
-Markers are written at once unless a test holds them, or a partition has no leader that can take them.
+Markers are written at once unless a test holds them, or a partition has no leader that can take them. A transaction is
+complete when they are replicated: a leader that was elected before that gets its marker again.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.testing.fake_broker.transactional_ids import Mark
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
@@ -51,18 +53,23 @@ def _end(cluster: ClusterState, owner: TransactionalId) -> None:
 
 
 def _mark(cluster: ClusterState, owner: TransactionalId, place: TopicPartition) -> bool:
-    """Write one marker; tell whether that is done, or there is nowhere to write it."""
+    """Write one marker; tell whether that is done and replicated, or there is nowhere to write it."""
     topic = cluster.topics.get(place[0])
     if topic is None or place[1] >= len(topic.partitions):  # deleted since, perhaps created again
         return True
     partition = topic.partitions[place[1]]
     if not _takes_markers(cluster, partition):
         return False
-    error = partition.log.append_marker(
-        owner.producer_id, owner.epoch, owner.committed, _COORDINATOR_EPOCH, partition.leader_epoch, cluster.clock()
-    )
-    # a partition where somebody has gone further takes no marker, nor does it need one
-    return error in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+    mark = owner.marks.get(place)
+    if mark is None or mark.partition is not partition or mark.leader_epoch != partition.leader_epoch:
+        error = partition.log.append_marker(
+            owner.producer_id, owner.epoch, owner.committed, _COORDINATOR_EPOCH, partition.leader_epoch, cluster.clock()
+        )
+        if error is not ErrorCode.NONE:
+            # a partition where somebody has gone further takes no marker, nor does it need one
+            return error is ErrorCode.INVALID_PRODUCER_EPOCH
+        mark = owner.marks[place] = Mark(partition, partition.leader_epoch, partition.log.end_offset)
+    return partition.high_watermark >= mark.end
 
 
 def _takes_markers(cluster: ClusterState, partition: Partition) -> bool:

@@ -7,10 +7,11 @@ KIP-890), as measured on 4.3.0. Nothing here writes a marker: ``markers`` does, 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.testing.fake_broker.partition import Partition
 
 LAST_EPOCH: Final = 32_766
 _MOST: Final = 32_767
@@ -34,6 +35,14 @@ _BUSY: Final = ErrorCode.CONCURRENT_TRANSACTIONS
 _ENDED_SO: Final = {True: TxnState.COMPLETE_COMMIT, False: TxnState.COMPLETE_ABORT}
 
 
+class Mark(NamedTuple):
+    """A marker that was appended; it is in the log for good when the high watermark has reached ``end``."""
+
+    partition: Partition
+    leader_epoch: int
+    end: int
+
+
 @dataclass(slots=True)
 class TransactionalId:
     """The producer that owns a transactional id, and its transaction.
@@ -51,6 +60,8 @@ class TransactionalId:
     places: set[TopicPartition] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     """Those whose offsets are in the transaction."""
+    marks: dict[TopicPartition, Mark] = field(default_factory=dict)
+    """The markers of this end that are written."""
     began_ms: int = 0
     next_id: int = -1
     former_id: int = -1
@@ -148,6 +159,7 @@ class TransactionalId:
 
     def complete(self) -> None:
         """Note that all markers are written."""
+        self.marks.clear()
         self.state = _COMPLETE[self.state]
         if self.next_id >= 0:
             self.former_id, self.last_epoch = self.producer_id, LAST_EPOCH

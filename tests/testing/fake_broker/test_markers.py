@@ -15,10 +15,10 @@ PLACE = ("t", 0)
 class Stage:
     """Two brokers, of which one leads ``t``; a producer with one open batch there, and offsets of a group."""
 
-    def __init__(self) -> None:
+    def __init__(self, replication: int = 1) -> None:
         self.now = 0
         self.cluster = FakeCluster(lambda: self.now, brokers={n: Broker(n, f"broker-{n}", 9092) for n in (1, 2)})
-        self.cluster.create_topic("t")
+        self.cluster.create_topic("t", 1, replication)
         self.owner = self.cluster.transactional_ids["id"] = TransactionalId(7, 0, timeout_ms=100)
         self.owner.join(self.now, [PLACE], ["g"])
         data = build_batch([Record(0, 0, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
@@ -62,6 +62,25 @@ def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() -> None:
     stage.cluster.broker_up(1)
     assert (stage.owner.state, stage.partition.log.end_offset) == (TxnState.COMPLETE_ABORT, 2)
     assert stage.group.offsets == {}
+
+
+def test_a_marker_that_is_not_replicated_completes_nothing() -> None:
+    stage = Stage(replication=2)
+    stage.cluster.pause_replication(2)
+    stage.end()
+    assert (stage.owner.prepared, stage.partition.log.end_offset) == (True, 2)
+    stage.cluster.shrink_isr(2)
+    assert (stage.owner.state, stage.partition.log.end_offset) == (TxnState.COMPLETE_COMMIT, 2)
+
+
+def test_a_marker_that_was_lost_with_its_leader_is_written_again() -> None:
+    stage = Stage(replication=2)
+    stage.cluster.pause_replication(2)
+    stage.end()
+    assert stage.owner.prepared
+    stage.cluster.broker_down(1)
+    assert (stage.owner.state, stage.partition.leader) == (TxnState.COMPLETE_COMMIT, 2)
+    assert stage.partition.log.transactions.stable_offset(stage.partition.high_watermark) == 2
 
 
 def test_a_topic_that_is_gone_needs_none() -> None:
