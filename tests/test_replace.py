@@ -1,4 +1,4 @@
-"""``kproxy run --replace``: one process takes over from another, while clients go on."""
+"""``kproxy run --replace``: one process takes over from another, while clients continue."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -83,7 +83,7 @@ async def test_no_connection_is_refused_and_nothing_lost_or_doubled(tmp_path: Pa
                 assert (tmp_path / "handover.sock").exists()
                 load.stop.set()
                 with trio.fail_after(90):
-                    while nursery.child_tasks:  # noqa: ASYNC110 - the nursery does not tell
+                    while nursery.child_tasks:  # noqa: ASYNC110 - a nursery has no event for it
                         await trio.sleep(0.01)
         check(fake, load)
 

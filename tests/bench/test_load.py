@@ -65,7 +65,7 @@ def test_ping_times_each_request(address: load.Address, call: Call) -> None:
 
 def test_an_error_code_ends_the_run(address: load.Address) -> None:
     call = payloads.small_produce_call()
-    # The answer's correlation id stands where the error code is looked for.
+    # The response's correlation id is at the position of the error code.
     wrong = Call(bytearray(call.frame), error_at=2, records=1, payload_bytes=100)
     with pytest.raises(LoadError, match="error code 1"):
         load.produce(address, [wrong], 300, window=1)

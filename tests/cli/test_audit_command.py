@@ -23,7 +23,7 @@ Outcome = Summary | Exception
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[Request]]:
-    """Replaces Spark: the audit's outcome is given, what it was asked for is told."""
+    """Replaces Spark: returns the given outcome of an audit, and records the request for it."""
     requests: list[Request] = []
 
     @contextmanager

@@ -42,7 +42,7 @@ def test_round_trip_of_anything(codec: int, magic: int, data: bytes, times: int)
 def test_cut_anywhere_or_followed_by_more_is_an_error(codec: int) -> None:
     packed = compress(codec, TEXT[:500] + bytes(range(256)))
     for end in range(len(packed)):
-        # A xerial stream may end behind any of its blocks, and its header is one without blocks.
+        # A xerial stream may end after any of its blocks, and its header is one without blocks.
         if not (codec == compression.SNAPPY and end == len(XERIAL)):
             with pytest.raises(RemoteProtocolError):
                 decompress(codec, packed[:end], max_bytes=MIB)

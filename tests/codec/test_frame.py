@@ -32,7 +32,7 @@ def cuts(data: bytes, seed: int) -> Iterator[bytes]:
 
 
 class Reader:
-    """Reads as a connection does: into the rest of a begun frame first, what is behind it into a shared buffer."""
+    """Reads as a connection does: into the rest of a begun frame first, what follows it into a shared buffer."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.splitter = FrameSplitter(limit)

@@ -44,7 +44,7 @@ TV2: Final = Protocol(12, 5, 5, True)
 
 
 def until(told: Callable[[], ErrorCode]) -> ErrorCode:
-    """What is told once the coordinator has started and is not busy any more."""
+    """The response once the coordinator has started and is not busy any more."""
     deadline = time.monotonic() + PATIENCE_S
     while (error := told()) in _BUSY and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -125,7 +125,7 @@ class NativeProducer:
         return ErrorCode(answer.error_code), (answer.producer_id, answer.producer_epoch)
 
     def end(self, *, committed: bool = True) -> ErrorCode:
-        """EndTxn until it is answered; goes on as who it is then."""
+        """EndTxn until it is answered; continues under the identity in the response."""
         told = (-1, -1)
 
         def ask() -> ErrorCode:

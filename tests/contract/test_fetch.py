@@ -1,4 +1,4 @@
-"""Fetch: whole first batch, byte cuts behind it, long polls, and errors."""
+"""Fetch: whole first batch, byte cuts after it, long polls, and errors."""
 
 import threading
 import time

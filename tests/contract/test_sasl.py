@@ -1,4 +1,4 @@
-"""SASL at a listener that asks for none: told, and the connection goes on."""
+"""SASL at a listener that asks for none: an error is returned, and the connection continues."""
 
 import pytest
 

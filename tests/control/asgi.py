@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 async def call(
     app: ASGIApp, method: str, target: str, headers: Headers = (), body: bytes = b"", parts: Iterable[Message] = ()
 ) -> Answer:
-    """``parts`` are what is received in place of ``body``; nothing more comes behind them."""
+    """``parts`` are received in place of ``body``; nothing more follows them."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",

@@ -81,7 +81,7 @@ STATUS = Status(
 
 @dataclass
 class FakeFacts:
-    """What a test puts in is told."""
+    """Returns what a test puts in."""
 
     the_status: Status = STATUS
     the_clients: list[ClientFact] = field(default_factory=lambda: [CLIENT])

@@ -14,7 +14,7 @@ FLAGS = {"bootstrap.servers": "kafka:9092", "log.format": "json"}
 
 
 def make_settings(given: Mapping[str, str]) -> Settings:
-    """``given``, by dotted name, may be changed behind it."""
+    """``given``, by dotted name, may be changed afterwards."""
 
     def read() -> Loaded:
         return load_with_sources({**FLAGS, **given}, {})

@@ -27,7 +27,7 @@ def calls() -> list[ast.Call]:
 
 
 def calls_of(*names: str) -> Iterator[ast.Call]:
-    """The calls of these functions, by the names that stand there."""
+    """The calls of these functions, by the names in them."""
     return (call for call in calls() if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in names)
 
 

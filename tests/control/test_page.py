@@ -32,7 +32,7 @@ from tests.support.browser import FOREIGN_NAME, PATIENCE_SECONDS, chromium
 pytestmark = pytest.mark.browser
 
 TOKEN = "correct-horse-battery"
-#: A page of somebody else's, which tries what a browser lets it try; what came of it stands in the title.
+#: A page of another site, which tries what a browser lets it try; its title has the result.
 EVIL = """<!doctype html><title>busy</title><script>
 const ask = (path, options) => fetch("http://127.0.0.1:PORT" + path, options).then(
   (answer) => answer.type + " " + answer.status, () => "failed");
@@ -55,7 +55,7 @@ def browser() -> Iterator[Chrome]:
 
 
 class Served:
-    """A status page and what stands behind it."""
+    """A status page and the server behind it."""
 
     def __init__(self, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(TOKEN, encoding="ascii")

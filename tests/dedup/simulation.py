@@ -144,11 +144,11 @@ class Run:
         return error, offset
 
     def _alone(self) -> bool:
-        """Nothing else is unsettled or on its way: a broker that does not say so would take a repeat for new."""
+        """Nothing else is unsettled or in flight: a broker that does not say so would treat a repeat as new."""
         return len(self.track.sends) == 1 and not self.track.sends[0].ever_open and not self.delayed
 
     def _none_is_first(self) -> bool:
-        """No copy of an epoch's first batch is anywhere: a broker that forgot the producer would take that for new."""
+        """No copy of an epoch's first batch is anywhere: a broker that forgot the producer would treat that as new."""
         on_their_way = [data for queue in self.delayed for _, data in queue]
         on_their_way += [bytes(send.batch) for send in self.track.sends if send.ever_open]
         return all(read_header(data).base_sequence for data in on_their_way)

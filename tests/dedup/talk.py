@@ -1,4 +1,4 @@
-"""Connections of producers, the ledger and the log behind it under a test's control: no sockets, no trio, no clock."""
+"""Connections of producers, their ledger and the log under a test's control: no sockets, no trio, no clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Entries of the lane log: their bytes are for ever, and bytes that are none are told from ones of newer versions."""
+"""Entries of the lane log: their bytes never change, and damaged bytes are distinguished from newer versions."""
 
 import struct
 

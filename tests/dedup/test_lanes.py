@@ -205,7 +205,7 @@ class TestLanePool:
         assert Lane(PRODUCER, 5, 9).track((b"t", 0)).last_epoch == Lane(PRODUCER, 5, 9).last_epoch == 9
 
     def test_only_a_track_under_which_nothing_can_be_in_the_log_is_forgotten(self) -> None:
-        """Its next batch would have the same epoch and sequence as one before: a broker takes it for a repeat."""
+        """Its next batch would have the same epoch and sequence as one before: a broker would treat it as a repeat."""
         lane = Lane(PRODUCER)
         unused, held, given_up, written, bumped = (lane.track((b"t", number)) for number in range(5))
         for track in (held, given_up, written):

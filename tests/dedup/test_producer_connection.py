@@ -226,7 +226,7 @@ def test_new_records_before_old_ones_in_one_request_do_not_hide_these() -> None:
 
 
 def test_few_requests_do_not_show_that_a_client_waits_for_each_answer() -> None:
-    """Behind a crash the first that comes may be the last that the client had in flight."""
+    """After a crash the first request that arrives may be the last that the client had in flight."""
     world = World()
     first, second = world.connect(), world.connect()
     first.write(first.ask("a"))
@@ -246,7 +246,7 @@ def waiting() -> tuple[World, Talk]:
 
 
 def told_a_time_out() -> tuple[World, Talk]:
-    """Such a client that had a time-out then; its batch was written behind it."""
+    """Such a client that received a time-out then; its batch was written after it."""
     world, talk = waiting()
     request = talk.ask("a", time=200)
     talk.member.timed_out(request)
@@ -269,7 +269,9 @@ def test_a_client_that_waits_may_have_had_a_request_ready_when_it_read_an_error(
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_what_was_ready_may_go_to_a_new_leader_before_the_retry_does(ends: bool) -> None:
-    """librdkafka goes on there while the former leader still owes an answer, or before it sees that connection end."""
+    """librdkafka continues there while the former leader still owes a response, or before it sees that
+    connection end.
+    """
     world, former = told_a_time_out()
     leader = world.connect()
     leader.member.moved(2)

@@ -112,7 +112,7 @@ def test_of_several_the_time_of_the_first_counts() -> None:
 def test_a_retry_that_is_refused_too_is_told_when_its_own_refusal_is() -> None:
     first = refused("ab", 5.0, 5.0)
     again = refused("ab", 5.3, 5.3).behind(first)
-    made_later = made("a", 3000)  # it was sent behind the first refused request, and repeated with it
+    made_later = made("a", 3000)  # it was sent after the first refused request, and repeated with it
     assert first.in_retry_of_another_time(made_later, 5.3)
     assert not again.in_retry_of_another_time(made_later, 5.3)
     assert again.in_retry(made("ab"))

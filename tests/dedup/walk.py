@@ -1,10 +1,10 @@
 """Random walks through what clients, networks, kproxy and a broker may do to one partition, in memory.
 
-Legacy clients know nothing of sequences: they lose answers, close, come again, regroup, give up. The ledger, its rules
-and the matching are the real ones; around them stands as little of a kproxy as it takes. What must hold at each step:
+Legacy clients know nothing of sequences: they lose responses, close, reconnect, regroup, give up. The ledger, its rules
+and the matching are the real ones; the rest of kproxy is as small as possible. What must hold at each step:
 
-D1 what was acknowledged is in the log; D2 nothing is in the log more often than it was sent; D3 no record is taken for
-an equal one; D4 a client with one request in flight has its records in order; D5 offsets that were told are true.
+D1 what was acknowledged is in the log; D2 nothing is in the log more often than it was sent; D3 no record is matched
+with another equal one; D4 a client with one request in flight has its records in order; D5 returned offsets are true.
 """
 
 import random
@@ -284,7 +284,7 @@ class Walk:
         return float(self.conns.index(conn))
 
     def _may_accept(self, conn: Conn) -> bool:
-        """Whether the next request need not wait; what there is to look for is looked for."""
+        """Whether the next request need not wait; does the searches that are due."""
         member, answer = self._member(conn), PendingProduce([PartitionData(*KEY, 0, 0)], conn.requests[0].due)
         assert conn.lane is not None
         if not conn.lane.track(KEY).has_room(IN_FLIGHT):

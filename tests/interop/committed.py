@@ -30,7 +30,7 @@ class CommittedReader:
         return len(self.rows(topic))
 
     def rows(self, topic: str) -> list[tuple[str, str]]:
-        """The records of a topic, one partition behind the other."""
+        """The records of a topic, one partition after another."""
         return [row for (name, _), rows in self._values.items() if name == topic for row in rows]
 
     def until(self, holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
@@ -42,7 +42,7 @@ class CommittedReader:
 
     def read(self, seconds: float) -> None:
         """Take what comes within a time."""
-        # A broker or kproxy that is away for a moment is an error of librdkafka, which goes on by itself.
+        # A broker or kproxy that is away for a moment is an error of librdkafka, which continues by itself.
         with suppress(KafkaException):
             for message in self._consumer.consume(500, seconds):
                 place = message.topic() or "", message.partition() or 0

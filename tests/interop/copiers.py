@@ -18,7 +18,7 @@ _RESULT: Final = "RESULT "
 
 
 class Copier:
-    """One application: its commands and their results stand in README.md of the drivers."""
+    """One application: its commands and their results are described in README.md of the drivers."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
@@ -45,7 +45,7 @@ class Copier:
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
-        """It goes on, and knows nothing of the time between."""
+        """It continues, and knows nothing of the time between."""
         os.kill(self._process.pid, signal.SIGCONT)
 
 

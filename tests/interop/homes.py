@@ -34,7 +34,7 @@ _NEVER: Final = {"kproxy-on-3.9.1": ("java-4.3.0-consumer-protocol",)}
 OF_BROKERS: Final = ("native", "auto", "broker-fenced")
 """Homes where the broker decides, so that what lies in its log is as without kproxy."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
-"""What kproxy is told of consumers that could ask for committed records, but do not know how."""
+"""kproxy's option for consumers that could ask for committed records, but do not know how."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Clients behind relays that lose answers: the chain of processes, numbered records, and what became of them."""
+"""Clients behind relays that lose responses: the chain of processes, numbered records, and the resulting log."""
 
 import base64
 import itertools
@@ -58,7 +58,7 @@ def through_kproxy(broker: str, log: Path, *options: str) -> Iterator[Chain]:
 
 @contextmanager
 def direct(version: str) -> Iterator[Chain]:
-    """Clients, relay, broker: what comes of lost answers without kproxy, or behind it."""
+    """Clients, relay, broker: the effect of lost responses without kproxy, or between kproxy and the broker."""
     [port] = free_ports(1)
     relay = FaultRelay(("127.0.0.1", 0), port=port)
     advertised = f"PLAINTEXT://127.0.0.1:{port}"
@@ -94,7 +94,7 @@ def quiet(count: int) -> int:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with a log, in records: copies beyond the first, missing ones, older ones behind newer of a key."""
+    """What is wrong with a log, in records: copies beyond the first, missing ones, older ones after newer of a key."""
 
     duplicates: int
     lost: int

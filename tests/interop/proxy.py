@@ -12,7 +12,7 @@ from kproxy.testing.ports import free_ports
 
 _READY_TIMEOUT_S: Final = 90.0
 BROKER_PORTS: Final = 6
-#: Longer than shutdown.grace.ms: who is in a transaction is waited for.
+#: Longer than shutdown.grace.ms: kproxy waits for open transactions.
 _STOP_TIMEOUT_S: Final = 30.0
 
 

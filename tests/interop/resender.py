@@ -1,4 +1,4 @@
-"""A model of an old producer: one Produce request in flight, the same bytes again until an answer was had."""
+"""A model of an old producer: one Produce request in flight, the same bytes again until a response is received."""
 
 import random
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What Kafka's own authorizer refuses and what kproxy's rules refuse are told in the same words."""
+"""Refusals by Kafka's own authorizer and by kproxy's rules have the same errors."""
 
 import time
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ QUOTAS = """quotas:
 """
 #: Kafka's numbers: topic, group, transactional id; literal; all operations; denied.
 _TYPES, _LITERAL, _ALL, _DENY = (2, 3, 5), 3, 2, 2
-#: What tells of the cluster, or in free words why.
+#: Fields that describe the cluster, or give the reason in free text.
 _OTHERWISE = {"throttle_time_ms", "brokers", "cluster_id", "controller_id", "error_message", "topic_id"}
 
 
@@ -376,7 +376,7 @@ def test_librdkafka_is_slowed_and_told_so(kproxys: KproxyProcess) -> None:
 
 
 def differ(ours: Any, kafkas: Any, where: str = "") -> Iterator[str]:
-    """What is told in other words, one line each."""
+    """What differs between the responses, one line each."""
     if isinstance(ours, dict) and isinstance(kafkas, dict):
         for name in ours:
             yield from differ(ours[name], kafkas[name], f"{where}.{name}")

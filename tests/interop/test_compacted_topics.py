@@ -65,7 +65,7 @@ class Account:
         self._kafka, self._kproxy, self._control, self.topic = kafka, kproxy, control, topic
 
     def write(self, value: str, key: str = _KEY) -> list[str]:
-        """One record, by a producer of its own; the errors that it was told."""
+        """One record, by a producer of its own; the errors that it received."""
         errors: list[str] = []
         producer = Producer({"bootstrap.servers": self._kproxy.bootstrap, "client.id": self.topic, **_OLD})
         tell: Callable[..., None] = lambda error, _: errors.append(error.name()) if error is not None else None  # noqa: E731
@@ -79,14 +79,14 @@ class Account:
             assert self.write(value) == []
 
     def abort(self, value: str) -> list[str]:
-        """As `commit`, and aborted; the errors that the producer was told."""
+        """As `commit`, and aborted; the errors that the producer received."""
         begun = self._control.begin(client_id=self.topic)
         errors = self.write(value)
         self._control.abort(begun.transactional_id, owner=begun.owner)
         return errors
 
     def clean(self) -> None:
-        """Wait until all that was written is cleaned: behind it lies a record of another key, in the last segment."""
+        """Wait until all that was written is cleaned: a record of another key follows it, in the last segment."""
         with ClusterClient(self._kafka.bootstrap) as client:
             end = client.offset(self.topic, 0)
             assert self.write("", "the last segment") == []

@@ -1,7 +1,7 @@
-"""Kafka Connect's exactly-once source through kproxy: a worker that is taken for dead goes on as a zombie.
+"""Kafka Connect's exactly-once source through kproxy: a worker that is assumed dead continues as a zombie.
 
-Connect keeps configurations and offsets in compacted topics and writes them by transactions, so it is at home in the
-broker. `INTEROP_ALL=1` adds `broker-fenced`.
+Connect keeps configurations and offsets in compacted topics and writes them by transactions, so the broker coordinates
+them. `INTEROP_ALL=1` adds `broker-fenced`.
 """
 
 import json

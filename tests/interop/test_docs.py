@@ -1,4 +1,4 @@
-"""docs/clients.md tells of every client in the catalogue, and the pinned versions are those that are installed."""
+"""docs/clients.md has every client in the catalogue, and the pinned versions are those that are installed."""
 
 import json
 import re

@@ -55,7 +55,7 @@ def stage(kafka: RealKafka, tmp_path: Path) -> Iterator[Stage]:
 
 @dataclass
 class Client:
-    """A producer that keeps its epoch, whose sequences go on over its transactions; one broker does all for it."""
+    """A producer that keeps its epoch, whose sequences continue over its transactions; one broker does all for it."""
 
     name: str
     connection: RawConnection
@@ -155,7 +155,7 @@ def test_each_transaction_of_librdkafka_has_an_epoch_of_its_own_at_the_broker(st
 
 
 def _held_end(stage: Stage, at: tuple[str, int]) -> tuple[list[Anomaly], int]:
-    """What a late EndTxn does to the next transaction, which its client aborts; and what the client is told then."""
+    """What a late EndTxn does to the next transaction, which its client aborts; and what the client receives then."""
     with ExitStack() as opened:
         relays = opened.enter_context(RelayThread([FaultRelay(at)]))
         [relay] = relays.relays
@@ -212,7 +212,7 @@ def test_what_is_late_of_the_last_transaction_is_refused_and_what_is_repeated_is
         client.sequence = 2
         assert client.end(committed=True) == 0
         before, client.sequence = client.identity, 0
-        assert client.initialize() == 0  # as it does behind an abort (KIP-360)
+        assert client.initialize() == 0  # as it does after an abort (KIP-360)
         assert client.identity > before
         client.transaction("3")
         old = Client(stage.name, connection, before)

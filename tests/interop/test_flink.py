@@ -1,8 +1,8 @@
-"""Flink's exactly-once sink through kproxy: transactions that another process goes on with, in each home.
+"""Flink's exactly-once sink through kproxy: transactions that another process continues, with either coordinator.
 
-A checkpoint holds the producer ids and epochs of transactions that are written and not committed. Who is killed then
-commits them when it comes again, by producers that have never asked for these ids (`FlinkKafkaInternalProducer`).
-`INTEROP_ALL=1` adds a second release.
+A checkpoint holds the producer ids and epochs of transactions that are written and not committed. A process that is
+killed then commits them when it is restarted, by producers that have never asked for these ids
+(`FlinkKafkaInternalProducer`). `INTEROP_ALL=1` adds a second release.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ _RELEASES: Final = [("1.20.3", "3.4.0-1.20"), *([("2.0.1", "4.0.1-2.0")] if INTE
 
 
 class Job:
-    """A job with a sink for each of some topics, which goes on where its last complete checkpoint was."""
+    """A job with a sink for each of some topics, which continues at its last complete checkpoint."""
 
     def __init__(self, release: str, connector: str, directory: Path, sinks: dict[str, str]) -> None:
         """``sinks``: the bootstrap servers of each topic's."""

@@ -46,7 +46,7 @@ class Seat:
 
 @dataclass
 class Stage:
-    """Two kproxies whose transactions are at home in the broker, and a topic."""
+    """Two kproxies with the broker as the coordinator of transactions, and a topic."""
 
     kafka: RealKafka
     name: str

@@ -25,7 +25,7 @@ OLD = {"api.version.request": False, "broker.version.fallback": "0.9.0.1", "acks
 
 @dataclass
 class Stage:
-    """kproxy whose transactions are at home in the broker, and a topic."""
+    """kproxy with the broker as the coordinator of transactions, and a topic."""
 
     kafka: RealKafka
     directory: Path
@@ -34,7 +34,7 @@ class Stage:
     name: str
 
     def write(self, value: str, *, client_id: str | None = None) -> list[str]:
-        """One record with a key to each partition, by a producer of its own; the errors that it was told."""
+        """One record with a key to each partition, by a producer of its own; the errors that it received."""
         errors: list[str] = []
         options = {"bootstrap.servers": self.kproxy.bootstrap, "client.id": client_id or self.name, **OLD}
         producer = Producer({**options, "retries": 0, "message.timeout.ms": 20_000, "log_level": 0})

@@ -1,4 +1,6 @@
-"""Older brokers and kfake behind kproxy, as released clients see them: lost answers, idempotence, both coordinators."""
+"""kproxy in front of older brokers and kfake, as released clients see them: lost responses, idempotence, both
+coordinators.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

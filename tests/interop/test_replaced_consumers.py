@@ -39,7 +39,7 @@ class Way(Enum):
     SLEEPS = "sleeps"
     """Nothing of it runs until its successor has committed."""
     JOINS_AGAIN = "joins-again"
-    """It sleeps, and its consumer has joined the group anew by itself before the application comes to its commit."""
+    """It sleeps, and its consumer has rejoined the group by itself before the application comes to its commit."""
     IS_SLOW = "is-slow"
     """It takes longer than ``max.poll.interval.ms``: its consumer leaves the group by itself."""
 
@@ -118,7 +118,7 @@ def _replaced(client: Client, way: Way, home: Home, directory: Path) -> Outcome:
         if way is Way.JOINS_AGAIN:
             assert old.do("joined") == "joined"
         told = old.do("commit")
-    # The successor's records lie behind the others: who has read the last of them knows what became of all.
+    # The successor's records follow the others: a reader of the last of them knows the outcome of all.
     with CommittedReader(home.bootstrap, [target]) as reader:
         reader.until(lambda: ("new", _VALUES[-1]) in reader.rows(target), lambda: f"{told}; {reader.rows(target)}")
         return Outcome(told, reader.rows(target))

@@ -1,7 +1,7 @@
-"""Kafka Streams with exactly_once_v2 through kproxy, killed again and again: stateful and stateless, in each home.
+"""Kafka Streams with exactly_once_v2 through kproxy, killed again and again: stateful and stateless, both coordinators.
 
-A stateful application writes to its changelog, which is compacted, so it is at home in the broker. `INTEROP_KILLS` is
-how often the applications are killed with SIGKILL in the middle of their work; in the end kproxy is, too.
+A stateful application writes to its changelog, which is compacted, so the broker coordinates it. `INTEROP_KILLS` is how
+often the applications are killed with SIGKILL in the middle of their work; in the end kproxy is, too.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Transactions at home in a real Kafka, by what it has agreed on (transaction.version), and what takes too long there.
+"""Transactions that a real Kafka coordinates, by its agreed level (transaction.version), and those that take too long.
 
 One broker, whose level is lowered and raised again as an operator does it.
 """
@@ -163,7 +163,9 @@ def _until_aborted(stage: Stage, name: str) -> None:
 @pytest.mark.parametrize("level", [2, 1])
 @pytest.mark.parametrize("again", [False, True], ids=["ends", "writes again"])
 def test_librdkafka_is_told_that_it_took_too_long(stage: Stage, level: int, again: bool) -> None:
-    """By the newest level it may abort and go on. Who writes is told of an old epoch, which it takes for a fencing."""
+    """By the newest level it may abort and continue. A Produce receives an error for an old epoch, which it treats as a
+    fencing.
+    """
     agree(stage.kafka, level)
     limits = {"transaction.timeout.ms": _TIMEOUT_MS, "message.timeout.ms": _TIMEOUT_MS - 100}
     producer = Producer(_options(stage, **limits, error_cb=lambda _: None))
@@ -211,7 +213,7 @@ def _too_long(name: str, directory: Path, *, again: bool) -> scripts.Script:
 
 @pytest.mark.parametrize("release", ["java-4.3.0", "java-2.8.2"])
 def test_java_is_told_that_it_took_too_long(stage: Stage, tmp_path: Path, release: str) -> None:
-    """It may abort and go on; with Kafka 4.3.0 alone it is lost for good if it commits."""
+    """It may abort and continue; with Kafka 4.3.0 alone it is lost for good if it commits."""
     client = next(client for client in TRANSACTIONAL if client.name == release)
     made = [_too_long(f"{stage.name}.{again}", tmp_path, again=again) for again in (False, True)]
     session.create_topics(stage.kafka.bootstrap, [script.client for script in made])

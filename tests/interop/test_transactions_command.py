@@ -43,7 +43,7 @@ def tool(proxy: KproxyProcess) -> Callable[..., str]:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The lines behind the header."""
+    """The lines after the header."""
     return [line.split() for line in table.strip().splitlines()[1:]]
 
 

@@ -92,7 +92,8 @@ def script(client: str, topics: tuple[str, str]) -> Script:
 
 
 def copy_steps(client: str, source: str, target: str, last: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the steps of two processes that copy a topic: the first commits some and aborts some, the second goes on.
+    """Return the steps of two processes that copy a topic: the first commits some and aborts some, the second
+    continues.
 
     :param last: how the first process ends, `kill` or `abort`.
     """

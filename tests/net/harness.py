@@ -41,7 +41,7 @@ CoordinatorMaker: TypeAlias = Callable[[Cluster, Config, Stats, trio.Nursery], "
 async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait until something is so; trio.TooSlowError if it does not become so."""
     with trio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110 - what is looked at are counters, which nobody announces
+        while not condition():  # noqa: ASYNC110 - counters have no event to wait for
             await trio.sleep(0.005)
 
 

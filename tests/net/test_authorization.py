@@ -1,4 +1,4 @@
-"""Rules of acl.file in front of a fake cluster: what reaches it, what clients are told, and the log."""
+"""Rules of acl.file in front of a fake cluster: what reaches it, what clients receive, and the log."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

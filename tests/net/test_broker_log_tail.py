@@ -32,7 +32,7 @@ class Log:
         return ActiveProducer(pid, epoch, self.counts.get((pid << 16) + epoch, 0) - 1, 0)
 
     def run(self, reader: Reader, *, most: int = 1 << 30, rounds: int = 10_000) -> None:
-        """Gives the first batch whole and cuts behind it, as brokers do."""
+        """Gives the first batch whole and cuts after it, as brokers do."""
         for _ in range(rounds):
             wish = reader.wish
             if wish is None:

@@ -93,7 +93,7 @@ async def test_a_sender_may_have_half_of_the_memory_in_unfinished_requests(
     assert not unfinished.crowded
     with trio.fail_after(30):
         await unfinished.admit("two", "c")
-        await unfinished.admit("one", "a")  # one of them may always go on
+        await unfinished.admit("one", "a")  # one of them may always continue
         async with trio.open_nursery() as nursery:
             nursery.start_soon(unfinished.admit, "one", "b")
             await trio.testing.wait_all_tasks_blocked()

@@ -153,7 +153,7 @@ async def test_a_leader_that_moves_gets_the_batch_and_the_next_request_is_told_o
 
 
 async def test_what_a_client_sends_to_the_new_leader_waits_for_what_it_sent_to_the_former_one() -> None:
-    """librdkafka counts what is in flight by broker: when it hears of the new leader it goes on there at once."""
+    """librdkafka counts requests in flight by broker: when it learns of the new leader it continues there at once."""
     async with proxied(2) as proxy:
         proxy.brokers.create_topic("t", 1, 2)
         gate = Gate(proxy, b"a")

@@ -78,7 +78,7 @@ async def test_a_half_open_connection_is_fenced_after_a_while_and_ends_with_its_
             assert fences(one, other) == 1
             await left.send(request(batch(b"late")), 8)
             assert await left.ended()
-            assert await write(client, b"b") == ([0], [2])  # behind the marker
+            assert await write(client, b"b") == ([0], [2])  # after the marker
         assert values_in(one.brokers, "t")[0] == b"a"
         assert b"late" not in values_in(one.brokers, "t")
 

@@ -1,4 +1,6 @@
-"""Record sets that lie, explode or are damaged: each gets a broker's error, and what stands beside them is written."""
+"""Record sets that lie, explode or are damaged: each gets a broker's error, and the valid ones beside
+them are written.
+"""
 
 import random
 import struct

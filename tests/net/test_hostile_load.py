@@ -1,6 +1,6 @@
 """Clients that take much and give nothing, against kproxy as a process: memory and file descriptors stay bounded.
 
-While each of them goes on, and behind it, another client writes and reads.
+While each of them runs, and after it, another client writes and reads.
 """
 
 import resource

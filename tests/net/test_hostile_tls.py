@@ -105,7 +105,7 @@ async def test_versions_that_are_broken_are_told_so(tmp_path: Path, version: ssl
 
 
 async def test_hellos_with_damage_anywhere(tmp_path: Path) -> None:
-    """Some damage does no harm to a hello: then the client would have to go on, and has not."""
+    """Some damage does no harm to a hello: then the client would have to continue, and has not."""
     chance = random.Random(7)
     async with secured(tmp_path) as (proxy, _):
         for _ in range(_MUTATIONS):

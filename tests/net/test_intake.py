@@ -19,7 +19,7 @@ def _no_id(call: object) -> Answer:
 
 @asynccontextmanager
 async def told_late(request: ProduceRequest) -> AsyncIterator[tuple[Proxied, FrameClient]]:
-    """A client's request is refused, as no producer id is to be had in time; from then on there is one."""
+    """A client's request is refused, as no producer id is available in time; from then on there is one."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         control = proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id)
@@ -63,7 +63,7 @@ async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
 
 
 async def test_a_client_that_gives_what_it_repeats_another_time_is_told_once() -> None:
-    """Behind its back-off; sarama does so."""
+    """After its back-off; sarama does so."""
     async with told_late(produce("t", b"a", timeout_ms=200)) as (proxy, client):
         await trio.sleep(0.1)
         assert errors_of(await client.call(produce("t", b"a"), 7)) == [0]

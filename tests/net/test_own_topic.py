@@ -1,4 +1,4 @@
-"""kproxy's own topics: found or made, and settings that do harm are told of."""
+"""kproxy's own topics: found or created, and a warning for harmful settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Limits of quotas.file in front of a fake cluster: what clients are told, and when they are heard again."""
+"""Limits of quotas.file in front of a fake cluster: the throttle times of clients, and when their muting ends."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

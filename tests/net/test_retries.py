@@ -277,7 +277,7 @@ async def test_what_a_killed_self_had_on_its_way_is_fenced_off() -> None:
 
 
 async def test_a_whole_request_may_be_repeated_many_times_for_one_partitions_error() -> None:
-    """One partition is not there: the other one's success comes again each time, and is written once."""
+    """One partition does not exist: the other one's success is repeated each time, and is written once."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t", 1)
         asked = request(batch(b"a"), batch(b"b"))

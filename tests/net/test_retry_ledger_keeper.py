@@ -11,7 +11,7 @@ pytestmark = pytest.mark.idle_clock
 
 
 async def leave_in_doubt(proxy: Proxied, *, reset: bool = True) -> None:
-    """A record is written, and nobody knows whether its client had the answer."""
+    """A record is written, and it is unknown whether its client received the response."""
     client = await proxy.client(1)
     assert errors_of(await client.call(request(batch(b"a")), 8)) == [0]
     await end(client, reset=reset)

@@ -25,7 +25,7 @@ def files(tmp_path: Path) -> TlsFiles:
 
 @asynccontextmanager
 async def pair(files: TlsFiles) -> AsyncIterator[tuple[TlsIO, TlsIO]]:
-    """Client and server, the handshake behind them."""
+    """Client and server, after the handshake."""
     near, far = sockets()
     scratch = memoryview(bytearray(65536))
     one = TlsIO(near, client_context(files, checks_name=True), scratch, server_name="kafka.test")
@@ -135,7 +135,7 @@ async def test_bytes_count_as_acknowledged_with_whole_records_only(files: TlsFil
         nursery.start_soon(one.send_all, [WHOLE])
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert one.stalled_at is not None
-        assert one.unacked() == 0  # nothing of it was told as written yet
+        assert one.unacked() == 0  # nothing of it was reported as written yet
         await read(two, len(WHOLE), seconds=20)
     buffers: list[bytes | bytearray | memoryview] = []
     async with pair(files) as (one, two):

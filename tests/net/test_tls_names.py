@@ -1,4 +1,4 @@
-"""A TLS name that is not ASCII; everything else that can't be raised is told as before."""
+"""A TLS name that is not ASCII; all other unraisable errors are reported as before."""
 
 import gc
 import sys

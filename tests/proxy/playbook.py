@@ -42,7 +42,7 @@ KAFKA_43: Mapping[int, tuple[int, int]] = {
 
 
 def cluster_map() -> ClusterMap:
-    """Two brokers, 1 at h1:9091 and 2 at h2:9092, behind ports 1001 and 1002 of kproxy."""
+    """Two brokers, 1 at h1:9091 and 2 at h2:9092, with ports 1001 and 1002 of kproxy."""
     brokers = {n: Broker(n, Address(f"h{n}", 9090 + n), 1000 + n) for n in (1, 2)}
     return ClusterMap(brokers, set(brokers))
 

@@ -1,4 +1,4 @@
-"""Which application a producer or a consumer belongs to, and what its consumer is told."""
+"""Which application a producer or a consumer belongs to, and what its consumer is answered."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ RULES = (CommitRule("etl-*"), CommitRule("out*", group="g-?"), CommitRule("copy"
 
 
 class Told:
-    """An application that notes what it is told; it is that of group g."""
+    """An application that records its calls; it is that of group g."""
 
     def __init__(self) -> None:
         self.heard: list[object] = []
@@ -47,7 +47,7 @@ class Told:
 
 
 def hears(message: Message, version: int) -> tuple[list[object], Any]:
-    """What is told of a request, and what is to be asked."""
+    """The calls for a request, and what is to be asked."""
     told = Told()
     frame = memoryview(bytearray(encode_request(message, version, 1, "c")))[4:]
     ask = watch(told, "c", 7, frame, 1000)

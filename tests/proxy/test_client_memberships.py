@@ -1,4 +1,4 @@
-"""Who has read what a client writes: as it was when its transaction began, and behind the end of its membership."""
+"""Whose input a client writes: as it was when its transaction began, and after the end of its membership."""
 
 from typing import Any
 

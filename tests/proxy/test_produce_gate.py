@@ -1,4 +1,4 @@
-"""The gate by itself; what it does in a whole session stands in test_session.py."""
+"""The gate by itself; test_session.py has what it does in a whole session."""
 
 from dataclasses import replace
 
@@ -115,7 +115,7 @@ def test_a_refused_request_shows_no_client_that_went_on() -> None:
     member = ledger(replace(RULES, in_flight=1)).join(ONE, FakeWire(), 0.0)
     in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)
     in_doubt.recall([Digest(b"a", 7)], [40])
-    in_doubt.beside = frozenset({(b"t", 1)})  # comes again with the rest of its request
+    in_doubt.beside = frozenset({(b"t", 1)})  # is retried with the rest of its request
     member.ledger.add(in_doubt)
     whole = [(b"t", 0), (b"t", 1)]
     play = Play()

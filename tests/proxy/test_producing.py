@@ -172,7 +172,7 @@ class TestStamping:
 
 
 class TestWhole:
-    """Requests that may go on as they stand: as ``TestStamping``, with nothing made for each partition."""
+    """Requests that may be forwarded unchanged: as ``TestStamping``, with nothing made for each partition."""
 
     @staticmethod
     def take(shell: Shell, rows: Rows, version: int = 9, upstream: int = 9) -> tuple[ProduceCall, bytearray, bool]:

@@ -22,7 +22,7 @@ def refused(since: float, *records: Digest, told: bool = True) -> Refused:
 
 
 class Talk:
-    """A connection whose client is told of refusals at once."""
+    """A connection whose client receives refusals at once."""
 
     def __init__(self, depth: int = 1) -> None:
         self.refusals = Refusals()
@@ -38,7 +38,7 @@ class Talk:
 
 
 def moved(*records: Digest, depth: int = 1) -> Talk:
-    """At 1.0 a request was told that its partition has moved."""
+    """At 1.0 a request was answered that its partition has moved."""
     talk = Talk(depth)
     talk.refusals.expect(A, MOVED)
     assert talk.ask([A, B], 0.9, *records) == {A: MOVED}
@@ -105,7 +105,7 @@ def test_a_retry_may_begin_with_what_had_timed_out_before() -> None:
 
 
 def test_an_equal_record_that_was_made_behind_the_refusal_is_a_retry() -> None:
-    """Some clients give what they repeat another time; what was pipelined behind it is of about the same time."""
+    """Some clients give a retry new timestamps; a request pipelined after the refused one has about the same time."""
     talk = moved(record("a", 7), depth=2)
     assert talk.ask([A], 0.99, record("a", 507)) == {A: MOVED}
     assert talk.ask([A], 1.01, record("a", 11)) == {A: MOVED}

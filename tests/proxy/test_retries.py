@@ -81,7 +81,7 @@ def test_what_was_taken_for_another_time_is_only_that_ones_to_repeat() -> None:
     taker, answer, _ = retries(one)
     assert taker.strip((PartitionCall(*KEY), memoryview(batch("a", time=99)), 1)) == []
     (moved,) = answer.moved
-    moved.sure = False  # it was told a success, beside an error
+    moved.sure = False  # it received a success, beside an error
     one.ledger.add(moved)
     taker, _, _ = retries(one)
     assert len(taker.strip((PartitionCall(*KEY), memoryview(batch("a")), 1))) == 1

@@ -75,7 +75,7 @@ def test_own_version_ranges_are_advertised_not_the_brokers() -> None:
 def test_newer_api_versions_get_the_v0_shaped_error_with_the_range_of_api_versions_alone(
     version: int, newest: int
 ) -> None:
-    """Finding 7: franz-go opens with v5 and goes on from this answer."""
+    """Finding 7: franz-go opens with v5 and continues after this response."""
     play = Play(served={**KAFKA_43, ApiKey.API_VERSIONS: (0, newest)})
     frame = play.frame(ApiVersionsRequest(), 4)
     frame[6:8] = version.to_bytes(2, "big")
@@ -472,7 +472,7 @@ def test_a_refused_bare_token_ends_the_connection_as_in_the_old_way() -> None:
 
 
 def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
-    """librdkafka 2 sends three behind a Metadata request for all topics (seen with 2.16.1)."""
+    """librdkafka 2 sends three after a Metadata request for all topics (seen with 2.16.1)."""
     play = Play()
     frame = play.frame(MetadataRequest(topics=None), 13) + b"\x01\x00\x00"
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")

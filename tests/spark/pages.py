@@ -1,4 +1,4 @@
-"""Pages of cells: the Python blocks of a Markdown file, run one behind the other as in a notebook."""
+"""Pages of cells: the Python blocks of a Markdown file, run one after another as in a notebook."""
 
 import contextlib
 import doctest

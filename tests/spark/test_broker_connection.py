@@ -25,7 +25,7 @@ def fake() -> Iterator[Fake]:
 
 
 class Scripted:
-    """A listener that sends what it is told, one piece for each request, then ends the connection."""
+    """A listener that sends the given pieces, one for each request, then ends the connection."""
 
     def __init__(self, *answers: bytes) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

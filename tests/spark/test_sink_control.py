@@ -1,4 +1,4 @@
-"""What a query asks of the control API, and how long it goes on asking."""
+"""What a query asks of the control API, and how long it retries."""
 
 import json
 from pathlib import Path

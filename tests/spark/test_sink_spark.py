@@ -158,7 +158,8 @@ def test_kproxy_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
     stage.kproxy.kill()
     stage.kproxy.start()
     stage.kproxy.wait_ready()
-    # Killed before its member was prepared the task fails, and with it the query; behind that kproxy is waited for.
+    # If it is killed before its member was prepared, the task fails, and with it the query; after that kproxy is
+    # awaited.
     with contextlib.suppress(StreamingQueryException):
         query.awaitTermination(int(_PATIENCE))
     assert stage.seen() in ([], values)
@@ -242,7 +243,7 @@ def test_update_mode_writes_each_changed_row_once(stage: Stage) -> None:
     run()
     assert stage.seen() == ["x=2", "x=3", "y=1"]
     assert stage.written() == 3
-    # The rows of that batch were not written; the counts go on from it all the same.
+    # The rows of that batch were not written; the counts continue after it all the same.
     stage.lines("2.txt", "y", "x")
     run()
     assert stage.seen() == ["x=2", "x=3", "x=4", "y=1", "y=2"]

@@ -1,4 +1,4 @@
-"""The cells of pages about Spark, as they stand in docs/, on a real Kafka, kproxy and Spark."""
+"""The cells of pages about Spark in docs/, on a real Kafka, kproxy and Spark."""
 
 import tempfile
 from typing import TYPE_CHECKING

@@ -90,7 +90,7 @@ async def kproxy(bootstrap: str, *flags: str) -> AsyncIterator[Process]:
 
 async def until(condition: Callable[[], object]) -> None:
     with trio.fail_after(90):
-        while not await condition():  # type: ignore[misc]  # noqa: ASYNC110 - another process is looked at
+        while not await condition():  # type: ignore[misc]  # noqa: ASYNC110 - another process is observed
             await trio.sleep(0.02)
 
 

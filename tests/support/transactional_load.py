@@ -21,7 +21,7 @@ class TransactionalLoad:
     """Producers that write each number into two partitions of a topic, a transaction each."""
 
     def __init__(self, topic: str, ports: Sequence[int]) -> None:
-        """``ports`` of gateways: a producer that finds no one at its own goes to the next, and begins anew there."""
+        """``ports`` of gateways: a producer that finds no one at its own goes to the next, and begins again there."""
         self.committed: list[str] = []
         #: Numbers whose transactions ended otherwise than by a commit.
         self.broken: list[str] = []

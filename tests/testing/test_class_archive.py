@@ -1,4 +1,4 @@
-"""Where the archive of classes lies, and when Java is told of it."""
+"""The path of the archive of classes, and when Java gets it as an option."""
 
 from pathlib import Path
 

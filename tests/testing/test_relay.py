@@ -81,7 +81,7 @@ async def read_to_end(stream: trio.SocketStream) -> tuple[bytes, str]:
 
 
 async def wait_for(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is waited for happens behind sockets
+    while not condition():  # noqa: ASYNC110 - the awaited change happens at the other end of sockets
         await trio.sleep(0.005)
 
 

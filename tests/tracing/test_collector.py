@@ -138,7 +138,7 @@ async def test_a_collector_that_is_away_costs_its_spans(autojump_clock: MockCloc
         nursery.start_soon(scene.collector.run)
         for _ in range(4):
             scene.request()
-        while scene.stats.spans.get("failed", 0) < 4:  # noqa: ASYNC110 - a thread's work is looked at
+        while scene.stats.spans.get("failed", 0) < 4:  # noqa: ASYNC110 - a thread's work is observed
             await trio.sleep(0.1)
         scene.kept.arrives = True
         scene.request()

@@ -20,7 +20,7 @@ COMMITTED, ABORTED, UNDECIDED = 1, 2, 3  # epochs of TXN_PID
 COPIED = 77
 
 KINDS = ["plain", "lane", "old", "empty", "committed", "aborted", "copy", "native", "native-abort", "native-commit"]
-#: What stands in a log, in order: the kind, how many records, and a number that tells native producers apart.
+#: What is in a log, in order: the kind, how many records, and a number that distinguishes native producers.
 steps = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 4), st.integers(0, 2)), max_size=25)
 
 
@@ -139,7 +139,7 @@ class MixedLog:
         return b"".join(found)[: max(max_bytes, whole)]
 
     def aborted_from(self, offset: int) -> list[Aborted]:
-        """What a broker tells of aborted transactions: those that end at ``offset`` or later."""
+        """A broker's list of aborted transactions: those that end at ``offset`` or later."""
         return [each for each, marker in zip(self.aborted, self._markers, strict=True) if marker >= offset]
 
     def visible(self, offset: int) -> list[int]:

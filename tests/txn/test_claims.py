@@ -59,7 +59,7 @@ def test_a_producer_id_is_left_before_its_epochs_end() -> None:
         blocks += 1
         assert view.claim is not None
         assert view.claim.end_epoch - 1 <= LAST_EPOCH
-    assert blocks == 511 + 1  # 511 * 64 = 32,704: another block would end behind 32,766
+    assert blocks == 511 + 1  # 511 * 64 = 32,704: another block would end after 32,766
     assert view.claim is not None
     assert (view.claim.generation, view.claim.first_epoch) == (2, 0)
     assert view.claim.producer_id == (FRESH + blocks - 1) | TXN_BITS

@@ -1,4 +1,4 @@
-"""What is told of a transactional id from its view."""
+"""The description of a transactional id, made from its view."""
 
 import pytest
 
@@ -27,7 +27,7 @@ NATIVE = BrokerTransaction("slot-1", Producer(300, 4), level=2, timeout_ms=900_0
 
 
 def told_of(*records: Message) -> Described:
-    """What is told behind records, each of which has to count."""
+    """The description after records, each of which has to count."""
     view = IdView("id")
     for offset, body in enumerate(records):
         assert view.apply(body, LogPosition(offset, 1000 + offset)), body

@@ -1,4 +1,4 @@
-"""Records of the transaction log: their bytes are for ever; a newer kproxy's are told from damage."""
+"""Records of the transaction log: their bytes never change; a newer kproxy's are distinguished from damage."""
 
 import struct
 from typing import Any

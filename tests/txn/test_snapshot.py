@@ -233,7 +233,7 @@ def test_what_is_no_snapshot_is_refused(body: TransactionSnapshot) -> None:
 
 
 def test_a_snapshot_of_what_the_log_does_not_have_is_passed_over(log: Log) -> None:
-    """It was on its way when the log was truncated or recreated."""
+    """It was in flight when the log was truncated or recreated."""
     before = said(log.read())
     log.append("", TransactionSnapshot(len(log.records) + 1, nonce(1), 0, 1, b"other"))
     views = log.read()
@@ -345,7 +345,7 @@ def test_nothing_is_due_of_a_partition_whose_beginning_is_not_known() -> None:
 
 
 def test_a_snapshot_of_records_that_are_not_in_the_log_is_ignored() -> None:
-    """The log was truncated, or made again, while it was on its way."""
+    """The log was truncated, or recreated, while it was in flight."""
     loader = PartitionLoader(0)
     (raw,) = snapshot_records([], 100, nonce(9))
     loader.take(decode(*raw), LogPosition(7, 0), 10)

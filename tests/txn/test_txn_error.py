@@ -1,4 +1,4 @@
-"""What a client is told, and what people are told."""
+"""The error code that a client receives, and the text for people."""
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError

@@ -42,7 +42,7 @@ NATIVE = BrokerTransaction("slot", Producer(300, 4), level=2, timeout_ms=900)
 
 
 def view_of(*records: Message) -> IdView:
-    """The view behind records, each of which has to count."""
+    """The view after records, each of which has to count."""
     view = IdView("id")
     for offset, body in enumerate(records):
         assert view.apply(body, LogPosition(offset, 1000 + offset)), body

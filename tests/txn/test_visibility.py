@@ -34,7 +34,7 @@ def offsets(seen: Seen) -> list[int]:
 
 
 def position_behind(seen: Seen, position: int) -> int:
-    """Where a client goes on that advances by the last batch."""
+    """The next position of a client that advances by the last batch."""
     for entry in entries(joined(seen)):
         header = read_header(entry) if entry[16] == 2 else None
         base = int.from_bytes(entry[:8], "big")
@@ -114,7 +114,7 @@ class TestVisible:
 
     @pytest.mark.parametrize("kind", ["native-abort", "native-commit"])
     def test_so_does_a_single_marker(self, kind: str) -> None:
-        """A client that goes on after its last record would ask for the marker's offset for ever."""
+        """A client that continues after its last record would ask for the marker's offset for ever."""
         log = log_of([("plain", 2, 0), (kind, 1, 1)])
         seen = see(log)
         assert position_behind(seen, 0) == seen.next_offset == log.end == 3

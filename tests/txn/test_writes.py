@@ -204,7 +204,7 @@ class TestFailing:
         assert (core.failed, send.error_code) == (STATE_LOST, STATE_LOST)
 
     def test_what_was_written_before_a_failure_stays_written(self) -> None:
-        """Its answer may be on its way; its bytes are given back once."""
+        """Its response may be in flight; its bytes are given back once."""
         core = writes()
         established(core)
         first, second, third = (accept(core, P, value) for value in (b"a", b"b", b"c"))

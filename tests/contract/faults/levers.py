@@ -22,7 +22,7 @@ class Levers(Protocol):
         """Let a broker's replicas stop following."""
 
     def resume(self, node: int) -> None:
-        """Let them go on."""
+        """Let them continue."""
 
     def out_of_sync(self, node: int) -> None:
         """Let a paused broker's replicas be out of sync; on a real cluster that takes its time by itself."""
@@ -34,7 +34,7 @@ class Levers(Protocol):
         """Start a broker again; do not wait for it."""
 
     def controller(self, there: bool) -> None:
-        """Follows from the number of live brokers on a real cluster; the fake is told."""
+        """Follows from the number of live brokers on a real cluster; the fake needs it set."""
 
     def tidy(self) -> None:
         """Do what cleaners and retention do from time to time."""
@@ -68,7 +68,7 @@ class RealLevers:
         self._kafka.resume(node - 1)
 
     def out_of_sync(self, node: int) -> None:
-        """Comes by itself when the broker's session is over, after 3 s."""
+        """Comes by itself when the broker's session has expired, after 3 s."""
 
     def kill(self, node: int) -> None:
         """Kill the process."""

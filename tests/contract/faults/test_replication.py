@@ -2,7 +2,8 @@
 
 Measured by hand on 4.3.0, since a test cannot time it: NOT_ENOUGH_REPLICAS_AFTER_APPEND did not come. A batch that was
 appended with three of three in sync, ``min.insync.replicas`` 3, was answered REQUEST_TIMED_OUT after all of its
-``timeout_ms`` (8 s) although a replica had gone after 2.7 s: the high watermark stands still while too few are in sync.
+``timeout_ms`` (8 s) although a replica had gone after 2.7 s: the high watermark does not move while too few are in
+sync.
 """
 
 import threading
@@ -103,7 +104,8 @@ def test_a_clean_election_loses_what_only_the_leader_had(replicas: Levers, clust
         for sequence in range(4):
             assert send(leader, unique, _sent(sequence)) == (ErrorCode.NONE, sequence)
         replicas.pause(2)
-        # five in all, which a broker remembers: the paused one may have had an answer with the last on its way
+        # five in all, which a broker remembers: the paused one may have received a response while the last was in
+        # flight
         assert send(leader, unique, _sent(4), acks=1) == (ErrorCode.NONE, 4)
     replicas.kill(1)
     replicas.resume(2)

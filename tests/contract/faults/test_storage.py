@@ -1,8 +1,8 @@
 """A full disk.
 
 Measured by hand on 4.3.0, with ``log.dirs`` on a full tmpfs of 24 MB (ENOSPC): the first batch that did not fit was
-answered KAFKA_STORAGE_ERROR. With one log directory the broker then ended; with two it went on serving the partitions
-of the other one, and new topics could be made there.
+answered KAFKA_STORAGE_ERROR. With one log directory the broker then ended; with two it kept serving the partitions of
+the other one, and new topics could be made there.
 """
 
 import os

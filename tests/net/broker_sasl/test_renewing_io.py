@@ -62,7 +62,7 @@ class Broker:
         return int.from_bytes((await self.frame())[:2], "big")
 
     async def handshake(self, *beside: bytes) -> None:
-        """Answers SaslHandshake, behind others' answers."""
+        """Answers SaslHandshake, after others' responses."""
         assert await self.key() == HANDSHAKE
         answer = encode_response(SaslHandshakeResponse(mechanisms=["PLAIN"]), 1, OWN)
         await self.io.send_all([*beside, answer])

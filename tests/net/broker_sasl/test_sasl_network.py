@@ -30,7 +30,7 @@ LASTING = SaslRules(users={"alice": "secret"}, max_reauth_ms=30, hangs_up=False)
 
 
 def put(path: Path, text: str) -> None:
-    """Behind a function, for linters that want no files in async tests."""
+    """In a function, for linters that want no files in async tests."""
     path.write_text(text)
 
 
@@ -76,7 +76,7 @@ async def ask(network: Network, fake: FakeServer) -> MetadataResponse:
 
 
 async def call_on(client: BrokerClient) -> None:
-    """Behind the end of a login or two: one may be on its way to be renewed already."""
+    """After the end of a login or two: a renewal may be in flight already."""
     for _ in range(5):
         await trio.sleep(ENDING.max_reauth_ms / 1000)
         await client.call(MetadataRequest(topics=[]), MetadataResponse)

@@ -1,4 +1,4 @@
-"""Which network is for whom, and what is missing is told at the start."""
+"""Which network each connection uses, and that missing files are reported at the start."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tokens that are asked for: shared, renewed in time, and missed when they can't be had."""
+"""Requested tokens: shared, renewed in time, and missed when they are unavailable."""
 
 from itertools import count
 

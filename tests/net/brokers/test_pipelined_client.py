@@ -1,4 +1,4 @@
-"""Many requests on their way over one connection."""
+"""Many requests in flight on one connection."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -141,7 +141,7 @@ async def test_a_token_that_has_expired_is_refused_and_counted(options: dict[str
         token = f"n,,\x01auth=Bearer {issuer.token('one', exp=1_000_000_000)}\x01\x01".encode()
         said = await client.call(SaslAuthenticateRequest(token), 2)
         assert said.error_code == ErrorCode.NONE
-        assert b"invalid_token" in said.auth_bytes  # RFC 7628: told as a challenge, refused behind the client's answer
+        assert b"invalid_token" in said.auth_bytes  # RFC 7628: sent as a challenge, refused after the client's answer
         said = await client.call(SaslAuthenticateRequest(b"\x01"), 2)
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await client.ended()
@@ -189,7 +189,7 @@ async def test_a_user_who_is_removed_cannot_log_in_any_more(options: dict[str, A
                 return bool((await plain(client)).error_code)
 
         with trio.fail_after(30):
-            while not await gone():  # noqa: ASYNC110 - a file that is looked at once a second
+            while not await gone():  # noqa: ASYNC110 - a file that is checked once a second
                 await trio.sleep(0.2)
 
 

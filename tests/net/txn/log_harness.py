@@ -101,7 +101,7 @@ class Following:
         return self.fake.cluster
 
     def write(self, *values: bytes, partition: int = 0, epoch: int = 0, sequence: int = 0, pid: int = PID) -> int:
-        """Append a batch behind the follower's back; its base offset."""
+        """Append a batch without the follower's knowledge; its base offset."""
         return write(self.brokers, *values, partition=partition, epoch=epoch, sequence=sequence, pid=pid)
 
     async def at_end(self, partition: int = 0) -> int:

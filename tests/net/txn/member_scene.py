@@ -61,7 +61,7 @@ class MemberGroup:
             return await self.control.commit("id", members=members, **how)
 
     async def abort(self, *members: str, owner: OwnerId | None = None, **how: Any) -> Described:
-        """``owner``: by default who has the id now."""
+        """``owner``: by default the current owner of the id."""
         with trio.fail_after(PATIENCE):
             now = owner or (await self.control.describe("id")).owner
             return await self.control.abort("id", owner=now, members=members, **how)

@@ -1,4 +1,4 @@
-"""One request of an instance to the log or to data, stopped where a test wants it, and what must hold behind it."""
+"""One request of an instance to the log or to data, stopped where a test wants it, and what must hold after it."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ OFFSET: Final = 5
 
 
 class Point(Enum):
-    """How far a request comes before its instance is gone, or does not go on."""
+    """How far a request comes before its instance ends, or pauses."""
 
     LOST = auto()
     """It never arrives."""
@@ -189,7 +189,9 @@ def log_of(cast: Cast) -> list[Entry]:
 
 
 def nothing_of_former_owners(cast: Cast) -> None:
-    """Behind a claim that holds no record under an earlier one was taken: the brokers fence who was paused, or late."""
+    """After a claim that holds, no record under an earlier one was accepted: the brokers fence a paused or late
+    instance.
+    """
     view = IdView("id")
     for at, entry in enumerate(log_of(cast)):
         view.apply(entry.body, LogPosition(at, at))

@@ -116,7 +116,7 @@ class TestFencing:
             await old.init(a)
             await old.write(a, "old", P0)
             await new.init(b)
-            for _ in range(2):  # behind the first the transaction is gone, the producer still fenced
+            for _ in range(2):  # after the first the transaction has ended, the producer is still fenced
                 with pytest.raises(TxnError, match="PRODUCER_FENCED"):
                     await old.end(a, committed=committed)
             await new.write(b, "new", P0)
@@ -365,7 +365,7 @@ class TestClocks:
 
     @pytest.mark.idle_clock
     async def test_a_decision_that_arrives_after_its_client_was_answered_does_not_count(self) -> None:
-        """The commit's record is on its way to the log while the client is answered that its transaction is lost."""
+        """The commit's record is in flight to the log while the client is answered that its transaction is lost."""
         async with stage(upstream_request_timeout_ms=300, delivery_timeout_ms=400) as cast:
             a, client = await cast.instance(), Client("id")
             await client.init(a)

@@ -1,4 +1,4 @@
-"""Offsets of groups in kproxy's transactions, as consumers are told of them, through another kproxy, in frames."""
+"""Offsets of groups in kproxy's transactions, as consumers receive them, through another kproxy, in frames."""
 
 import pytest
 import trio

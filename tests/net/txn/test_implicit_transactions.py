@@ -15,7 +15,7 @@ async def test_without_an_open_transaction_nothing_is_written() -> None:
         assert await write(client, b"1") == [0]
         assert await write(client, b"2") == [0]
         await commit(control)
-        # As after a restart: the client goes on, and kproxy knows of no transaction.
+        # As after a restart: the client continues, and kproxy knows of no transaction.
         assert await write(client, b"behind") == [ErrorCode.INVALID_TXN_STATE]
         assert committed_values(proxy) == ["1", "2"]
         assert proxy.brokers.topics["t"].partitions[0].log.end_offset == 2

@@ -1,4 +1,4 @@
-"""Work that goes on without who asked for it, and what its end is told as."""
+"""Work that continues without the caller that asked for it, and the error in which it ends."""
 
 import pytest
 import trio

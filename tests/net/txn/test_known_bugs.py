@@ -76,9 +76,9 @@ async def test_1_a_late_end_decides_no_other_transaction(bumps: bool) -> None:
 
 
 async def test_2_a_late_batch_holds_no_reader_up() -> None:
-    """KAFKA-12671, KAFKA-14402: a batch that came behind its transaction's end began one that nobody ends.
+    """KAFKA-12671, KAFKA-14402: a batch that came after its transaction's end began one that nobody ends.
 
-    It carries its transaction's epoch, of which the log says that it is over: no one waits for it.
+    It carries its transaction's epoch, of which the log says that it has ended: no one waits for it.
     """
     async with stage() as cast:
         a, client = await cast.instance(), Client("id")
@@ -190,7 +190,7 @@ class Test4EpochsEnd:
 async def test_5_nobody_is_served_from_a_log_that_is_not_read_to_its_end() -> None:
     """KAFKA-9307, KAFKA-15468, KAFKA-9144: a coordinator that was still loading answered from old state.
 
-    Behind its own claim an instance reads to the log's end before it gives out an epoch, or a word.
+    After its own claim an instance reads to the log's end before it gives out an epoch, or a word.
     """
     async with stage() as cast:
         a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
@@ -199,7 +199,7 @@ async def test_5_nobody_is_served_from_a_log_that_is_not_read_to_its_end() -> No
         reading, go = trio.Event(), trio.Event()
 
         async def hold(call: Call) -> None:
-            """Where the log ends, which is asked behind the second claim."""
+            """The end of the log, which is requested after the second claim."""
             if [entry.kind for entry in log_of(cast)].count(Kind.CLAIM) == 2:
                 reading.set()
                 await go.wait()
@@ -229,7 +229,7 @@ async def test_5_nobody_is_served_from_a_log_that_is_not_read_to_its_end() -> No
 async def test_6_a_time_out_fences() -> None:
     """KAFKA-6119: a transaction was aborted for its time-out, and its producer, not fenced, wrote on into the next.
 
-    The time-out is a claim: what was open lies below it, and the producer goes on only when it has aborted.
+    The time-out is a claim: what was open lies below it, and the producer continues only when it has aborted.
     """
     async with stage() as cast:
         a, client = await cast.instance(), Client("id")
@@ -252,10 +252,10 @@ async def test_6_a_time_out_fences() -> None:
 
 
 async def test_7_a_broker_that_forgot_the_producer_costs_nothing_that_was_acknowledged() -> None:
-    """KAFKA-7190, KAFKA-8710, KAFKA-5793: retention took a producer's state, and clients began anew with batches open.
+    """KAFKA-7190, KAFKA-8710, KAFKA-5793: retention took a producer's state, and clients began again with batches open.
 
-    A transaction begins at sequence 0 under an epoch of its own, so that nothing has to be known of it; of a batch
-    that was written twice the decision names the copy that counts. It is never begun anew.
+    A transaction begins at sequence 0 under an epoch of its own, so that nothing has to be known of it; of a batch that
+    was written twice the decision names the copy that counts. It is never begun again.
     """
     async with stage() as cast:
         a, client = await cast.instance(), Client("id")
@@ -284,7 +284,7 @@ async def test_7_a_broker_that_forgot_the_producer_costs_nothing_that_was_acknow
 async def test_8_sequences_wrap_inside_a_batch() -> None:
     """KAFKA-7692, KAFKA-7693: 2^31-1 is followed by 0, also in the middle of a batch, where it counted as a gap.
 
-    Both counts wrap: the client's, which goes on over its transactions, and that of kproxy's own epoch.
+    Both counts wrap: the client's, which continues over its transactions, and that of kproxy's own epoch.
     """
     async with stage() as cast:
         a, client = await cast.instance(), Client("id")
@@ -343,9 +343,9 @@ async def test_9_a_duplicate_is_a_success_and_faults_that_pass_stay_inside() -> 
 
 
 async def test_10_nothing_is_seen_before_its_decision_is_applied() -> None:
-    """KAFKA-17507: the last stable offset moved when the end was asked for, before the state behind it said so.
+    """KAFKA-17507: the last stable offset moved when the end was asked for, before the state said so.
 
-    It comes from decisions that were read in the log: one that is on its way moves nothing, one that is there does.
+    It comes from decisions that were read in the log: one that is in flight moves nothing, one that is there does.
     """
     async with proxied(**OPTIONS) as proxy:
         proxy.brokers.create_topic("t")

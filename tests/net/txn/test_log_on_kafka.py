@@ -1,4 +1,4 @@
-"""The transaction log on a real broker: followed while others append to it, delete of it, and make it anew."""
+"""The transaction log on a real broker: followed while others append to it, delete from it, and recreate it."""
 
 import uuid
 from collections.abc import AsyncIterator

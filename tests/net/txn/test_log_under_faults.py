@@ -1,4 +1,6 @@
-"""Appender and follower together while brokers do all they may do: each append once, at the offset that was told."""
+"""Appender and follower together while brokers do all they may do: each append once, at the offset
+that was returned.
+"""
 
 from random import Random
 

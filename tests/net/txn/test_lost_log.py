@@ -1,6 +1,6 @@
 """A transaction log that is truncated, recreated or without its beginning blocks no id for ever.
 
-It is against the assumptions, and committed data may be lost. But nothing undecided is shown, and clients go on.
+It is against the assumptions, and committed data may be lost. But nothing undecided is shown, and clients continue.
 """
 
 from collections.abc import Callable

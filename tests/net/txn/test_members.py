@@ -308,7 +308,7 @@ async def test_members_take_turns_with_their_producer_ids() -> None:
                 await b.write(f"{member}{batch}", f"{member}{batch}")
                 await b.prepare(f"{member}{batch}")
             await a.commit(f"m{batch}", f"n{batch}", batch_id=str(batch))
-        assert len(ids) == 1  # one behind the other
+        assert len(ids) == 1  # one after another
         view = a.at.transactions.views.of("id")
         assert view is not None
         assert not view.members

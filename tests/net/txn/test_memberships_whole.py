@@ -152,7 +152,7 @@ async def test_a_member_that_has_joined_again_goes_on(home: Home) -> None:
 
 @HOMES
 async def test_who_is_known_by_its_heartbeats_is_checked_as_well(home: Home) -> None:
-    """kproxy was started anew meanwhile, or another has had its members."""
+    """kproxy was restarted meanwhile, or another has had its members."""
     async with (
         scene(home) as proxy,
         copier(proxy, "one") as one,

@@ -1,4 +1,4 @@
-"""Offsets of committed transactions on their way to the broker's own group offsets: always there, never back."""
+"""Offsets of committed transactions, written to the broker's own group offsets: always there, never moved back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -203,7 +203,7 @@ class TestOrder:
         "key", [ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN]
     )
     async def test_who_is_held_up_anywhere_puts_nothing_back(self, key: ApiKey) -> None:
-        """The one kproxy's request is on its way while the other writes the same, and then a plain commit."""
+        """The one kproxy's request is in flight while the other writes the same, and then a plain commit."""
         async with scene() as at:
             held, go = trio.Event(), trio.Event()
 
@@ -224,7 +224,7 @@ class TestOrder:
             assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
 
     async def test_nor_who_began_between_what_another_wrote_and_its_word_in_the_log(self) -> None:
-        """The other's fence behind its word is what stops it: without that the last assertion fails."""
+        """The other's fence after its record in the log is what stops it: without that the last assertion fails."""
         async with scene() as at:
             waits, go, held, on = trio.Event(), trio.Event(), trio.Event(), trio.Event()
             append = at.other.transactions.log.append_unfenced

@@ -1,4 +1,4 @@
-"""Committed data alone, behind all of kproxy: its own transactions and the broker's in one topic."""
+"""Committed data alone, through a whole kproxy: its own transactions and the broker's in one topic."""
 
 import random
 import uuid

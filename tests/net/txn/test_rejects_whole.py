@@ -1,4 +1,4 @@
-"""Readers behind data that a lost log knew, through whole kproxies: they wait, all see the same, and go on."""
+"""Readers after data that a lost log knew, through whole kproxies: they wait, all see the same, and continue."""
 
 import uuid
 from contextlib import AsyncExitStack
@@ -39,7 +39,7 @@ def stray(proxy: Proxied, value: bytes = b"stray") -> int:
 
 async def look_until_rejected(rejects: Rejects) -> None:
     with trio.fail_after(30):
-        while not await rejects.look():  # noqa: ASYNC110  # until the grace is over
+        while not await rejects.look():  # noqa: ASYNC110  # until the grace has passed
             await trio.sleep(0.01)
 
 

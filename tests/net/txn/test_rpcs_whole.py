@@ -153,7 +153,7 @@ async def test_a_client_that_goes_and_comes_again_goes_on() -> None:
 
 
 async def test_two_connections_may_take_turns() -> None:
-    """A client that has lost its coordinator may go on over a connection that is older than the lost one."""
+    """A client that has lost its coordinator may continue over a connection that is older than the lost one."""
     async with proxied(2, **OPTIONS) as proxy:
         proxy.brokers.create_topic("t", 2)
         async with await proxy.client(1) as old, await proxy.client(2) as new:

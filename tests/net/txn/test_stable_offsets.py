@@ -1,4 +1,4 @@
-"""Up to where partitions are decided: announced bounds, and what the logs hold behind them."""
+"""How far partitions are decided: announced bounds, and what the logs hold after them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

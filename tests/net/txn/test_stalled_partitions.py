@@ -88,7 +88,7 @@ class Writing:
 
 
 async def fill(client: Client, at: Instance, writing: Writing) -> None:
-    """Writes to both partitions until the writer takes no more, and more behind that."""
+    """Writes to both partitions until the writer takes no more, and more after that."""
     if not client.bumps:
         await client.add(at, HEALTHY, STALLED)
     assert (await client.send(at, [client.batch("1", HEALTHY)]))[0].error_code == 0
@@ -108,7 +108,7 @@ def overdue(at: Instance) -> Iterator[None]:
 
 
 async def decided(at: Instance) -> None:
-    """Readers of the healthy partition go on."""
+    """Readers of the healthy partition continue."""
     with trio.fail_after(30):
         while at.transactions.views.bound(*HEALTHY) is not None:  # noqa: ASYNC110 - nobody announces it
             await trio.sleep(0.005)

@@ -1,7 +1,7 @@
-"""Somebody else takes an id over in the middle of each step: the log's word holds, for clients and for readers.
+"""Another producer takes an id over in the middle of each step: the log decides, for clients and for readers.
 
-Each request that an instance sends to the log or to data is stopped before it arrives, or behind its append; its
-instance dies there, or only pauses; and the same instance started anew, another one, or both go on.
+Each request that an instance sends to the log or to data is stopped before it arrives, or after its append. Its
+instance ends there, or only pauses. Then the same instance restarted, another one, or both continue.
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ async def stopped(cast: Cast, at: Instance, client: Client, step: Step, point: P
 
 
 async def told(client: Client, at: Instance, step: Step) -> ErrorCode | None:
-    """What the client is told when it asks again; and once more, which must be the same."""
+    """The client's response when it retries; and once more, which must be the same."""
     answers: list[ErrorCode | None] = []
     asking = client
     for _ in range(2):
@@ -82,7 +82,7 @@ async def told(client: Client, at: Instance, step: Step) -> ErrorCode | None:
 
 
 async def goes_on(client: Client, at: Instance, name: str) -> bool:
-    """The client repeats what it asked for, and ends its transaction; whether it was told that "2" is committed."""
+    """The client repeats its request, and ends its transaction; returns whether "2" was reported as committed."""
     error = await told(client, at, STEPS[name])
     if error is not None:
         assert error is ErrorCode.TRANSACTION_ABORTABLE
@@ -266,7 +266,9 @@ async def test_what_is_over_is_not_claimed_again_for_its_time_out() -> None:
 @pytest.mark.parametrize("instances", [2, 3])
 @pytest.mark.parametrize("seed", range(4))
 async def test_instances_race_for_one_id(seed: int, instances: int) -> None:
-    """Each client asks at its own instance, and begins anew whenever it is told to; what is told is what is there."""
+    """Each client uses its own instance, and begins again whenever the error says so; what is reported is what is
+    there.
+    """
     order = random.Random(seed)
     async with stage(2) as cast:
         kproxies = [await cast.instance(f"i{n}") for n in range(instances)]

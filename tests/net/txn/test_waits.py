@@ -1,4 +1,4 @@
-"""Readers of committed data behind the whole shell: they wait for decisions, and pass over what is hidden."""
+"""Readers of committed data through the whole shell: they wait for decisions, and skip hidden data."""
 
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
@@ -265,7 +265,7 @@ async def stable_in(client: FrameClient, version: int, offset: int = 0) -> int:
 
 @pytest.mark.parametrize("version", [3, 4, 12])
 async def test_the_last_stable_offset_counts_what_is_announced_and_not_read_yet(version: int) -> None:
-    """Another instance has announced data, then written them; this one is told of the high watermark first."""
+    """Another instance has announced data, then written them; this one receives the high watermark first."""
     async with reading() as (proxy, log), await proxy.client(1) as client:
         for value in (b"a", b"b"):
             write(proxy, value)
@@ -282,7 +282,7 @@ async def test_the_last_stable_offset_counts_what_is_announced_and_not_read_yet(
 
 
 async def test_fetch_and_list_offsets_report_the_same_once_a_reader_has_looked_further() -> None:
-    """What is announced may lie far before what is written: who reads on knows more."""
+    """What is announced may lie far before what is written: a reader that reads on knows more."""
     async with reading() as (proxy, log), await proxy.client(1) as one, await proxy.client(1) as other:
         for value in (b"a", b"b", b"c"):
             write(proxy, value)

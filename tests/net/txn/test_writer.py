@@ -82,7 +82,7 @@ def at(value: bytes, *faults: Fault | Callable[[], Fault | None]) -> Function:
 
 
 async def write_five(w: Writing) -> None:
-    """One record is written, four go at once behind it."""
+    """One record is written, four are sent at once after it."""
     await w.write(b"0")
     sends = [w.accept(b"%d" % n) for n in range(1, 5)]
     assert await w.settled(*sends) == [0] * 4

@@ -77,7 +77,7 @@ def produce_request(
 
 @dataclass
 class WireProducer:
-    """One producer; raises nothing: each method returns what the client is told."""
+    """One producer; raises nothing: each method returns the error code that the client receives."""
 
     client: FrameClient
     transactional_id: str

@@ -77,7 +77,7 @@ class Writing:
         return seen(self.log(index, topic), self.writer.written()[topic, index])
 
     def replace(self) -> None:
-        """Goes on with the writer of the next transaction."""
+        """Continues with the writer of the next transaction."""
         self.epoch += 1
         self.writer = TransactionWriter(self.connections, PID, self.epoch)
 

@@ -52,14 +52,14 @@ class Screened:
         return screen(self.access, frame, 10_000), frame
 
     def refused(self, request: Message, version: int) -> Any:
-        """The answer to a request of which nothing may go on, as its client decodes it."""
+        """The response to a request that is not forwarded at all, as its client decodes it."""
         screening, _ = self.screen(request, version)
         assert screening.frame is None
         assert screening.answer is not None
         return decoded(encode_response(screening.answer, version, 7), request.API_KEY, version)
 
     def passed(self, request: Message, version: int, answer: Message | None = None) -> tuple[Any, Any]:
-        """What goes on of a request, and what becomes of an answer to that."""
+        """What is forwarded of a request, and how the response to that is changed."""
         screening, _ = self.screen(request, version)
         assert screening.frame is not None
         view = memoryview(screening.frame)[4:]
@@ -73,7 +73,7 @@ class Screened:
         return asked, decoded(frame, request.API_KEY, version)
 
     def names(self) -> Iterable[tuple[str, str]]:
-        """Of all that was told: the operation and the name."""
+        """The operation and the name of each question."""
         return [(refusal.operation.value, refusal.name) for _, refusal in self.told]
 
 

@@ -23,7 +23,7 @@ from kproxy.proxy.authorization.acl_rules import (
 
 TOPIC = ResourceType.TOPIC
 ALICE = Subject("User:alice", "10.0.0.1", "etl-1")
-#: Of the time that examples take nothing is said: other work may go on beside.
+#: Examples have no deadline: other processes may use the processor.
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text("ab.-", min_size=0, max_size=4)
 

@@ -430,7 +430,7 @@ def test_configurations_belong_to_topics_groups_and_the_cluster() -> None:
     assert [row.resource_type for row in asked.resources] == [4, 8, 16]
 
 
-# -- what is remembered, and what is told
+# -- what is remembered, and what is answered
 
 
 def test_new_rules_hold_at_once() -> None:

@@ -97,7 +97,7 @@ class Reader:
     play: Play
     broker: Broker
     version: int
-    #: Whether it goes on behind the last record that it saw, instead of behind the last batch.
+    #: Whether it continues after the last record that it saw, instead of after the last batch.
     by_record: bool = False
     isolation: int = 1
     max_bytes: int = 600

@@ -164,7 +164,7 @@ def test_a_client_with_an_incremental_session_is_told_to_begin_anew_when_zstd_co
     asked, correlation_id, _ = play.sent()
     play.reply(fetched(UNREADABLE, session_id=77), asked, correlation_id)
     assert play.answer().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    play.ask(fetch(session_id=77, session_epoch=5), 7)  # one that was on its way
+    play.ask(fetch(session_id=77, session_epoch=5), 7)  # one that was in flight
     assert play.answer().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     play.ask(fetch(0, session_epoch=0), 7)
     asked, correlation_id, request = play.sent()
@@ -199,7 +199,7 @@ def test_an_old_version_on_a_newer_broker_than_any_today_is_lowered(version: int
 
 
 def test_a_conversion_that_leaves_nothing_reads_on_and_remembers_where() -> None:
-    """Else a client that goes on from the last record it saw would ask the same again for ever."""
+    """Otherwise a client that continues after the last record it saw would ask the same again for ever."""
     play = Play()
     play.ask(fetch(10), 2)
     control = batch(b"\0\0\0\0", is_control=True, is_transactional=True, producer_id=1, producer_epoch=0)

@@ -153,7 +153,7 @@ def test_where_only_the_last_stable_offset_differs_it_is_put_into_the_brokers_an
 
 
 def test_a_response_does_not_wait_while_the_broker_owes_others() -> None:
-    """They would pile up behind it, of a client that reads none."""
+    """They would pile up after it, of a client that reads none."""
     client = java(log_of([("plain", 1, 0), ("plain", 1, 0)]), max_bytes=1)
     client.ask()
     client.ask()

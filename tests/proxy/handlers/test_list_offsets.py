@@ -138,7 +138,7 @@ def committed(version: int, *partitions: tuple[int, int], isolation: int = 1) ->
 
 
 def stable(play: Play, told: dict[int, int | None]) -> dict[int, tuple[int, int]]:
-    """The answer, when it is told up to where partitions are decided: error and offset."""
+    """The response once it is known how far partitions are decided: error and offset."""
     (waiting,) = play.session.commands
     play.session.commands.clear()
     assert isinstance(waiting.reason, Stable)

@@ -93,14 +93,14 @@ def test_offset_fetch_from_v1_on_says_minus_one_without_an_error(version: int) -
 
 
 def following() -> Play:
-    """A session where offsets may stand in kproxy's transaction log."""
+    """A session where offsets may be in kproxy's transaction log."""
     play = Play()
     configure(play.ctx, follows_groups=True)
     return play
 
 
 class TestWithALog:
-    """Where offsets may stand in kproxy's transaction log, that is asked first."""
+    """Where offsets may be in kproxy's transaction log, the log is asked first."""
 
     def test_a_commit_waits_for_what_was_committed_before(self) -> None:
         play = following()

@@ -1,4 +1,4 @@
-"""What admin tools are told of kproxy's transactions, and what they may end."""
+"""What admin tools receive about kproxy's transactions, and what they may end."""
 
 import pytest
 

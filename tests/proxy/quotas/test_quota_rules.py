@@ -10,7 +10,7 @@ def rule(principal: str | None, client_id: str | None, value: int, limit: Limit 
     return QuotaRule(principal, client_id, {limit: value})
 
 
-#: Kafka's order (KIP-55), and where globs stand in it.
+#: Kafka's order (KIP-55), and the place of globs in it.
 ORDER = [
     ("User:a", "c"),
     ("User:a", "c*"),

@@ -78,7 +78,7 @@ def tables(
     fetched: Iterable[Row] = (),
     **limits: Any,
 ) -> Tables:
-    """The tables; a topic for which no span is given is looked at from its first offset on."""
+    """The tables; a topic for which no span is given is checked from its first offset on."""
     batches, records, spans = list(batches), list(records), list(spans)
     named = {(row["topic"], row["partition"]) for row in spans}
     others = {(row["topic"], row["partition"]) for row in (*batches, *records)} - named

@@ -45,7 +45,7 @@ class Planter:
         sequence: int,
         age_s: int = 0,
     ) -> int:
-        """A batch with a record for each key; the offset behind it."""
+        """A batch with a record for each key; the offset after it."""
         now = time.time_ns() // 1_000_000 - 1000 * age_s
         records = [Record(at, now, key and key.encode(), b"value") for at, key in enumerate(keys)]
         identity = {} if who is None else {"producer_id": who.producer_id, "producer_epoch": who.epoch}
@@ -94,7 +94,7 @@ class Planter:
         self._behind()
 
     def unreadable(self) -> None:
-        """unreadable_log, behind which nothing else can be judged."""
+        """unreadable_log, after which nothing else can be judged."""
         self._append([(b"\0\0c\0\0", b"\0\0")], LOG_PARTITIONS - 1)
 
     def _torn(self) -> None:
@@ -123,7 +123,7 @@ class Planter:
         self.write(BILLS, 1, [None], unknown, 0)
 
     def _behind(self) -> None:
-        """group_offsets_behind and unknown_groups: kproxy is told that the broker has the offsets already."""
+        """group_offsets_behind and unknown_groups: kproxy's log says that the broker has the offsets already."""
         for group, producer_id in ((BEHIND, 6004), ("deleted-group", 6005)):
             owner = producer(producer_id, 0)
             self.note(

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "pipeline"
 PATIENCE_S = 300
 ORDERS = 1300
-"""A second apart from noon on: the windows until 12:20 are closed by the first orders behind 12:21."""
+"""A second apart from noon on: the windows until 12:20 are closed by the first orders after 12:21."""
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_old_orders_become_two_topics(environ: Mapping[str, str]) -> None:
     subprocess.run(line, shell=True, cwd=environ["ORDERS_DIR"], env=environ, timeout=PATIENCE_S, check=True)
     check_topics(environ, ORDERS, windows=2)
 
-    # More comes, and the pipeline goes on where it was, until it is told to stop.
+    # More comes, and the pipeline continues where it was, until it is stopped.
     make_orders(environ, ORDERS + 1, 700)
     text = (EXAMPLE / "orders.yaml").read_text().replace("trigger: availableNow", "trigger: {continuous: 1 seconds}")
     file = Path(environ["ORDERS_DIR"], "orders.yaml")

@@ -1,4 +1,4 @@
-"""Producers as the batches of a log tell of them."""
+"""Producers rebuilt from the batches of a log."""
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.fake_broker.log_replay import replay

@@ -23,7 +23,7 @@ TOPIC = "both"
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    """Two brokers, a topic on both, and the second replica stands still."""
+    """Two brokers, a topic on both, and the second replica has stopped."""
     made = two_brokers()
     made.create_topic(TOPIC, replication=2, config={"min.insync.replicas": "2"})
     made.pause_replication(2)

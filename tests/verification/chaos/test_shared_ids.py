@@ -49,7 +49,7 @@ class Scene:
     ids: SharedIds
 
     async def run(self, enough: Callable[[list[Operation]], bool]) -> list[Operation]:
-        """Let all write until their history has what is looked for; return it with all that is in the log."""
+        """Let all write until their history has the awaited event; return it with all that is in the log."""
         await run(self.recorder, self.ids.twins, enough)
         assert await self.ids.read_positions() == []
         history, _ = await judged(self.fake, self.recorder)

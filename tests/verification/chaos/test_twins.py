@@ -119,7 +119,7 @@ async def test_a_broker_that_lets_a_fenced_producer_commit_is_found_out(tmp_path
 async def test_offsets_are_refused_as_of_an_unknown_member_where_the_version_knows_no_better_error(
     tmp_path: Path,
 ) -> None:
-    """kproxy says so in place of TRANSACTION_ABORTABLE; the producer begins anew."""
+    """kproxy says so in place of TRANSACTION_ABORTABLE; the producer begins again."""
 
     def refuse(answer: Any) -> None:
         answer.topics[0].partitions[0].error_code = ErrorCode.UNKNOWN_MEMBER_ID

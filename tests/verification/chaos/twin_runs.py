@@ -10,7 +10,7 @@ from verification.history import AnomalyKind, Kind, Operation, Outcome, check, r
 
 
 async def run(recorder: Recorder, twins: list[Twin], enough: Callable[[list[Operation]], bool]) -> None:
-    """Let the twins write until their history has what is looked for."""
+    """Let the twins write until their history has the awaited event."""
     async with trio.open_nursery() as nursery:
         for twin in twins:
             nursery.start_soon(twin.run)

@@ -15,7 +15,7 @@ def sent(outcome: Outcome) -> list[str]:
 
 
 def lost_once(*sends: Any, **more: Any) -> Outcome:
-    """Behind a first request the broker answers nothing for a while, so that the client times out."""
+    """After a first request the broker answers nothing for a while, so that the client times out."""
     plans = client(send(b"first"), *sends, **more)
     return run(plan(plans, faults=(fault("slow_broker", 1.5, where=0.0, much=0.9),)))
 
@@ -80,7 +80,7 @@ def test_several_partitions_go_in_one_request() -> None:
 
 
 def test_an_equal_record_without_a_time_behind_an_answer_that_was_perhaps_too_late_is_not_judged() -> None:
-    """kproxy has to take it for the retry of a client that had given up; here it was slow, and so was its answer."""
+    """kproxy has to treat it as the retry of a client that had given up; here it was slow, and so was its response."""
     outcome = run(make_plan(1_029_285, Taste()))
     assert not any("times out" in line for line in outcome.trace)
     assert outcome.broken is None

@@ -1,4 +1,4 @@
-"""A flaw that kproxy as a whole hides behind another rule is shown with the cores alone."""
+"""A flaw that another rule of kproxy hides is shown with the cores alone."""
 
 from unittest.mock import patch
 
@@ -8,7 +8,7 @@ from verification.simulation import broken_rules
 
 
 def written_when_an_answer_comes_late() -> str:
-    """Answers are told in order: one that waits behind another may come late, though its own batch was quick."""
+    """Responses are sent in order: one that waits for another may be late, though its own batch was quick."""
     world = World()
     talk = world.connect()
     request = talk.ask("a", due=world.now + 1)

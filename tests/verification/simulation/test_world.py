@@ -91,7 +91,7 @@ OTHERS = {
 def test_invariants_hold_in_other_worlds(name: str) -> None:
     for seed in range(12):
         broken = run(make_plan(seed, OTHERS[name])).broken
-        # A broker refuses what it is sent while the topic is gone. A client that has its next request ready sends that
+        # A broker refuses batches while the topic does not exist. A client that has its next request ready sends that
         # one before it repeats the refused one, and changes the order itself, as without kproxy.
         assert broken is None or (name == "topic made again" and broken[0] == invariants.ORDER)
 

@@ -11,7 +11,7 @@ from aiokafka.structs import TopicPartition
 
 
 class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells when the group has given its partitions to this member anew."""
+    """Reports when the group has given its partitions to this member again."""
 
     def __init__(self) -> None:
         self.new = asyncio.Event()

@@ -141,7 +141,7 @@ class Member:
 
 
 def _steps(job: dict[str, Any]) -> dict[str, Any]:
-    # One loop for the whole script: the clients' own tasks go on whenever it runs.
+    # One loop for the whole script: the clients' own tasks run whenever it runs.
     runner = asyncio.Runner()
     return {
         "produce": lambda step: runner.run(_produce(job, step)),

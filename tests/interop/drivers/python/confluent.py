@@ -129,7 +129,7 @@ class Transactional:
         try:
             self._producer.flush(self._timeout)
         except SystemError:
-            # confluent-kafka 2.16 loses a fatal error that comes while it waits; who begins is told of it again
+            # confluent-kafka 2.16 loses a fatal error that comes while it waits; the next begin gets it again
             self._producer.begin_transaction()
             raise
 

@@ -1,7 +1,7 @@
 """An application of its time on kafka-python 1.4: consume, transform, produce, flush, commit; it knows no transactions.
 
 Standard input has a JSON object: `bootstrap`, `version`, `client_id`, `group`, `source`, `target`. Runs until it is
-killed. A commit that fails is an occasion to go on from the offsets that are committed, as its documentation says.
+killed. A commit that fails is an occasion to continue from the offsets that are committed, as its documentation says.
 """
 
 import json

@@ -52,7 +52,7 @@ class Client:
         return replace(self, connection=connection, next=dict(self.next))
 
     async def init(self, resumed: Producer | None = None, timeout_ms: int = TIMEOUT_MS) -> None:
-        """InitProducerId; ``resumed``: as who it goes on."""
+        """InitProducerId; ``resumed``: the identity under which it continues."""
         with trio.fail_after(PATIENCE):
             self.producer = await self.coordinator.init_producer_id(self.name, timeout_ms, resumed, "client")
         self.next.clear()

@@ -1,4 +1,4 @@
-"""The broker is told what was decided of members, until it is known that it has heard."""
+"""The broker receives the decisions about members, until it is known that it has them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -30,10 +30,10 @@ class Member:
 
 @dataclass
 class World:
-    """The broker's id, the members, and EndTxns on their way (member, decision)."""
+    """The broker's id, the members, and EndTxns in flight (member, decision)."""
 
     level: int
-    #: A flaw: the id is used again when the decision stands in the log.
+    #: A flaw: the id is used again when the decision is in the log.
     hasty: bool = False
     broker: TransactionalId = field(default_factory=lambda: TransactionalId(7, 0))
     members: list[Member] = field(default_factory=list)

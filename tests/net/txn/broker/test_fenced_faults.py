@@ -192,7 +192,7 @@ class TestUnknownOutcomes:
 
 @LEVELS
 class TestWhoFailsToTakeIt:
-    """Somebody asks for the id, and does not get it: the client that has it loses nothing that it is told to have."""
+    """Somebody asks for the id, and does not get it: the client that owns it loses nothing that it was granted."""
 
     async def test_a_time_out_that_the_broker_refuses(self, level: int) -> None:
         async with stage(level) as cast:
@@ -250,7 +250,7 @@ class TestTakesTooLong:
 
     @pytest.mark.parametrize("writes", [True, False], ids=["writes again", "ends"])
     async def test_nothing_of_it_is_committed(self, level: int, writes: bool) -> None:
-        """A cluster with transaction.version 2 lets the client abort and go on; below, that is fenced."""
+        """A cluster with transaction.version 2 lets the client abort and continue; below, that is fenced."""
         async with stage(level) as cast:
             client = await client_of(cast)
             await client.transaction("0")

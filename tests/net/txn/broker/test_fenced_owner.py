@@ -1,4 +1,4 @@
-"""One transactional id of a client of KIP-98, whose transactions the broker decides: outcomes, and who has it."""
+"""One transactional id of a client of KIP-98, whose transactions the broker decides: outcomes, and its owner."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -216,7 +216,7 @@ class TestAnIdThatTheBrokerHasForgotten:
 
 @LEVELS
 class TestGoingOn:
-    """KIP-360: behind an error a client asks for its next epoch, and says who it is."""
+    """KIP-360: after an error a client asks for its next epoch, and names its identity."""
 
     async def test_a_late_request_of_a_fenced_producer_is_refused(self, level: int) -> None:
         async with stage(level) as cast:

@@ -1,4 +1,4 @@
-"""One transactional id whose transactions the broker decides: outcomes, faults, and who has it."""
+"""One transactional id whose transactions the broker decides: outcomes, faults, and its owner."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""Transactional ids of the broker's for members: each is one member's until the log says that this is over."""
+"""Transactional ids of the broker's for members: each is one member's until the log says that this has ended."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,4 +1,4 @@
-"""kproxy without one rule of groups at home in the broker is found out in a run that holds with it."""
+"""kproxy without one rule for groups that the broker coordinates fails a run that succeeds with it."""
 
 import pytest
 

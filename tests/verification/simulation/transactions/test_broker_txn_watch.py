@@ -1,4 +1,4 @@
-"""What kproxy asks the coordinators is told in the trace; an InitProducerId that may be late is noted."""
+"""kproxy's requests to coordinators are in the trace; an InitProducerId that may be late is noted."""
 
 import pytest
 import trio

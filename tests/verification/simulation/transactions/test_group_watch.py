@@ -42,7 +42,7 @@ class Group:
         claimed.asked, claimed.told, claimed.input = asked, told, self.history.next_input("g")
 
     async def broken(self) -> str | None:
-        """What breaks when all positions were told."""
+        """What breaks when all positions were reported."""
         while self._left:
             await self.watch.position("g")
         return self.history.broken[0] if self.history.broken else None

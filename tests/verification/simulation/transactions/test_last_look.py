@@ -44,7 +44,7 @@ async def _killed_writing(process: Steps, gate: Gate) -> None:
 
 
 def _late(come: Callable[[TransactionWorld, Gate], None]) -> WorldPlan:
-    """The last request of a producer that was killed is held on its way to the brokers."""
+    """The last request of a producer that was killed is delayed before it reaches the brokers."""
 
     async def script(world: TransactionWorld) -> None:
         process = world.steps(_PER_REQUEST, 0)

@@ -43,7 +43,7 @@ class Log:
         self.shown: list[tuple[int, int, bytes]] = []
         self.peer = Peer(nursery, self._answer, silent=False)
         take = self.shown.append
-        #: Partitions that were asked for, and what was told of each then.
+        #: Requested partitions, and the response for each.
         self.asked: list[int] = []
         self.told: list[int] = []
         self.reader = Reader(
