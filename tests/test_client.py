@@ -130,7 +130,7 @@ async def test_a_block_commits_at_its_end(tmp_path: Path) -> None:
     assert control.ids["orders-loader"].state == "CompleteCommit"
 
 
-async def test_an_exception_aborts_and_goes_on(tmp_path: Path) -> None:
+async def test_an_exception_aborts_and_propagates(tmp_path: Path) -> None:
     control = FakeTransactions()
 
     def work(client: ControlClient) -> None:

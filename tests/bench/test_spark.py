@@ -47,7 +47,7 @@ def test_how_speeds_change_with_the_size() -> None:
     assert (found["audit"].direct, found["audit"].kproxy) == (None, 1.5)
 
 
-def test_as_many_steps_as_are_told() -> None:
+def test_as_many_steps_as_are_requested() -> None:
     assert (rounds(1_000_000), rounds(10_000_000)) == (3, 2)
     assert steps([1_000_000]) == 2 + 3 * 2 * 3 + 1
     assert source_steps([2_000_000, 10_000_000]) == 2 + 1 + 3 * 2 * 2 + 1 + 2 * 2 * 2

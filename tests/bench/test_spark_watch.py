@@ -47,7 +47,7 @@ def test_the_worker_with_most_memory(busy: subprocess.Popen[str]) -> None:
     assert 100_000_000 < workers.peak_bytes < 200_000_000
 
 
-def test_a_process_that_is_gone_takes_nothing() -> None:
+def test_a_process_that_has_ended_takes_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
     assert cpu_seconds(gone.pid) == 0

@@ -26,7 +26,7 @@ def test_a_cell_that_gets_nowhere_ends_and_says_so() -> None:
     assert run.lacks("direct") == "direct: 0 of 40 committed, 0 of 30 seen in time"
 
 
-def test_what_was_done_in_time_is_told() -> None:
+def test_what_was_done_in_time_is_reported() -> None:
     run = Run(commits=[0.5, 0.25, 0.25], visible=[0.03])
     assert (run.rate, run.commit_ms, run.visible_ms) == (3.0, 250.0, 30.0)
     assert run.lacks("kproxy") == "kproxy: 3 of 40 committed, 1 of 30 seen in time"

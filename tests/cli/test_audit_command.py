@@ -135,7 +135,7 @@ def test_json_is_all_that_is_printed(
         (PermissionError(13, "Permission denied"), "kproxy: cannot write to audits: Permission denied"),
     ],
 )
-def test_what_fails_is_told_in_one_line(
+def test_what_fails_is_reported_in_one_line(
     asked: Callable[[Outcome], list[Request]], capsys: pytest.CaptureFixture[str], error: Exception, line: str
 ) -> None:
     asked(error)

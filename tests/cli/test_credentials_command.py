@@ -56,7 +56,7 @@ def test_a_user_is_added_changed_listed_and_removed(
         (["add", "FILE"], "Missing option '--user'"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_what_is_wrong_is_reported_in_one_line(
     arguments: list[str],
     said: str,
     tmp_path: Path,
@@ -79,7 +79,7 @@ def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "holds no passwords" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_password_that_is_no_text_is_told(
+def test_a_password_that_is_no_text_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given(monkeypatch, b"\xff\n")

@@ -40,7 +40,7 @@ def test_an_unknown_name_is_no_command() -> None:
     assert group.get_command(click.Context(group), "further") is None
 
 
-def test_every_command_of_kproxy_can_be_had_and_help_imports_no_heavy_module() -> None:
+def test_every_command_of_kproxy_is_available_and_help_imports_no_heavy_module() -> None:
     script = (
         "import sys, click\n"
         "from kproxy.cli.main_command import cli\n"

@@ -55,7 +55,7 @@ def test_ready_says_why_not(pages: dict[str, tuple[int, bytes]], capsys: pytest.
     assert main(["health", "--ready"]) == ExitCode.OK
 
 
-def test_a_stranger_s_answer_is_told_by_its_status(
+def test_a_stranger_s_answer_is_reported_by_its_status(
     pages: dict[str, tuple[int, bytes]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pages["/healthz"] = (404, b"[]")

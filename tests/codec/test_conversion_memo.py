@@ -65,7 +65,7 @@ def test_other_batches_and_other_ways_to_convert_them_are_others() -> None:
                 assert _converted(data, magic, first_offset, memo) == plain
 
 
-def test_a_batch_is_compressed_anew_once() -> None:
+def test_a_batch_is_compressed_again_once() -> None:
     data, memo = memoryview(_batch(0) + _batch(3, b"other")), Counting()
     plain = [bytes(piece) for piece in recode(data, {GZIP: LZ4}, max_decompressed_bytes=LIMIT)]
     for _ in range(2):

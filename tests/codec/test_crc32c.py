@@ -22,7 +22,7 @@ def test_a_shift_far_beyond_any_buffer_is_the_sum_of_its_halves() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=40), st.binary(max_size=9000), st.data())
-def test_mending_equals_computing_anew(prefix: bytes, rest: bytes, data: st.DataObject) -> None:
+def test_mending_equals_computing_from_scratch(prefix: bytes, rest: bytes, data: st.DataObject) -> None:
     old = data.draw(st.binary(min_size=14, max_size=14))
     new = data.draw(st.binary(min_size=14, max_size=14))
     assert mend(crc32c(prefix + old + rest), old, new, len(rest)) == crc32c(prefix + new + rest)

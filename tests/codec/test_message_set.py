@@ -11,7 +11,7 @@ from tests.codec.record_lists import NOW, records_in
 
 class TestReadEntry:
     @pytest.mark.parametrize(("magic", "timestamp"), [(0, -1), (1, NOW)])
-    def test_fields_behind_other_bytes(self, magic: int, timestamp: int) -> None:
+    def test_fields_after_other_bytes(self, magic: int, timestamp: int) -> None:
         data = entry(9, b"key", b"value", magic=magic, timestamp=NOW, attributes=8)
         read = read_entry(memoryview(b"before" + data + b"behind"), 6)
         assert read == Entry(9, len(data), magic, 8, timestamp, memoryview(b"key"), memoryview(b"value"))
@@ -31,7 +31,7 @@ class TestReadEntry:
                 read_entry(memoryview(data[:end]), 0, check_crc=False)
 
     @pytest.mark.parametrize("magic", [0, 1])
-    def test_the_checksum_covers_all_behind_it_and_may_go_unchecked(self, magic: int) -> None:
+    def test_the_checksum_covers_all_after_it_and_may_go_unchecked(self, magic: int) -> None:
         data = entry(5, b"key", b"value", magic=magic)
         for at in range(16, len(data)):
             damaged = bytearray(data)

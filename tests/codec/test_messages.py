@@ -175,7 +175,7 @@ def test_encode_into_appends() -> None:
     assert out == b"head\xff\xff\xff\xff"
 
 
-def test_bytes_behind_a_message_are_allowed_only_where_asked_for() -> None:
+def test_bytes_after_a_message_are_allowed_only_where_asked_for() -> None:
     data = FindCoordinatorRequest(key="g").encode(0)
     with pytest.raises(RemoteProtocolError, match="1 bytes too many"):
         FindCoordinatorRequest.decode(data + b"\0", 0)

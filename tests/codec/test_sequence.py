@@ -9,7 +9,7 @@ TOP = (1 << 31) - 1
     ("sequence", "records", "following"),
     [(0, 1, 1), (0, 500, 500), (TOP, 1, 0), (TOP - 1, 1, TOP), (TOP - 2, 5, 2), (TOP, TOP, TOP - 1)],
 )
-def test_the_sequence_behind_a_batch(sequence: int, records: int, following: int) -> None:
+def test_the_sequence_after_a_batch(sequence: int, records: int, following: int) -> None:
     assert advance(sequence, records) == following
 
 

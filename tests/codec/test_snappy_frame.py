@@ -36,7 +36,7 @@ class TestSnappy:
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_a_stream_may_end_behind_any_block(blocks: int) -> None:
+def test_a_stream_may_end_after_any_block(blocks: int) -> None:
     raw = bytes(cramjam.snappy.compress_raw(b"abc"))
     stream = XERIAL + (struct.pack(">I", len(raw)) + raw) * blocks
     assert bytes(snappy_frame.decompress(stream, max_bytes=3 * blocks)) == b"abc" * blocks

@@ -9,7 +9,7 @@ from kproxy.errors import RemoteProtocolError
 KEY = ProducerStateKey("here", 7)
 
 
-def test_what_is_stored_is_read_again_behind_its_version() -> None:
+def test_what_is_stored_is_read_again_after_its_version() -> None:
     data = encode_stored(KEY, 0)
     assert data == b"\0\0" + KEY.encode(0)
     assert decode_stored(ProducerStateKey, data, 0) == KEY

@@ -69,7 +69,7 @@ def test_hosts_and_client_ids_need_not_be_given(tmp_path: Path) -> None:
         ("topics: []", "must not be empty"),
     ],
 )
-def test_each_fault_is_told_with_its_line(tmp_path: Path, line: str, fault: str) -> None:
+def test_each_fault_is_reported_with_its_line(tmp_path: Path, line: str, fault: str) -> None:
     given = {"permission": "allow", "principals": "User:a", "operations": "Read", "topics": "t"}
     key, _, value = line.partition(": ")
     text = "\n    ".join(f"{key}: {value}" for key, value in {**given, key: value}.items())
@@ -77,7 +77,7 @@ def test_each_fault_is_told_with_its_line(tmp_path: Path, line: str, fault: str)
     assert fault in told
 
 
-def test_what_is_missing_is_told(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     assert problems(tmp_path, "rules:\n  - name: x\n") == [
         ":2: rules[0].permission: is missing",
         ":2: rules[0].principals: is missing: who is meant, such as User:alice or User:*",
@@ -90,7 +90,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         load_rules(tmp_path / "none.yaml")
     assert problems(tmp_path, "rules: [\n")

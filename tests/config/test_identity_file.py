@@ -37,7 +37,7 @@ def test_by_principal(tmp_path: Path) -> None:
         (GOOD + GOOD.partition("identities:\n")[2], "'User:orders' is given twice"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
+def test_what_is_wrong_is_reported_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
     file = tmp_path / "identities.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as told:

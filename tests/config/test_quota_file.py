@@ -36,5 +36,5 @@ def test_the_example_says_what_its_names_say() -> None:
         ("quota: []\n", ":1: quotas: is missing: a list of quotas"),
     ],
 )
-def test_each_fault_is_told_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_each_fault_is_reported_with_its_line(tmp_path: Path, text: str, told: str) -> None:
     assert told in problems(tmp_path, text)[0]

@@ -39,7 +39,7 @@ def test_what_is_no_place(raw: str) -> None:
     ("content", "why"),
     [(None, "No such file or directory"), (b"", "its first line is empty"), (b"\xff", "it is no UTF-8 text")],
 )
-def test_what_is_not_to_be_had(tmp_path: Path, content: bytes | None, why: str) -> None:
+def test_what_is_unavailable(tmp_path: Path, content: bytes | None, why: str) -> None:
     path = tmp_path / "password"
     if content is not None:
         path.write_bytes(content)

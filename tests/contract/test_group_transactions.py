@@ -124,7 +124,7 @@ def test_an_abort_moves_nothing(mover: Mover) -> None:
     assert mover.settled() == -1
 
 
-def test_a_plain_commit_behind_it_wins(mover: Mover, consumer: Consumer) -> None:
+def test_a_plain_commit_after_it_wins(mover: Mover, consumer: Consumer) -> None:
     assert (mover.add(), mover.commit(5)) == (ErrorCode.NONE,) * 2
     assert consumer.commit(mover.topic, 9) is ErrorCode.NONE
     assert mover.end() is ErrorCode.NONE

@@ -15,7 +15,7 @@ _NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, Erro
 
 @pytest.mark.parametrize("name", NAMES, ids=["250", "32000", "slash", "newline"])
 @pytest.mark.parametrize("api", ASKED)
-def test_a_topic_that_there_cannot_be_is_told_so(client: ClusterClient, api: str, name: str) -> None:
+def test_a_topic_that_there_cannot_be_gets_its_error(client: ClusterClient, api: str, name: str) -> None:
     asked = ASKED[api]
     request = asked.request(name)
     deadline = time.monotonic() + 30

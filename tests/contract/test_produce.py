@@ -84,7 +84,7 @@ def test_a_failed_send_without_acknowledgement_closes_the_connection(client: Clu
         connection.receive_bytes()
 
 
-def test_log_append_time_is_told_and_stored(client: ClusterClient, unique: str) -> None:
+def test_log_append_time_is_reported_and_stored(client: ClusterClient, unique: str) -> None:
     client.create_topic(unique, config={"message.timestamp.type": "LogAppendTime"})
     answer = client.produce(unique, 0, batch(b"a", b"b"))
     assert answer.log_append_time_ms > START_MS

@@ -90,7 +90,7 @@ def test_a_marker_may_be_repeated_but_not_lowered(client: ClusterClient, topic: 
     assert client.offset(topic, 0) == 2
 
 
-def test_behind_a_marker_its_epoch_has_no_sequence_yet(client: ClusterClient, topic: str) -> None:
+def test_after_a_marker_its_epoch_has_no_sequence_yet(client: ClusterClient, topic: str) -> None:
     client.produce(topic, 0, batch(b"a", b"b", pid=PID, epoch=0, seq=0))
     assert _mark(client, topic, 1) is ErrorCode.NONE
     ((pid, epoch, sequence, _),) = _producers(client, topic)

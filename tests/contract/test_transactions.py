@@ -69,7 +69,7 @@ def _aborted(producer: NativeProducer, offset: int) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_the_level_that_the_cluster_has_agreed_on_is_told(client: ClusterClient, version: int) -> None:
+def test_the_level_that_the_cluster_has_agreed_on_is_reported(client: ClusterClient, version: int) -> None:
     answer = client.any_broker().call(ApiVersionsRequest("kproxy", "1"), version, ApiVersionsResponse)
     levels = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
     assert levels["transaction.version"] == (2, 2)
@@ -155,7 +155,7 @@ def test_who_asks_for_the_id_aborts_what_is_open_and_fences(producer: NativeProd
     assert older.ask_init(named=True, version=3) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_who_names_itself_asks_again_and_is_told_the_same(producer: NativeProducer) -> None:
+def test_who_names_itself_asks_again_and_receives_the_same(producer: NativeProducer) -> None:
     producer.write(b"a")
     pid, epoch = producer.producer
     assert producer.ask_init(named=True) is ErrorCode.CONCURRENT_TRANSACTIONS

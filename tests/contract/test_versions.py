@@ -95,7 +95,7 @@ def test_an_unknown_api_versions_version_gets_an_error_in_the_oldest_shape(boots
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else f"v{value}",
 )
-def test_a_version_that_is_gone_closes_the_connection(bootstrap: str, request_: Message, version: int) -> None:
+def test_a_removed_version_closes_the_connection(bootstrap: str, request_: Message, version: int) -> None:
     with _connect(bootstrap) as connection, pytest.raises(ConnectionError):
         connection.call(request_, version)
 

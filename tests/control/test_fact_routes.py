@@ -33,7 +33,7 @@ async def test_names_become_objects() -> None:
     assert row["last_error"]["reason"] == "Produce: NOT_ENOUGH_REPLICAS"
 
 
-async def test_of_long_lists_the_total_is_told() -> None:
+async def test_of_long_lists_the_total_is_reported() -> None:
     facts = FakeFacts(left_out=5)
     found = (await call(make_api(FakeTransactions(), fact_routes(facts)), "GET", "/v1/clients")).json
     assert (found["total"], len(found["clients"])) == (6, 1)

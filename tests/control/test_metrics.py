@@ -243,7 +243,7 @@ def test_the_page_of_the_documentation_lists_what_is_there() -> None:
     assert sorted(listed) == sorted(expected)
 
 
-def test_nothing_that_clients_write_or_keep_secret_is_told() -> None:
+def test_nothing_that_clients_write_or_keep_secret_is_reported() -> None:
     labels = {name for sample in samples(filled()) for name in sample.labels}
     chosen_by_clients = {"client_id", "client_software", "client_software_version", "topic"}
     own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}

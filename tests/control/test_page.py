@@ -316,7 +316,7 @@ async def test_without_a_token_there_is_a_reason_in_place_of_a_button(tmp_path: 
         await on_page(page, browser, work)
 
 
-async def test_a_kproxy_that_is_gone_is_told(tmp_path: Path, browser: Chrome) -> None:
+async def test_a_kproxy_that_has_ended_is_reported(tmp_path: Path, browser: Chrome) -> None:
     def look(page: Served) -> None:
         browser.get(f"http://{page.address}/")
         until(browser, lambda: text(browser, "state") == "ready")

@@ -24,7 +24,7 @@ def track_with(*counts: int, epoch: int = 0) -> tuple[Track, list[Send]]:
 
 
 class TestTrack:
-    def test_batches_are_stamped_one_behind_the_other(self) -> None:
+    def test_batches_are_stamped_one_after_another(self) -> None:
         _, sends = track_with(3, 1, 2)
         assert [stamped(send) for send in sends] == [(PRODUCER, 0, 0), (PRODUCER, 0, 3), (PRODUCER, 0, 4)]
 
@@ -65,7 +65,7 @@ class TestTrack:
         assert send.error_code == 0
 
     @pytest.mark.parametrize("error", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-    def test_out_of_sequence_behind_another_says_nothing(self, error: ErrorCode) -> None:
+    def test_out_of_sequence_after_another_says_nothing(self, error: ErrorCode) -> None:
         track, (first, second) = track_with(1, 1)
         track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
         assert not track.answered(second, error, -1, -1)
@@ -143,14 +143,14 @@ class TestRefuse:
         assert not track.in_doubt
         assert track.ever_open, "a copy of it may still come"
 
-    def test_all_is_given_up_where_the_partition_is_gone(self) -> None:
+    def test_all_is_given_up_where_the_partition_was_deleted(self) -> None:
         track, sends = track_with(3, 1)
         track.lost(sends[0])
         track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert [send.error_code for send in sends] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
         assert not track.sends
 
-    def test_a_sequence_behind_which_a_batch_was_written_is_not_given_away(self) -> None:
+    def test_a_sequence_after_which_a_batch_was_written_is_not_given_away(self) -> None:
         # A broker that lost the producer's state takes the second batch at any sequence. Were the first one's sequence
         # given to another, the fourth would get the second's: taken for its repeat, and lost.
         broker = Partition()

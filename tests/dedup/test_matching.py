@@ -29,7 +29,7 @@ def found(text: str, *entries: UnconfirmedBatch, time: int = 7) -> list[int | No
     return [None if place is None else place[0].offsets[place[1]] for place in places]
 
 
-def test_a_batch_that_comes_again_is_found_whole() -> None:
+def test_a_batch_that_is_retried_is_found_whole() -> None:
     assert found("abc", entry("abc", [4, 5, 6])) == [4, 5, 6]
 
 
@@ -60,7 +60,7 @@ def test_what_is_in_doubt_is_found_also_where_the_order_does_not_fit() -> None:
     assert None not in found("aebe", entry("e", [2]), entry("aeb", [4, 5, 6]))
 
 
-def test_a_request_whose_records_lie_before_and_behind_each_other_is_found() -> None:
+def test_a_request_whose_records_lie_before_and_after_each_other_is_found() -> None:
     """Of a request a b c the b repeated an older record, so that the log has b a c."""
     assert found("abc", entry("b", [2]), entry("ac", [5, 6])) == [5, 2, 6]
 
@@ -84,7 +84,7 @@ def test_another_time_is_another_record_where_the_first_was_perhaps_had() -> Non
     assert found("a", entry("a", [4], time=8, sure=True)) == [4]
 
 
-def test_a_base_offset_is_told_where_it_is_true_of_all() -> None:
+def test_a_base_offset_is_returned_where_it_is_true_of_all() -> None:
     assert offset_of([4, 5, 6], whole=True) == 4
     assert offset_of([4, 6], whole=True) == -1
     assert offset_of([4, 5], whole=False) == -1

@@ -15,7 +15,7 @@ from tests.dedup.wires import RULES
 ALONE = replace(RULES, in_flight=1)
 
 
-def test_an_answer_that_was_never_told_is_in_doubt_behind_the_end() -> None:
+def test_a_response_that_was_never_sent_is_unconfirmed_after_the_end() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.write(first.ask("ab"))
@@ -46,7 +46,7 @@ def test_what_was_found_stays_in_doubt_until_its_answer_is_had() -> None:
     assert world.text() == "a"
 
 
-def test_later_requests_show_that_an_answer_was_had() -> None:
+def test_later_requests_show_that_an_answer_was_received() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.did("a")
@@ -65,7 +65,7 @@ def test_equal_records_on_one_connection_are_kept() -> None:
     assert world.text() == "aaa"
 
 
-def test_an_answer_that_was_acknowledged_long_ago_was_had() -> None:
+def test_an_answer_that_was_acknowledged_long_ago_was_received() -> None:
     world = World()
     first, second, third = world.connect(), world.connect(), world.connect()
     first.did("a")
@@ -112,7 +112,7 @@ def test_what_was_timed_out_is_waited_for_and_found_on_the_same_connection() -> 
     assert world.text() == "a"
 
 
-def test_what_was_told_beside_a_time_out_may_have_been_had() -> None:
+def test_what_succeeded_beside_a_time_out_may_have_been_received() -> None:
     """Another time is another record there: the client had the success, and sends something equal."""
     world = World()
     talk = world.connect()
@@ -126,7 +126,7 @@ def test_what_was_told_beside_a_time_out_may_have_been_had() -> None:
 
 
 @pytest.mark.parametrize(("keys", "text"), [((KEY, OTHER), "a"), ((KEY,), "aa")])
-def test_successes_beside_an_error_come_again_with_the_whole_request(keys: tuple[TrackKey, ...], text: str) -> None:
+def test_successes_beside_an_error_are_retried_with_the_whole_request(keys: tuple[TrackKey, ...], text: str) -> None:
     world = World()
     talk = world.connect()
     request = talk.ask("a", keys=(KEY, OTHER))
@@ -137,7 +137,7 @@ def test_successes_beside_an_error_come_again_with_the_whole_request(keys: tuple
     assert world.text() == text
 
 
-def test_a_success_beside_an_error_was_had_though_the_answer_to_its_repeat_is_lost() -> None:
+def test_a_success_beside_an_error_was_received_though_the_answer_to_its_repeat_is_lost() -> None:
     """Another time is another record there, too."""
     world = World()
     first, second = world.connect(), world.connect()
@@ -172,7 +172,7 @@ def test_a_client_that_waits_for_each_answer_has_given_up_what_is_open() -> None
     assert world.text() == "a"
 
 
-def test_behind_its_first_new_record_it_has_given_up_the_rest() -> None:
+def test_after_its_first_new_record_it_has_given_up_the_rest() -> None:
     """An old value must not be told for a new one: what is in between would be the last."""
     world = World(ALONE)
     first, second = world.connect(), world.connect()
@@ -269,9 +269,7 @@ def test_a_client_that_waits_may_have_had_a_request_ready_when_it_read_an_error(
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_what_was_ready_may_go_to_a_new_leader_before_the_retry_does(ends: bool) -> None:
-    """librdkafka continues there while the former leader still owes a response, or before it sees that
-    connection end.
-    """
+    """librdkafka continues there while the former leader owes a response, or before it sees that connection end."""
     world, former = told_a_time_out()
     leader = world.connect()
     leader.member.moved(2)
@@ -290,14 +288,14 @@ def test_it_has_one_ready_not_two() -> None:
     assert seen(world) == "abca"
 
 
-def test_behind_what_was_ready_an_equal_record_of_another_time_is_new() -> None:
+def test_after_what_was_ready_an_equal_record_of_another_time_is_new() -> None:
     world, talk = told_a_time_out()
     talk.did("b", time=201)
     talk.did("a", time=202)
     assert seen(world) == "aba"
 
 
-def test_a_success_beside_an_error_comes_again_behind_what_was_ready() -> None:
+def test_a_success_beside_an_error_is_retried_after_what_was_ready() -> None:
     world, talk = waiting()
     request = talk.ask("a", keys=(KEY, OTHER))
     talk.write(request)
@@ -308,7 +306,7 @@ def test_a_success_beside_an_error_comes_again_behind_what_was_ready() -> None:
     assert seen(world) == "ab"
 
 
-def test_a_request_behind_the_end_is_dropped_if_another_connection_brought_it() -> None:
+def test_a_request_after_the_end_is_dropped_if_another_connection_brought_it() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.wire.gone = True
@@ -319,7 +317,7 @@ def test_a_request_behind_the_end_is_dropped_if_another_connection_brought_it() 
     assert world.text() == "a"
 
 
-def test_a_request_behind_the_end_is_written_if_nobody_brought_it_and_is_in_doubt() -> None:
+def test_a_request_after_the_end_is_written_if_nobody_brought_it_and_is_unconfirmed() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.wire.gone = True
@@ -329,7 +327,7 @@ def test_a_request_behind_the_end_is_written_if_nobody_brought_it_and_is_in_doub
     assert world.text() == "a"
 
 
-def test_a_request_behind_the_end_is_no_repeat_of_its_own_connections() -> None:
+def test_a_request_after_the_end_is_no_repeat_of_its_own_connections() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.did("a")
@@ -541,7 +539,7 @@ def test_a_request_that_timed_out_does_not_count_as_in_flight() -> None:
     assert talk.member.ledger.depth == 1
 
 
-def test_no_number_of_requests_shows_that_a_missing_answer_was_had() -> None:
+def test_no_number_of_requests_shows_that_a_missing_answer_was_received() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     letters = "abcdefghijklmnopqrst"
@@ -566,7 +564,7 @@ def test_an_error_counts_as_read_though_the_kernel_has_perhaps_not_taken_all_of_
     assert world.text() == "a"
 
 
-def test_what_succeeded_beside_an_error_that_came_too_late_comes_again_also_by_itself() -> None:
+def test_what_succeeded_beside_an_error_that_came_too_late_is_retried_also_by_itself() -> None:
     world = World()
     talk = world.connect()
     request = talk.ask("a", keys=(KEY, OTHER), due=world.now + 1)
@@ -696,7 +694,7 @@ def test_a_success_that_the_client_may_have_read_makes_its_record_of_another_tim
     assert world.text() == "aa"
 
 
-def test_a_repeat_whose_success_was_told_beside_a_time_out_may_have_been_had() -> None:
+def test_a_repeat_whose_success_was_returned_beside_a_time_out_may_have_been_received() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.write(first.ask("a"))
@@ -709,7 +707,7 @@ def test_a_repeat_whose_success_was_told_beside_a_time_out_may_have_been_had() -
     assert (world.text(KEY), world.text(OTHER)) == ("aa", "a")
 
 
-def test_a_repeat_that_was_told_nothing_beside_a_time_out_was_not_had() -> None:
+def test_a_repeat_that_received_nothing_beside_a_time_out_was_not_received() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.write(first.ask("a"))

@@ -186,7 +186,7 @@ def test_every_partition_of_a_request_has_to_be_cleared() -> None:
     assert not cleared(second, "y", "a", keys=(OTHER, KEY), time=50)
 
 
-def test_after_another_connection_has_used_the_partition_the_next_request_is_looked_at() -> None:
+def test_after_another_connection_has_used_the_partition_the_next_request_is_checked() -> None:
     world = World()
     second, third = settled(world, reset=True), world.connect()
     third.did("z", time=98)

@@ -21,7 +21,7 @@ def refused(records: str | list[Digest], since: float, told_at: float | None = N
     return found
 
 
-def test_it_is_told_when_the_answer_leaves_and_no_sooner() -> None:
+def test_it_counts_as_answered_when_the_response_leaves_and_no_sooner() -> None:
     found = refused("a", 5.0)
     assert found.told_at == inf
     assert found.crossed_by(99.0)
@@ -32,7 +32,7 @@ def test_it_is_told_when_the_answer_leaves_and_no_sooner() -> None:
     assert (found.expired(8.0), found.expired(8.1)) == (False, True)
 
 
-def test_behind_the_end_of_the_connection_nobody_is_told() -> None:
+def test_after_the_end_of_the_connection_nobody_is_answered() -> None:
     found = refused("a", 5.0)
     assert found.member is not None
     found.member.end(6.0)
@@ -40,7 +40,7 @@ def test_behind_the_end_of_the_connection_nobody_is_told() -> None:
 
 
 @pytest.mark.parametrize("records", ["ab", "a", "abc", "xab", "xa"])
-def test_its_retry_begins_with_its_records_or_goes_on_with_them_behind_what_had_timed_out(records: str) -> None:
+def test_its_retry_begins_with_its_records_or_continues_with_them_after_what_had_timed_out(records: str) -> None:
     assert refused("ab", 5.0, 5.0).in_retry(made(records))
 
 
@@ -53,7 +53,7 @@ def test_an_equal_record_before_another_one_is_no_retry(records: str) -> None:
     ("records", "timed", "untimed"),
     [("ab", True, True), ("abx", False, False), ("xa", True, False), ("xab", True, False), ("xabc", True, True)],
 )
-def test_a_part_of_it_behind_other_records_is_its_retry_only_by_its_times(
+def test_a_part_of_it_after_other_records_is_its_retry_only_by_its_times(
     records: str, timed: bool, untimed: bool
 ) -> None:
     assert refused("abc", 5.0).in_retry(made(records)) is timed
@@ -98,7 +98,7 @@ def test_of_several_that_were_refused_the_first_has_to_come_first() -> None:
         (made("a", UNTIMED), made("a", 3), 9.0, True),
     ],
 )
-def test_a_retry_of_another_time_was_made_and_sent_behind_the_refusal(
+def test_a_retry_of_another_time_was_made_and_sent_after_the_refusal(
     first: list[Digest], again: list[Digest], came: float, retry: bool
 ) -> None:
     assert refused(first, 5.0, 5.25).in_retry_of_another_time(again, came) is retry
@@ -109,7 +109,7 @@ def test_of_several_the_time_of_the_first_counts() -> None:
     assert found.in_retry_of_another_time(made("a", 1175), 5.2)
 
 
-def test_a_retry_that_is_refused_too_is_told_when_its_own_refusal_is() -> None:
+def test_a_retry_that_is_refused_too_is_answered_when_its_own_refusal_is() -> None:
     first = refused("ab", 5.0, 5.0)
     again = refused("ab", 5.3, 5.3).behind(first)
     made_later = made("a", 3000)  # it was sent after the first refused request, and repeated with it

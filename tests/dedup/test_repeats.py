@@ -14,7 +14,7 @@ def batch(*values: str, partition: int = 0, at: int = 5, codec: int = 0, arrival
     return ReceivedBatch("t", partition, bytes(build_batch(rows, codec=codec)), arrival)
 
 
-def test_what_comes_again_over_the_same_connection_is_new() -> None:
+def test_what_is_retried_over_the_same_connection_is_new() -> None:
     repeats = Repeats(ROOMY)
     assert [repeats.came(1, [batch("a")]) for _ in range(3)] == [False] * 3
 
@@ -24,14 +24,14 @@ def test_what_comes_again_over_the_same_connection_is_new() -> None:
     [batch("a", "b"), batch("b"), batch("new", "a"), batch("b", "a", codec=1)],
     ids=["as it was", "a part", "with others", "compressed and in another order"],
 )
-def test_a_record_that_comes_again_over_another_connection_is_known(again: ReceivedBatch) -> None:
+def test_a_record_that_is_retried_over_another_connection_is_known(again: ReceivedBatch) -> None:
     repeats = Repeats(ROOMY)
     assert not repeats.came(1, [batch("a", "b")])
     assert repeats.came(2, [batch("c"), again])
     assert repeats.came(1, [again, batch("d")])
 
 
-def test_what_comes_again_over_one_connection_is_new_also_where_others_are_in_use() -> None:
+def test_what_is_retried_over_one_connection_is_new_also_where_others_are_in_use() -> None:
     repeats = Repeats(ROOMY)
     assert not repeats.came(2, [batch("a")])
     assert not repeats.came(1, [batch("b")])
@@ -41,7 +41,7 @@ def test_what_comes_again_over_one_connection_is_new_also_where_others_are_in_us
 
 
 @pytest.mark.parametrize("times", [(5, NOW), (NOW, 5)])
-def test_a_record_with_a_time_of_its_own_may_come_again_without(times: tuple[int, int]) -> None:
+def test_a_record_with_a_timestamp_may_be_retried_without_one(times: tuple[int, int]) -> None:
     repeats = Repeats(ROOMY)
     first, second = times
     assert not repeats.came(1, [batch("a", at=first)])

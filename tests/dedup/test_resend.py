@@ -42,7 +42,7 @@ class TestPlaybooks:
         track.answered(second, 0, 6, -1)
         assert next_step(track, NOW_S) is None
 
-    def test_what_waits_behind_a_failure_goes_at_once(self) -> None:
+    def test_what_waits_after_a_failure_goes_at_once(self) -> None:
         track, (first, second) = in_flight(2)
         track.answered(first, NOT_NOW, -1, -1)
         track.answered(second, GAP, -1, -1)
@@ -112,7 +112,7 @@ class TestFences:
         assert step_of(track) == (second, "fenced", False)
         assert (track.epoch, second.sequence) == (1, 0)
 
-    def test_lost_state_where_a_copy_of_a_settled_batch_may_be_on_its_way(self) -> None:
+    def test_lost_state_where_a_copy_of_a_settled_batch_may_be_in_flight(self) -> None:
         track, (first, second) = in_flight(2)
         track.lost(first)
         track.answered(first, 0, 5, -1)

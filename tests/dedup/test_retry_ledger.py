@@ -118,7 +118,7 @@ def refused(talk: Talk, since: float, first: Digest) -> Refused:
     return Refused.of(talk.member, since, PendingProduce([], 60.0, at=since, position=1), [first])
 
 
-def test_what_was_refused_at_one_broker_is_told_once_to_a_connection_to_another() -> None:
+def test_what_was_refused_at_one_broker_is_answered_once_to_a_connection_to_another() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
     leader.member.moved(2)

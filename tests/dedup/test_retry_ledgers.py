@@ -77,7 +77,7 @@ def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch)
     assert world.text() == "aba"
 
 
-def test_former_lanes_are_looked_for_once_on_each_partition() -> None:
+def test_former_lanes_are_searched_for_once_on_each_partition() -> None:
     world = World(former=[Suspect(101, 0, 31)])
     former = world.connect()
     former.did("a")
@@ -90,7 +90,7 @@ def test_former_lanes_are_looked_for_once_on_each_partition() -> None:
     assert successor.text() == "a"
 
 
-def test_what_another_instance_wrote_is_looked_for_once_for_each_of_its_leases() -> None:
+def test_what_another_instance_wrote_is_searched_for_once_for_each_of_its_leases() -> None:
     other, world = World(), World()
     world.logs = other.logs
     other.connect().did("a")

@@ -52,14 +52,14 @@ def test_depth_is_what_was_seen_but_where_it_is_known_to_be_one() -> None:
     assert replace(RULES, in_flight=1).depth(9) == 1
 
 
-def test_an_answer_was_had_when_requests_or_time_show_it() -> None:
+def test_an_answer_was_received_when_requests_or_time_show_it() -> None:
     answer = PendingProduce((), due=NOW, behind=3, position=10, at=NOW)
     assert [RULES.had_by_requests(answer, number, 5) for number in (7, 8)] == [False, True]
     assert [RULES.had_by_time(answer, NOW + age, 10) for age in (89, 90)] == [False, True]
     assert not RULES.had_by_time(answer, NOW + 90, 9)
 
 
-def test_few_requests_one_by_one_do_not_tell_that_all_come_so() -> None:
+def test_few_requests_one_by_one_do_not_show_that_all_come_so() -> None:
     went_on = [RULES.goes_on_matching(observed=1, requests=number, had_new=True) for number in (99, 100)]
     assert went_on == [True, False]
     assert RULES.goes_on_matching(observed=2, requests=999, had_new=True)

@@ -17,7 +17,7 @@ def test_records_are_taken_out_into_an_entry_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs", "then"), [(7, 7, 7), (7, 9, 9), (UNTIMED, 9, UNTIMED), (7, UNTIMED, 7)])
-def test_a_record_bears_the_time_under_which_it_was_told(ours: int, theirs: int, then: int) -> None:
+def test_a_record_bears_the_time_with_which_it_was_answered(ours: int, theirs: int, then: int) -> None:
     entry = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 4, 2), 1, sure=True, clean=False, since=9.0)
     entry.recall([Digest(b"a", 1), Digest(b"b", ours)], [4, 5])
     entry.taken_as(1, Digest(b"b", theirs))

@@ -29,7 +29,7 @@ def test_auto_falls_back_to_the_fake_and_says_why(monkeypatch: pytest.MonkeyPatc
         assert opened.excuse == "No real Kafka: no Java here"
 
 
-def test_a_kafka_that_was_asked_for_and_cannot_be_had_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kafka_that_was_asked_for_and_is_unavailable_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_broker, "RealKafka", no_kafka)
     with pytest.raises(DemoFailed, match="no Java here"), open_broker("kafka"):
         pass

@@ -14,7 +14,7 @@ def connect(bootstrap: str) -> RawConnection:
     return RawConnection(host, int(port), timeout=5)
 
 
-def test_it_answers_inside_the_block_and_is_gone_behind_it() -> None:
+def test_it_answers_inside_the_block_and_has_ended_after_it() -> None:
     with running_fake() as bootstrap:
         with connect(bootstrap) as connection:
             answer = connection.call(MetadataRequest(topics=None), 9, MetadataResponse)

@@ -88,14 +88,14 @@ def test_all_went_well(stage: Stage) -> None:
         assert said in text
 
 
-def test_a_lost_record_is_told_and_makes_the_verdict_bad(stage: Stage) -> None:
+def test_a_lost_record_is_reported_and_makes_the_verdict_bad(stage: Stage) -> None:
     stage.logged.remove(2)
     good, text = told()
     assert not good
     assert row(text, "lost") == "1"
 
 
-def test_a_record_read_twice_is_told_and_makes_the_verdict_bad(stage: Stage) -> None:
+def test_a_record_read_twice_is_reported_and_makes_the_verdict_bad(stage: Stage) -> None:
     stage.consumed.append(2)
     good, text = told()
     assert not good

@@ -32,7 +32,7 @@ ALERTS = [rule for rule in rules() if "alert" in rule]
     [("check", "config", str(DEPLOY / "prometheus" / "prometheus.yml")), ("test", "rules", str(TESTS))],
     ids=["the configuration and its rules", "the tests of the rules"],
 )
-def test_promtool_is_content(arguments: tuple[str, ...]) -> None:
+def test_promtool_accepts_them(arguments: tuple[str, ...]) -> None:
     done = promtool(*arguments)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 

@@ -23,7 +23,7 @@ async def test_a_cluster_that_is_well() -> None:
         assert levels(look, found) == [Level.OK], look
 
 
-async def test_one_bootstrap_server_of_several_is_gone() -> None:
+async def test_one_bootstrap_server_of_several_is_unreachable() -> None:
     gone = Address("127.0.0.1", nobodys_port())
     async with fake(1) as cluster:
         found = await examined(cluster, f"{gone},{cluster.bootstrap}")

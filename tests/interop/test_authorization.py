@@ -295,7 +295,7 @@ def said(message: Any) -> Any:
 
 
 @pytest.mark.parametrize(("request_", "version"), REQUESTS)
-def test_a_refusal_is_told_as_kafka_tells_it(
+def test_a_refusal_has_kafkas_error(
     kafkas_own: RealKafka, kproxys: KproxyProcess, request_: Message, version: int
 ) -> None:
     answers = []

@@ -84,7 +84,7 @@ def test_clients_log_in_themselves_and_others_are_not_served(broker: RealKafka, 
                 nobody.list_topics(timeout=3)
 
 
-def test_a_wrong_password_is_told_in_one_line(broker: RealKafka, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_in_one_line(broker: RealKafka, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mistaken")
     (listen,) = free_ports(1)

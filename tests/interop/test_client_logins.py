@@ -176,7 +176,7 @@ def test_a_client_that_does_not_log_in_is_not_served(proxy: KproxyProcess) -> No
     producer.purge()
 
 
-def test_no_password_stands_in_the_log(proxy: KproxyProcess) -> None:
+def test_no_password_is_in_the_log(proxy: KproxyProcess) -> None:
     text = proxy.log()
     assert "login refused" in text
     assert PASSWORD not in text

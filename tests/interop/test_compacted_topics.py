@@ -135,7 +135,7 @@ def _account(kafka: RealKafka, directory: Path, home: str, config: dict[str, str
         kproxy.check()
 
 
-def test_at_home_in_the_broker_the_last_committed_value_survives_an_aborted_one(
+def test_with_the_broker_as_coordinator_the_last_committed_value_survives_an_aborted_one(
     eager: RealKafka, tmp_path: Path
 ) -> None:
     with _account(eager, tmp_path, "broker", _COMPACTED) as account:
@@ -147,7 +147,7 @@ def test_at_home_in_the_broker_the_last_committed_value_survives_an_aborted_one(
         assert account.read() == [["new"], ["new"]]
 
 
-def test_at_home_in_kproxy_compacted_topics_are_refused(eager: RealKafka, tmp_path: Path) -> None:
+def test_with_kproxy_as_coordinator_compacted_topics_are_refused(eager: RealKafka, tmp_path: Path) -> None:
     with _account(eager, tmp_path, "kproxy", _COMPACTED) as account:
         assert account.write("plain") == []
         assert account.abort("no") == ["POLICY_VIOLATION"]

@@ -60,7 +60,7 @@ class Job:
 
 
 @pytest.mark.parametrize(("release", "connector"), _RELEASES)
-def test_what_was_written_before_a_checkpoint_is_committed_by_who_goes_on_from_it(
+def test_what_was_written_before_a_checkpoint_is_committed_by_the_process_that_continues_from_it(
     kafka: RealKafka, tmp_path: Path, release: str, connector: str
 ) -> None:
     stage = f"flink-{uuid4().hex[:8]}"

@@ -81,7 +81,7 @@ def test_by_hand_all_shows_at_once_or_nothing_ever(stage: Stage) -> None:
     assert stage.name not in [row.client_id for row in stage.control.list()]
 
 
-def test_what_a_killed_kproxy_left_open_is_aborted_when_its_id_is_begun_anew(stage: Stage) -> None:
+def test_what_a_killed_kproxy_left_open_is_aborted_when_its_id_is_begun_again(stage: Stage) -> None:
     stage.control.begin(client_id=stage.name)
     assert stage.write("no") == []
     stage.kproxy.kill()

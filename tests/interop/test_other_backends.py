@@ -1,6 +1,4 @@
-"""kproxy in front of older brokers and kfake, as released clients see them: lost responses, idempotence, both
-coordinators.
-"""
+"""Older brokers and kfake through kproxy, for released clients: lost responses, idempotence, both coordinators."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

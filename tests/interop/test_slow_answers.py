@@ -34,7 +34,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[lossy.Chain
 
 
 @pytest.mark.parametrize("api", ["0.9", "newest"])
-def test_what_librdkafka_had_ready_behind_a_time_out_hides_no_retry(
+def test_what_librdkafka_had_ready_after_a_time_out_hides_no_retry(
     api: str, slow: tuple[lossy.Chain, KproxyProcess]
 ) -> None:
     """With one request in flight it still makes the next one before the answer, and sends that before the retry."""

@@ -178,7 +178,7 @@ def test_output_is_exactly_once_however_often_it_is_killed(stage: Stage, kills: 
 
 
 @pytest.mark.parametrize("stage", ["4.3.0 exactly_once_v2 classic", "2.8.2 exactly_once_beta classic"], indirect=True)
-def test_a_stateful_application_is_refused_at_home_in_kproxy(stage: Stage) -> None:
+def test_a_stateful_application_is_refused_with_kproxy_as_coordinator(stage: Stage) -> None:
     target = COUNT_KPROXY.named(stage.name)
     with CommittedReader(stage.kproxy.bootstrap, [target], PARTITIONS) as reader:
         with stage.running(COUNT_KPROXY):

@@ -108,7 +108,7 @@ def test_each_transaction_has_an_epoch_of_its_own_below_the_newest_level(stage: 
     assert stage.values() == ["1", "2", "3"]
 
 
-def test_a_producer_goes_on_while_the_cluster_agrees_anew(stage: Stage) -> None:
+def test_a_producer_continues_while_the_cluster_agrees_again(stage: Stage) -> None:
     """Not to level 0: Kafka 4.3.0 is stuck there with every id whose last end has raised its epoch."""
     producer = Producer(_options(stage))
     producer.init_transactions(PATIENCE_S)
@@ -162,10 +162,8 @@ def _until_aborted(stage: Stage, name: str) -> None:
 
 @pytest.mark.parametrize("level", [2, 1])
 @pytest.mark.parametrize("again", [False, True], ids=["ends", "writes again"])
-def test_librdkafka_is_told_that_it_took_too_long(stage: Stage, level: int, again: bool) -> None:
-    """By the newest level it may abort and continue. A Produce receives an error for an old epoch, which it treats as a
-    fencing.
-    """
+def test_librdkafka_learns_that_it_took_too_long(stage: Stage, level: int, again: bool) -> None:
+    """At the newest level it may abort and continue. For a Produce it gets an old epoch's error: it is fenced."""
     agree(stage.kafka, level)
     limits = {"transaction.timeout.ms": _TIMEOUT_MS, "message.timeout.ms": _TIMEOUT_MS - 100}
     producer = Producer(_options(stage, **limits, error_cb=lambda _: None))
@@ -212,7 +210,7 @@ def _too_long(name: str, directory: Path, *, again: bool) -> scripts.Script:
 
 
 @pytest.mark.parametrize("release", ["java-4.3.0", "java-2.8.2"])
-def test_java_is_told_that_it_took_too_long(stage: Stage, tmp_path: Path, release: str) -> None:
+def test_java_learns_that_it_took_too_long(stage: Stage, tmp_path: Path, release: str) -> None:
     """It may abort and continue; with Kafka 4.3.0 alone it is lost for good if it commits."""
     client = next(client for client in TRANSACTIONAL if client.name == release)
     made = [_too_long(f"{stage.name}.{again}", tmp_path, again=again) for again in (False, True)]

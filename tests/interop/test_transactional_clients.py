@@ -157,7 +157,7 @@ def test_every_step_succeeds(run: Run) -> None:
 
 
 @_each_client
-def test_a_fenced_producer_is_told_so_in_the_clients_own_words(run: Run) -> None:
+def test_a_fenced_producer_gets_its_error_in_the_clients_own_words(run: Run) -> None:
     client = next(client for client in TRANSACTIONAL if client.name == run.script.client)
     for index in run.script.fenced():
         assert re.search(client.fenced, run.outcomes[index] or "succeeded"), run.outcomes[index]

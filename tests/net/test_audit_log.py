@@ -13,7 +13,7 @@ def refusal(name: str) -> Refusal:
     return Refusal(0, Operation.WRITE, ResourceType.TOPIC, name, None)
 
 
-def test_the_same_refusal_is_told_once_a_minute_with_how_often_it_came() -> None:
+def test_the_same_refusal_is_reported_once_a_minute_with_how_often_it_came() -> None:
     audit = AuditLog(RefusalStats())
     with capture_logs() as lines:
         for second in range(50):

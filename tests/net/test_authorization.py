@@ -63,7 +63,7 @@ async def reload(proxy: Proxied, file: Path, text: str) -> bool:
     return await proxy.server.authorization.file.reload()
 
 
-async def test_what_may_be_written_is_and_the_rest_is_told(rules: Path) -> None:
+async def test_what_may_be_written_is_and_the_rest_is_refused(rules: Path) -> None:
     async with guarded(rules) as proxy, await proxy.client(1) as client:
         for version in (3, 9):
             answer = await client.call(both(produce("open", b"a"), produce("closed", b"b")), version)
@@ -95,7 +95,7 @@ async def test_new_rules_hold_for_the_next_request_of_a_client_that_sends_many_a
         assert values_in(proxy.brokers, "open") == [b"a", b"a", b"a", b"c"]
 
 
-async def test_a_broken_file_leaves_the_rules_in_force_and_is_told(rules: Path) -> None:
+async def test_a_broken_file_leaves_the_rules_in_force_and_is_reported(rules: Path) -> None:
     async with guarded(rules) as proxy, await proxy.client(1) as client:
         with capture_logs() as lines:
             assert not await reload(proxy, rules, "rules: [{permission: alow}]")
@@ -136,7 +136,7 @@ async def test_a_producer_that_wants_no_answer_is_disconnected(rules: Path) -> N
         assert await client.ended()
 
 
-async def test_reading_goes_on_where_it_is_allowed_and_without_sessions(rules: Path) -> None:
+async def test_reading_continues_where_it_is_allowed_and_without_sessions(rules: Path) -> None:
     await trio.Path(rules).write_text(WRITES.replace("[Write, Create]", "[Write, Create, Read]"))
     async with guarded(rules) as proxy, await proxy.client(1) as client:
         await client.call(produce("open", b"x" * 100_000), 3)

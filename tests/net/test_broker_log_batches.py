@@ -30,7 +30,7 @@ class TestSplit:
     def test_nothing(self) -> None:
         assert split_batches(b"", 5) == ([], 5)
 
-    def test_whole_batches_and_where_to_go_on(self) -> None:
+    def test_whole_batches_and_where_to_continue(self) -> None:
         data = data_of(3, count=2) + data_of(9)
         batches, following = split_batches(data, 4)
         assert [(batch.header.base_offset, batch.next_offset) for batch in batches] == [(3, 5), (9, 10)]

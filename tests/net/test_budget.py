@@ -27,7 +27,9 @@ def test_it_counts_what_each_holds_now() -> None:
     assert budget.used == 0
 
 
-async def test_all_may_go_on_below_the_limit_and_only_the_elder_beyond(autojump_clock: trio.testing.MockClock) -> None:
+async def test_all_may_continue_below_the_limit_and_only_the_elder_beyond(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     budget = Budget(1_000_000)
     budget.hold("a", 500_000)
     assert await is_let_in(budget, "b")

@@ -127,7 +127,7 @@ async def test_a_connection_lost_under_a_produce_neither_loses_nor_doubles(fault
         assert values_in(proxy.brokers, "t") == [b"x%d" % number for number in range(6)]
 
 
-async def test_what_waits_behind_a_lost_connection_is_sent_though_no_request_follows() -> None:
+async def test_what_waits_after_a_lost_connection_is_sent_though_no_request_follows() -> None:
     """The second batch has to wait for the first of its producer id, whose connection is lost."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
@@ -138,7 +138,7 @@ async def test_what_waits_behind_a_lost_connection_is_sent_though_no_request_fol
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
-async def test_a_leader_that_moves_gets_the_batch_and_the_next_request_is_told_once() -> None:
+async def test_a_leader_that_moves_gets_the_batch_and_the_next_request_is_refused_once() -> None:
     async with proxied(2) as proxy:
         proxy.brokers.create_topic("t", 1, 2)
         async with await proxy.client(1) as client, await proxy.client(2) as other:
@@ -430,7 +430,7 @@ async def test_a_broker_that_is_down_ends_its_clients_connection_and_serves_it_l
         assert proxy.stats.upstream.errors["connect"] == 1
 
 
-async def test_a_client_goes_on_over_a_new_connection_when_the_broker_closes_an_idle_one() -> None:
+async def test_a_client_continues_over_a_new_connection_when_the_broker_closes_an_idle_one() -> None:
     async with proxied() as proxy, await proxy.client(1) as client:
         assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
         await proxy.fake.stop_broker(1)

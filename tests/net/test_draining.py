@@ -13,7 +13,7 @@ from tests.net.txn.wire_producer import WireProducer
 NOTHING = Left(0, 0, 0, 0)
 
 
-async def test_idle_connections_end_and_others_behind_their_last_answer() -> None:
+async def test_idle_connections_end_and_others_after_their_last_answer() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         idle, busy = await proxy.client(), await proxy.client(client_id="busy")

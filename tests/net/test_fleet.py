@@ -55,7 +55,7 @@ async def test_a_retry_at_another_instance_is_not_written_and_needs_no_fence(res
         assert fences(one, other) == 0
 
 
-async def test_what_another_instance_has_on_its_way_is_fenced() -> None:
+async def test_what_another_instance_has_in_flight_is_fenced() -> None:
     async with two() as (one, other):
         client, gate = await one.client(1), Gate(one, b"a")
         await client.send(request(batch(b"a")), 8)

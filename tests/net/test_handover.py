@@ -145,7 +145,7 @@ async def test_something_else_there_is_one_clear_line(tmp_path: Path) -> None:
             raise failed
 
 
-async def test_an_old_one_that_goes_away_instead_is_told(tmp_path: Path) -> None:
+async def test_an_old_one_that_goes_away_instead_is_reported(tmp_path: Path) -> None:
     async with handing_over(tmp_path) as old:
         found = await old.find()
         found._sock.close()

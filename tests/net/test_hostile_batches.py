@@ -1,6 +1,4 @@
-"""Record sets that lie, explode or are damaged: each gets a broker's error, and the valid ones beside
-them are written.
-"""
+"""Record sets that lie, explode or are damaged: each gets a broker's error, and valid ones beside are written."""
 
 import random
 import struct

@@ -133,7 +133,7 @@ async def test_versions_that_do_not_exist(version: int) -> None:
         await ends(proxy, struct.pack(">ihhih", 10, 0, version, 1, -1))
 
 
-async def test_a_request_that_drips_is_ended_when_its_time_is_over() -> None:
+async def test_a_request_that_drips_is_ended_after_its_time_out() -> None:
     async with witnessed(frame_timeout_ms=150) as proxy, await proxy.client() as client:
         with pytest.raises(trio.BrokenResourceError):
             for place in range(len(REQUEST)):

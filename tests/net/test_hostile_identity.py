@@ -40,7 +40,7 @@ async def test_an_id_that_only_kproxy_assigns_is_refused_wherever_it_stands(
         assert proxy.stats.refused.refusals == {"forged_producer_id": 1}
 
 
-async def test_a_forged_id_beside_a_batch_without_one_or_behind_another_batch_is_not_written() -> None:
+async def test_a_forged_id_beside_a_batch_without_one_or_after_another_batch_is_not_written() -> None:
     mine = stamped(next(forged))
     async with witnessed() as proxy, await proxy.client(1) as client:
         assert errors_of(await client.call(request(GOOD, mine), 8)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2

@@ -98,7 +98,7 @@ async def test_what_is_no_tls_ends_its_connection_and_is_counted(tmp_path: Path,
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1], ids=["1.0", "1.1"])
-async def test_versions_that_are_broken_are_told_so(tmp_path: Path, version: ssl.TLSVersion) -> None:
+async def test_versions_that_are_broken_get_an_alert(tmp_path: Path, version: ssl.TLSVersion) -> None:
     async with secured(tmp_path) as (proxy, _), await sent(proxy, client_hello(version)) as client:
         assert (await answered_to_the_end(client))[-2:] == bytes([2, 70])  # fatal, protocol_version
         await eventually(lambda: proxy.stats.clients.connections_refused == {"tls_handshake": 1})
@@ -118,7 +118,7 @@ async def test_hellos_with_damage_anywhere(tmp_path: Path) -> None:
         assert proxy.stats.clients.connections_refused["tls_handshake"] > 0
 
 
-async def test_a_hello_that_drips_is_ended_when_its_time_is_over(tmp_path: Path) -> None:
+async def test_a_hello_that_drips_is_ended_after_its_time_out(tmp_path: Path) -> None:
     async with secured(tmp_path, max_idle_ms=500) as (proxy, _), await proxy.client() as client:
         await client.stream.send_all(HELLO[:-1])
         assert await answered_to_the_end(client) == b""
@@ -152,7 +152,7 @@ async def test_many_failed_handshakes_are_a_few_lines_of_log(tmp_path: Path) -> 
         assert len([line for line in lines if "TLS" in line["event"]]) == 21
 
 
-async def test_damage_behind_the_handshake_ends_that_connection_alone(tmp_path: Path) -> None:
+async def test_damage_after_the_handshake_ends_that_connection_alone(tmp_path: Path) -> None:
     async with secured(tmp_path) as (proxy, authority):
         files = authority.issue("localhost")
         async with await tls_client(proxy.port, files) as other, await tls_client(proxy.port, files) as client:

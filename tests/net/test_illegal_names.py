@@ -8,7 +8,7 @@ from tests.net.harness import proxied
 
 
 @pytest.mark.parametrize("options", [{}, {"transactions_home": "kproxy"}], ids=["as it comes", "transactions"])
-async def test_a_topic_that_there_cannot_be_is_told_so(options: dict[str, str]) -> None:
+async def test_a_topic_that_there_cannot_be_gets_its_error(options: dict[str, str]) -> None:
     async with proxied(**options) as proxy, await proxy.client() as client:
         for api, asked in ASKED.items():
             for name in NAMES:

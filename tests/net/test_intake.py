@@ -38,7 +38,7 @@ async def test_a_request_waits_for_a_producer_id() -> None:
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
-async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
+async def test_a_client_is_answered_in_time_and_nothing_of_it_is_written() -> None:
     request = produce("t", b"a", timeout_ms=200)
     async with told_late(request) as (proxy, client):
         assert errors_of(await client.call(request, 7)) == [0]
@@ -46,7 +46,7 @@ async def test_a_client_is_told_in_time_and_nothing_of_it_is_written() -> None:
         assert proxy.stats.produce.requests_timed_out == 1
 
 
-async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
+async def test_what_was_sent_after_a_refused_request_is_refused_too() -> None:
     """Taken, it would be in the log before the retry of the first."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
@@ -62,7 +62,7 @@ async def test_what_was_sent_behind_a_refused_request_is_refused_too() -> None:
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
-async def test_a_client_that_gives_what_it_repeats_another_time_is_told_once() -> None:
+async def test_a_client_that_gives_what_it_repeats_another_time_is_answered_once() -> None:
     """After its back-off; sarama does so."""
     async with told_late(produce("t", b"a", timeout_ms=200)) as (proxy, client):
         await trio.sleep(0.1)
@@ -70,7 +70,7 @@ async def test_a_client_that_gives_what_it_repeats_another_time_is_told_once() -
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
-async def test_what_a_client_had_ready_behind_a_refused_request_is_refused_too() -> None:
+async def test_what_a_client_had_ready_after_a_refused_request_is_refused_too() -> None:
     """librdkafka sends it when it reads the refusal, before the retry, also with one request in flight."""
     first, second = produce("t", b"a", timeout_ms=200), produce("t", b"b")
     async with told_late(first) as (proxy, client):
@@ -121,7 +121,7 @@ async def test_without_a_producer_id_for_long_the_connection_ends() -> None:
             assert await client.ended()
 
 
-async def test_other_requests_wait_behind_one_that_waits() -> None:
+async def test_other_requests_wait_for_one_that_waits() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, _no_id, times=3)

@@ -104,7 +104,7 @@ async def test_a_lane_with_something_unsettled_is_not_used_again() -> None:
         assert (await leases.lease(ONE)).producer_id != lane.producer_id
 
 
-async def test_former_lanes_are_used_again_behind_their_fence_so_that_ids_do_not_grow_with_restarts() -> None:
+async def test_former_lanes_are_used_again_after_their_fence_so_that_ids_do_not_grow_with_restarts() -> None:
     seen: set[int] = set()
     async with open_fake_cluster(1) as fake:
         for start in range(4):
@@ -117,7 +117,7 @@ async def test_former_lanes_are_used_again_behind_their_fence_so_that_ids_do_not
     assert len(seen) == 1
 
 
-async def test_before_the_window_is_over_former_lanes_are_left_alone() -> None:
+async def test_before_the_window_has_passed_former_lanes_are_left_alone() -> None:
     async with open_fake_cluster(1) as fake:
         async with lanes(fake.bootstrap) as (_, leases):
             former = await leases.lease(ONE)

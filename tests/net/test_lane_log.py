@@ -264,7 +264,9 @@ def _edit(error: int) -> Callable[[Any], Edit]:
         (ApiKey.PRODUCE, lambda _: Answer(_produce_error(ErrorCode.INVALID_RECORD))),
     ],
 )
-async def test_a_refusal_is_told_once_and_kproxy_goes_on_without(api: ApiKey, fault: Callable[[Any], Any]) -> None:
+async def test_a_refusal_is_reported_once_and_kproxy_continues_without(
+    api: ApiKey, fault: Callable[[Any], Any]
+) -> None:
     with structlog.testing.capture_logs() as lines:
         async with open_fake_cluster(3) as fake:
             fake.cluster.control(api, fault)

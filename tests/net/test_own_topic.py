@@ -77,7 +77,7 @@ async def test_fewer_brokers_mean_fewer_replicas_and_a_warning() -> None:
         {"unclean.leader.election.enable": "true"},
     ],
 )
-async def test_one_that_is_there_is_used_as_it_is_and_harmful_settings_are_told_of(wrong: dict[str, str]) -> None:
+async def test_one_that_is_there_is_used_as_it_is_and_harmful_settings_are_reported(wrong: dict[str, str]) -> None:
     with structlog.testing.capture_logs() as lines:
         async with topic() as (fake, _, own):
             fake.cluster.create_topic(TOPIC, 7, 1, {**SETTINGS, **wrong})

@@ -29,7 +29,7 @@ async def limited(file: Path, **limits: int) -> AsyncIterator[Proxied]:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-async def test_who_writes_too_much_is_told_and_not_heard_for_a_while(quotas: Path, version: int) -> None:
+async def test_a_client_over_its_quota_is_throttled_and_muted_for_a_while(quotas: Path, version: int) -> None:
     async with limited(quotas, producer_byte_rate=1000) as proxy, await proxy.client(1) as client:
         first = await client.call(produce("t", b"x" * 2000), version)
         told_at = trio.current_time()

@@ -88,7 +88,7 @@ async def test_entries_of_one_batch_are_all_recalled() -> None:
         assert len(it.recalled) == 2
 
 
-async def test_what_was_deleted_or_is_of_others_is_gone() -> None:
+async def test_what_was_deleted_or_is_of_others_is_not_found() -> None:
     async with case() as it:
         for sequence in range(0, 8, 2):
             it.write(0, sequence)

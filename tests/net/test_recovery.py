@@ -213,7 +213,7 @@ async def test_nothing_to_do_is_no_request() -> None:
 
 
 @pytest.mark.idle_clock
-async def test_what_cannot_be_had_is_an_error_and_nothing_is_made_up() -> None:
+async def test_what_is_unavailable_is_an_error_and_nothing_is_made_up() -> None:
     async with recovery(delivery_timeout_ms=50) as (proxy, recover):
         proxy.brokers.control(ApiKey.DESCRIBE_PRODUCERS, lambda _: Close())
         found = Found()
@@ -281,7 +281,7 @@ async def test_what_a_returned_lane_wrote_is_found_though_its_broker_forgets_it_
         assert not proxy.stats.retries.fences
 
 
-async def test_what_was_fenced_before_is_looked_for_all_the_same() -> None:
+async def test_what_was_fenced_before_is_searched_for_all_the_same() -> None:
     """By a kproxy that was killed before it was done."""
     async with recovery(1, 2) as (proxy, recover):
         write(proxy, ONE, b"a", index=0)

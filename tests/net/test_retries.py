@@ -36,7 +36,7 @@ async def test_a_retry_on_a_new_connection_is_answered_and_not_written(reset: bo
         assert proxy.stats.retries.records_matched == 2
 
 
-async def test_a_retry_waits_for_the_first_while_that_is_on_its_way() -> None:
+async def test_a_retry_waits_for_the_first_while_that_is_in_flight() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         message, gate = request(batch(b"a")), Gate(proxy, b"a")
@@ -184,7 +184,7 @@ async def test_what_is_open_for_too_long_is_answered_and_its_retry_waits_for_it(
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
-async def test_a_request_that_has_to_wait_for_too_long_is_told_so_and_not_written() -> None:
+async def test_a_request_that_has_to_wait_for_too_long_gets_an_error_and_is_not_written() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         gate = Gate(proxy, b"a")
@@ -200,7 +200,7 @@ async def test_a_request_that_has_to_wait_for_too_long_is_told_so_and_not_writte
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
-async def test_a_request_behind_the_end_is_left_to_the_newer_connection() -> None:
+async def test_a_request_after_the_end_is_left_to_the_newer_connection() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         gate = Gate(proxy, b"a")
@@ -236,7 +236,7 @@ def former_self(fake: FakeServer) -> AbstractAsyncContextManager[Proxied]:
     )
 
 
-async def test_a_retry_behind_a_crash_finds_what_the_former_self_has_written() -> None:
+async def test_a_retry_after_a_crash_finds_what_the_former_self_has_written() -> None:
     async with open_fake_cluster(1) as fake:
         fake.cluster.create_topic("t", partitions=2)
         both = request(batch(b"a", b"b"), batch(b"c"))
@@ -255,7 +255,7 @@ async def test_a_retry_behind_a_crash_finds_what_the_former_self_has_written() -
         assert values_in(fake.cluster, "t", 1) == [b"c", b"d"]
 
 
-async def test_what_a_killed_self_had_on_its_way_is_fenced_off() -> None:
+async def test_what_a_killed_self_had_in_flight_is_fenced_off() -> None:
     async with open_fake_cluster(1) as fake:
         fake.cluster.create_topic("t")
         message = request(batch(b"held up"))

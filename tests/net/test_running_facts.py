@@ -58,7 +58,7 @@ async def test_connections_of_one_client_are_one_row() -> None:
     assert (row.connections, row.requests) == (2, 2)
 
 
-async def test_what_the_broker_refused_is_told_also_when_the_client_is_gone() -> None:
+async def test_what_the_broker_refused_is_reported_also_when_the_client_has_disconnected() -> None:
     async with watched() as (proxy, facts):
         async with await proxy.client(client_id="loader") as client:
             await client.call(produce("nowhere", b"a"), 3)
@@ -70,7 +70,7 @@ async def test_what_the_broker_refused_is_told_also_when_the_client_is_gone() ->
     assert (error.client_id, error.host, error.reason) == ("loader", "127.0.0.1", row.last_error.reason)
 
 
-async def test_clients_that_kafka_4_refuses_are_listed_also_when_they_are_gone() -> None:
+async def test_clients_that_kafka_4_refuses_are_listed_also_when_they_have_disconnected() -> None:
     async with watched() as (proxy, facts):
         async with await proxy.client(1, client_id="old") as old, await proxy.client(1, client_id="new") as new:
             await old.call(produce("orders", b"a"), 2)
@@ -153,7 +153,7 @@ async def test_rates_are_what_came_since_the_last_look() -> None:
         assert sampler.history().produce_p99_ms == 2.5
 
 
-async def test_what_rules_forbid_is_told_of_the_client(tmp_path: Path) -> None:
+async def test_what_rules_forbid_is_listed_with_the_client(tmp_path: Path) -> None:
     rules = tmp_path / "acl.yaml"
     rules.write_text("rules: []\n")
     async with watched(acl_file=rules) as (proxy, facts), await proxy.client(1, client_id="loader") as client:

@@ -128,7 +128,7 @@ async def test_bytes_of_requests_and_answers_are_counted_by_api() -> None:
         assert counted.bytes_out == proxy.stats.clients.bytes_out
 
 
-async def test_the_delay_of_the_event_loop_is_looked_at() -> None:
+async def test_the_delay_of_the_event_loop_is_measured() -> None:
     async with proxied() as proxy:
         await eventually(lambda: proxy.stats.process.loop_delays.count > 1)
 
@@ -158,7 +158,7 @@ async def test_the_bootstrap_port_passes_over_a_broker_that_is_down() -> None:
                 assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
-async def test_a_bootstrap_port_in_use_is_told() -> None:
+async def test_a_bootstrap_port_in_use_is_reported() -> None:
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

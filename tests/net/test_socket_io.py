@@ -99,7 +99,7 @@ async def test_what_the_peers_kernel_has_is_acknowledged_and_the_rest_is_not() -
     assert one.unacked() == left
 
 
-async def test_what_was_on_its_way_when_this_end_closed_is_not_surely_missing() -> None:
+async def test_what_was_in_flight_when_this_end_closed_is_not_surely_missing() -> None:
     one, two = sockets()
     one.send_at_once([bytes(8_000_000)])
     assert one.unacked() > 0
@@ -133,7 +133,7 @@ def test_its_turn_ends_after_some_reads_without_a_wait() -> None:
         io._sock.close()
 
 
-async def test_who_asks_behind_the_end_is_told_of_it() -> None:
+async def test_a_caller_after_the_end_learns_of_it() -> None:
     """A task may close what another one is about to read from."""
     one, two = sockets()
     one.close()

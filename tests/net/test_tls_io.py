@@ -195,7 +195,7 @@ async def test_a_server_that_is_read_goes_through_the_handshake_and_tells_the_na
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x10" + bytes(16), b"\x16\x03\x01\xff\xff" + b"x" * 99]
 )
-async def test_who_speaks_no_tls_is_told_off(files: TlsFiles, sent: bytes) -> None:
+async def test_a_client_without_tls_is_refused(files: TlsFiles, sent: bytes) -> None:
     near, far = sockets()
     said: list[str] = []
     two = TlsIO(far, server_context(files, "none"), memoryview(bytearray(65536)), failed=said.append)

@@ -39,7 +39,7 @@ async def test_a_name_beyond_ascii_is_refused_as_any_other_fault(tmp_path: Path,
     assert told == []
 
 
-def test_other_faults_are_told(told: list[SimpleNamespace]) -> None:
+def test_other_faults_are_reported(told: list[SimpleNamespace]) -> None:
     before = sys.unraisablehook
     with unreadable_names_untold():
         fault = Faulty()

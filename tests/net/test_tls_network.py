@@ -65,7 +65,7 @@ async def test_without_options_there_is_no_tls() -> None:
     assert isinstance(open_network(configured(), ClientStats()), SocketNetwork)
 
 
-async def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_used_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"TLS: .*no\.crt: No such file") as caught:
         open_network(configured(ssl_certificate_location=tmp_path / "no.crt"), ClientStats())
     assert caught.value.exit_code == ExitCode.USAGE
@@ -236,7 +236,7 @@ class TestProxy:
                     await nobody.call(metadata("t"), 4)
 
 
-async def test_new_certificates_are_shown_to_new_clients_and_old_connections_go_on(
+async def test_new_certificates_are_shown_to_new_clients_and_old_connections_continue(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kproxy.net.tls_context._LOOK_SECONDS", 0.0)

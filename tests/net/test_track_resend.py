@@ -75,7 +75,7 @@ async def test_what_is_not_definite_is_sent_again_once_and_in_order(fault: Fault
 
 
 @pytest.mark.parametrize("error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
-async def test_a_definite_refusal_is_told_and_the_batches_behind_it_are_written(error: int) -> None:
+async def test_a_definite_refusal_is_answered_and_the_batches_after_it_are_written(error: int) -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         proxy.brokers.control(ApiKey.PRODUCE, at(b"1", Answer(said(error))), times=1)  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ class TestFences:
             assert await produce_three(proxy) == [[0], [0], [0]]
             assert values_in(proxy.brokers, "t") == [b"0", b"1", b"2", b"3"]
 
-    async def test_a_refusal_of_what_was_lost_is_told_once_nothing_of_it_can_come_any_more(self) -> None:
+    async def test_a_refusal_of_what_was_lost_is_answered_once_nothing_of_it_can_come_any_more(self) -> None:
         async with proxied() as proxy:
             proxy.brokers.create_topic("t")
             in_turn(proxy, b"1", Close(), Answer(said(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
@@ -291,7 +291,7 @@ class TestFences:
             assert proxy.stats.retries.readbacks_failed == {"unreadable": 1}
             assert set(values_in(proxy.brokers, "t")) == {b"0", b"1", b"2", b"3"}
 
-    async def test_a_partition_that_is_gone_needs_no_fence(self) -> None:
+    async def test_a_deleted_partition_needs_no_fence(self) -> None:
         async with proxied() as proxy:
             proxy.brokers.create_topic("t")
 

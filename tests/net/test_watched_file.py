@@ -37,7 +37,7 @@ async def test_new_content_is_handed_on_without_being_asked_for(tmp_path: Path) 
     assert (seen, watched.content) == (["second"], "second")
 
 
-async def test_what_cannot_be_used_is_told_once_and_changes_nothing(tmp_path: Path) -> None:
+async def test_what_cannot_be_used_is_reported_once_and_changes_nothing(tmp_path: Path) -> None:
     file = trio.Path(tmp_path / "file")
     await file.write_text("one")
     watched = WatchedFile(tmp_path / "file", read, "some.file")

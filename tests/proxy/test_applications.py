@@ -69,7 +69,7 @@ def test_rules_name_applications_in_their_order() -> None:
 
 @pytest.mark.parametrize(("protocol", "rewinds"), [("range", True), ("cooperative-sticky", False)])
 @pytest.mark.parametrize("version", [0, 5, 9])
-def test_a_consumer_that_joins_begins_anew_unless_it_keeps_its_partitions(
+def test_a_consumer_that_joins_begins_again_unless_it_keeps_its_partitions(
     protocol: str, rewinds: bool, version: int
 ) -> None:
     request = JoinGroupRequest(group_id="g", protocols=[JoinGroupRequestProtocol(protocol, b"")])
@@ -138,14 +138,14 @@ def test_offsets_of_a_topic_that_there_cannot_be_are_refused_and_not_recorded(na
         (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_after_any_error_the_consumer_begins_anew(error: ErrorCode, told: ErrorCode) -> None:
+def test_after_any_error_the_consumer_begins_again(error: ErrorCode, told: ErrorCode) -> None:
     answer: Any = committed(commit_request(), error)
     assert [
         (topic.name, row.partition_index, row.error_code) for topic in answer.topics for row in topic.partitions
     ] == [("t", 3, told)]
 
 
-def test_who_has_to_join_anew_leaves_unless_there_is_nothing_to_leave() -> None:
+def test_a_member_that_has_to_rejoin_leaves_unless_there_is_nothing_to_leave() -> None:
     member = commit_request(member_id="m")
     assert not has_left(member, ErrorCode.TRANSACTION_ABORTABLE)
     assert has_left(member, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -24,7 +24,7 @@ def known(*requests: Any) -> ClientMemberships:
 
 
 @pytest.mark.parametrize("member", ["m", "n"])
-def test_who_joins_anew_in_a_transaction_has_read_the_input_as_who_it_was(member: str) -> None:
+def test_a_member_that_rejoins_in_a_transaction_has_read_the_input_as_before(member: str) -> None:
     """aiokafka joins by itself: what the application holds may be another's by then."""
     client = known()
     client.begins(ONE)
@@ -51,7 +51,7 @@ def test_who_was_nobody_when_the_transaction_began_is_who_it_is() -> None:
 
 
 @pytest.mark.parametrize("first", ["begins", "leaves"])
-def test_who_leaves_and_goes_on_writing_is_asked_for(first: str) -> None:
+def test_a_member_that_leaves_and_keeps_writing_is_asked_for(first: str) -> None:
     client, leave = known(), LeaveGroupRequest("g", "m")
     if first == "begins":
         client.begins(ONE)

@@ -8,7 +8,7 @@ def test_a_bound_belongs_to_its_own_bucket() -> None:
     assert durations.buckets == [1] * len(LATENCY_BUCKETS)
 
 
-def test_a_clock_that_stands_still_falls_into_the_first_bucket() -> None:
+def test_a_clock_that_has_stopped_falls_into_the_first_bucket() -> None:
     durations = Durations()
     durations.observe(0.0)
     assert durations.buckets[0] == 1

@@ -135,7 +135,7 @@ def test_a_connection_that_becomes_another_client_is_that_alone() -> None:
 
 
 @pytest.mark.parametrize("asked", [None, join(""), join("m")])
-def test_who_it_was_counts_behind_the_end_of_its_connection(asked: Message | None) -> None:
+def test_who_it_was_counts_after_the_end_of_its_connection(asked: Message | None) -> None:
     """A consumer that wakes finds its coordinator unavailable and reconnects, while its producer continues at once."""
     known = Memberships()
     beat(known)

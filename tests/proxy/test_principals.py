@@ -64,6 +64,6 @@ def test_no_rules_are_the_default() -> None:
         ("default", "must be RULE"),
     ],
 )
-def test_a_rule_that_is_none_is_told(text: str, why: str) -> None:
+def test_a_rule_that_is_none_is_reported(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_mapping_rules(text)

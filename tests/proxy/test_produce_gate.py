@@ -78,7 +78,7 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     assert not former.upstream()
 
 
-def test_what_was_pipelined_behind_a_refused_request_waits_for_it_until_the_whole_request_is_answered() -> None:
+def test_what_was_pipelined_after_a_refused_request_waits_for_it_until_the_whole_request_is_answered() -> None:
     """Seen in a run of chaos: the other partition's answer took 110 ms, and the next batch had the same content."""
 
     def equal(made_ms: int) -> bytes:
@@ -110,7 +110,7 @@ def test_what_was_pipelined_behind_a_refused_request_waits_for_it_until_the_whol
     assert stamps(play.sent()[2]) == [(PID, 0, 0)]
 
 
-def test_a_refused_request_shows_no_client_that_went_on() -> None:
+def test_a_refused_request_shows_no_client_that_continued() -> None:
     """It is the next again: what is in doubt may come before it."""
     member = ledger(replace(RULES, in_flight=1)).join(ONE, FakeWire(), 0.0)
     in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)

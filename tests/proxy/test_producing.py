@@ -155,7 +155,7 @@ class TestStamping:
             stamp(expected, PRODUCER_ID, 0, 0, place.start)
         assert frame == expected, "nothing else is touched"
 
-    def test_sequences_go_on(self) -> None:
+    def test_sequences_continue(self) -> None:
         shell = Shell()
         shell.establish(0)
         for _ in range(2):
@@ -187,7 +187,7 @@ class TestWhole:
         return call, frame, group is not None
 
     @pytest.mark.parametrize("version", range(3, 14))
-    def test_it_goes_on_stamped_and_with_acks_all(self, version: int) -> None:
+    def test_it_is_forwarded_stamped_and_with_acks_all(self, version: int) -> None:
         shell = Shell()
         _, frame, taken = self.take(shell, [("t", 1, batch(3)), ("t", 0, batch(2))], version, version)
         assert taken
@@ -200,7 +200,7 @@ class TestWhole:
         _, frame, taken = self.take(shell, [("t", 0, batch(1)), ("t", 1, batch(1))], version, version)
         assert stamps(frame, version) == [(PRODUCER_ID, 0, 2), (PRODUCER_ID, 0, 3)]
 
-    def test_what_may_not_go_on_as_it_stands_is_left_as_it_is(self) -> None:
+    def test_what_may_not_be_forwarded_as_it_is_is_left_as_it_is(self) -> None:
         shell = Shell()
         for rows, upstream in (
             ([("t", 0, batch()), ("t", 0, batch())], 9),  # a broker takes one batch of a partition
@@ -215,7 +215,7 @@ class TestWhole:
         assert not self.take(shell, [("t", 1, batch())])[2], "another one waits"
         assert not shell.producer.calls[0].raw
 
-    def test_an_error_of_one_partition_is_told_beside_the_success_of_another(self) -> None:
+    def test_an_error_of_one_partition_is_returned_beside_the_success_of_another(self) -> None:
         shell = Shell()
         call, _, _ = self.take(shell, [("t", 0, batch()), ("t", 1, batch())])
         shell.answer(shell.groups[0], [("t", 0, 0, 5), ("t", 1, ErrorCode.MESSAGE_TOO_LARGE, -1)])
@@ -472,7 +472,7 @@ class TestConverted:
         assert told(call) == [(0, ErrorCode.CORRUPT_MESSAGE, -1), (1, 0, 5)]
 
     @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-    def test_a_storage_error_is_told_in_words_of_the_version(self, version: int) -> None:
+    def test_a_storage_error_is_answered_in_words_of_the_version(self, version: int) -> None:
         shell = Shell()
         data = batch() if version >= 3 else entry(0, b"k", b"v")
         call = shell.request([("t", 0, data)], version, upstream=7)
@@ -493,7 +493,7 @@ class TestTimeOuts:
         shell.answer(sent, [("t", 0, 0, 6)])
         assert told(second) == [(0, 0, 6)]
 
-    def test_what_was_not_sent_yet_is_told_as_timed_out(self) -> None:
+    def test_what_was_not_sent_yet_is_answered_as_timed_out(self) -> None:
         shell = Shell()
         shell.request([("t", 0, batch())])
         second = shell.request([("t", 0, batch())])

@@ -46,14 +46,14 @@ def moved(*records: Digest, depth: int = 1) -> Talk:
     return talk
 
 
-def test_the_next_request_is_told_and_its_retry_is_taken() -> None:
+def test_the_next_request_is_refused_and_its_retry_is_taken() -> None:
     talk = moved(record("a"))
     assert talk.ask([A, B], 1.0, record("a")) == {}
     assert not talk.refusals.some
     assert talk.noted == [A]
 
 
-def test_what_was_sent_behind_a_refused_request_must_not_overtake_its_retry() -> None:
+def test_what_was_sent_after_a_refused_request_must_not_overtake_its_retry() -> None:
     talk = moved(record("a"), depth=2)
     for _ in range(9):
         assert talk.ask([A], 0.99, record("b")) == {A: MOVED}  # it lay in the buffer since before
@@ -71,7 +71,7 @@ def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
         assert talk.ask([A], 2.0, record("a", 7 + number)) == {A: MOVED}
 
 
-def test_at_another_broker_no_more_is_refused_than_can_have_been_ready_however_late_it_is_told() -> None:
+def test_at_another_broker_no_more_is_refused_than_can_have_been_ready_however_late_it_is_answered() -> None:
     """It may be of another client, that has the same name and address."""
     talk = Talk()
     talk.refusals.told(A, LATE, refused(1.0, record("a"), told=False), 1, here=False)
@@ -104,7 +104,7 @@ def test_a_retry_may_begin_with_what_had_timed_out_before() -> None:
     assert not talk.refusals.some
 
 
-def test_an_equal_record_that_was_made_behind_the_refusal_is_a_retry() -> None:
+def test_an_equal_record_that_was_made_after_the_refusal_is_a_retry() -> None:
     """Some clients give a retry new timestamps; a request pipelined after the refused one has about the same time."""
     talk = moved(record("a", 7), depth=2)
     assert talk.ask([A], 0.99, record("a", 507)) == {A: MOVED}

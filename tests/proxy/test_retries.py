@@ -88,7 +88,7 @@ def test_what_was_taken_for_another_time_is_only_that_ones_to_repeat() -> None:
     assert taker.strip((PartitionCall(*KEY), memoryview(batch("a", time=99)), 1)) == []
 
 
-def test_what_is_damaged_goes_on_as_it_is() -> None:
+def test_what_is_damaged_is_passed_on_unchanged() -> None:
     one, part = member(), PartitionCall(*KEY)
     data = bytearray(batch("a"))
     data[-1] ^= 1

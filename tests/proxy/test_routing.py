@@ -36,7 +36,7 @@ def test_a_broker_is_unknown_when_new_or_moved_or_without_a_port() -> None:
     assert cluster().unknown([]) == []
 
 
-def test_clients_are_told_the_host_that_they_reached() -> None:
+def test_clients_receive_the_host_that_they_reached() -> None:
     assert cluster().advertised(1, "10.1.1.1") == Address("10.1.1.1", 20001)
 
 

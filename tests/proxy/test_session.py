@@ -146,7 +146,7 @@ def test_a_version_that_the_broker_serves_is_relayed_to_the_byte() -> None:
 # -- produce
 
 
-def test_batches_are_stamped_and_the_answer_goes_on_to_the_byte() -> None:
+def test_batches_are_stamped_and_the_response_is_passed_on_to_the_byte() -> None:
     play = Play()
     for number in range(3):
         play.ask(produce(batch(b"a", b"b")), 9)
@@ -162,7 +162,7 @@ def test_batches_are_stamped_and_the_answer_goes_on_to_the_byte() -> None:
     ) == (3, 6, 0)
 
 
-def test_only_one_batch_of_a_new_producer_id_is_on_its_way_until_it_is_in_then_five() -> None:
+def test_only_one_batch_of_a_new_producer_id_is_in_flight_until_it_is_in_then_five() -> None:
     """A broker takes the first batch of an unknown producer id at any sequence."""
     play = Play()
     play.ask(produce(batch(b"a")), 7)
@@ -471,7 +471,7 @@ def test_a_refused_bare_token_ends_the_connection_as_in_the_old_way() -> None:
     assert play.link.finished
 
 
-def test_bytes_behind_a_request_are_ignored_as_a_broker_does() -> None:
+def test_bytes_after_a_request_are_ignored_as_a_broker_does() -> None:
     """librdkafka 2 sends three after a Metadata request for all topics (seen with 2.16.1)."""
     play = Play()
     frame = play.frame(MetadataRequest(topics=None), 13) + b"\x01\x00\x00"

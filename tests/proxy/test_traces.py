@@ -51,7 +51,7 @@ def test_nothing_is_unpacked_for_it() -> None:
     assert parent_in(batch(("traceparent", VALUE), codec=1)) is None
 
 
-def test_only_so_many_headers_are_looked_at() -> None:
+def test_only_so_many_headers_are_read() -> None:
     many = [(f"h{number}", b"") for number in range(40)]
     assert parent_in(batch(*many, ("traceparent", VALUE))) is None
 
@@ -72,7 +72,7 @@ def test_a_produce_request_tells_its_partitions() -> None:
 
 
 @pytest.mark.parametrize(("size", "found"), [(10, (PARENT,)), (20_000, ())])
-def test_the_context_is_looked_for_in_the_beginning_of_a_batch(size: int, found: tuple[TraceParent, ...]) -> None:
+def test_the_context_is_searched_for_in_the_beginning_of_a_batch(size: int, found: tuple[TraceParent, ...]) -> None:
     request = produce("t", b"")
     request.topic_data[0].partition_data[0].records = bytes(batch(("traceparent", VALUE), key=b"k" * size))
     frame = bytearray(encode_request(request, 8, 1, "me"))

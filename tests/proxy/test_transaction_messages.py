@@ -169,7 +169,7 @@ def test_two_batches_for_one_partition_are_one_too_many() -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_each_partition_is_told_its_fate_in_each_version(version: int) -> None:
+def test_each_partition_receives_its_outcome_in_each_version(version: int) -> None:
     ids = [bytes([n]) * 16 for n in range(3)]
     frame, wanted = layout(data(), data(epoch=4), data(), topics=ids if version >= 13 else None)
     _, parts = produce_parts(frame, wanted)

@@ -12,7 +12,7 @@ def test_aborts_and_claims_by_their_words() -> None:
     assert (stats.aborts, stats.claims) == ({"timeout": 2}, {"won": 1})
 
 
-def test_a_partition_that_has_caught_up_is_told_no_more() -> None:
+def test_a_partition_that_has_caught_up_is_reported_no_more() -> None:
     stats = TransactionStats()
     stats.stable("t", 0, 5)
     stats.stable("t", 1, 6)
@@ -20,7 +20,7 @@ def test_a_partition_that_has_caught_up_is_told_no_more() -> None:
     assert stats.last_stable_lag == {("t", 1): 6}
 
 
-def test_those_that_lag_most_are_told() -> None:
+def test_those_that_lag_most_are_reported() -> None:
     stats = TransactionStats(partitions_max=2)
     for partition, lag in enumerate((5, 9, 7, 3)):
         stats.stable("t", partition, lag)

@@ -163,7 +163,7 @@ def test_old_formats_count_as_committed(fake: Fake, magic: int, codec: int) -> N
     assert {row["codec"] for row in rows} == {"snappy" if codec else "none"}
 
 
-def test_a_batch_that_contradicts_itself_is_told_with_its_place(fake: Fake) -> None:
+def test_a_batch_that_contradicts_itself_is_reported_with_its_place(fake: Fake) -> None:
     batch = bytearray(_batch(10))
     batch[57:61] = (99).to_bytes(4)
     fake.on(ApiKey.FETCH, lambda call: _answer(bytes(batch)))

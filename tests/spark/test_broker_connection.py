@@ -66,7 +66,7 @@ def test_it_asks_in_the_newest_version_that_both_know(fake: Fake) -> None:
         assert [(row.host, row.port) for row in answer.brokers] == [fake.addresses()[0]]
 
 
-def test_what_the_other_side_does_not_serve_is_told_with_its_name() -> None:
+def test_what_the_other_side_does_not_serve_is_reported_with_its_name() -> None:
     with Scripted(_versions()) as address, _connect(address) as connection:
         assert connection.version(MetadataRequest, 4, 9) == 5
         with pytest.raises(
@@ -83,7 +83,7 @@ def test_a_broker_that_knows_only_the_first_apiversions_is_asked_again() -> None
         assert connection.version(MetadataRequest, 4, 9) == 5
 
 
-def test_an_error_of_apiversions_is_told(fake: Fake) -> None:
+def test_an_error_of_apiversions_is_reported(fake: Fake) -> None:
     answer = Answer(ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     fake.on(ApiKey.API_VERSIONS, lambda call: answer)
     with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
@@ -115,7 +115,7 @@ def test_a_silent_peer_is_given_up() -> None:
         (b"\0\0\0\x04\0\0\0\7", "answers another request"),
     ],
 )
-def test_damage_is_told_and_ends_the_connection(answer: bytes, words: str) -> None:
+def test_damage_is_reported_and_ends_the_connection(answer: bytes, words: str) -> None:
     with Scripted(_versions(), answer) as address, _connect(address) as connection:
         with pytest.raises(KafkaError, match=words):
             connection.call(MetadataRequest(topics=[]), 5, MetadataResponse)

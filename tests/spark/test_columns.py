@@ -115,7 +115,7 @@ def _damaged(**changes: Any) -> bytes:
     return bytes(data)
 
 
-def test_what_can_not_be_read_is_told_with_its_place() -> None:
+def test_what_can_not_be_read_is_reported_with_its_place() -> None:
     with pytest.raises(KafkaError, match="topic-3: batch at offset 77: its checksum is wrong"):
         _read(_damaged())
     with pytest.raises(KafkaError, match=r"topic-3: batch at offset 77: .* limit is 1000"):

@@ -68,7 +68,7 @@ def test_a_range_is_read_in_as_many_answers_as_it_takes(fake: Fake, committed: b
         assert _offsets(cluster, 7, 7, committed=committed) == []
 
 
-def test_one_fetch_is_on_its_way_and_no_more(fake: Fake) -> None:
+def test_one_fetch_is_in_flight_and_no_more(fake: Fake) -> None:
     asked = []
     fake.on(ApiKey.FETCH, lambda call: asked.append(call.request.topics[0].partitions[0].fetch_offset))
     with fake.cluster() as cluster:
@@ -98,13 +98,13 @@ def test_the_leader_moves_in_the_middle(fake: Fake) -> None:
     assert found == list(range(30))
 
 
-def test_an_error_that_does_not_pass_is_told(fake: Fake) -> None:
+def test_an_error_that_does_not_pass_is_reported(fake: Fake) -> None:
     fake.on(ApiKey.FETCH, lambda call: _row(b"", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with fake.cluster() as cluster, pytest.raises(KafkaError, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
         _offsets(cluster, 0, 30)
 
 
-def test_records_that_are_gone_are_told_or_passed(fake: Fake) -> None:
+def test_deleted_records_are_reported_or_skipped(fake: Fake) -> None:
     fake.do(lambda server: server.cluster.topics["t"].partitions[0].log.delete_before(15))
     with fake.cluster() as cluster:
         with pytest.raises(DataLost, match="t-0: the records from offset 5 to 14 no longer exist; set failOnDataLoss"):
@@ -132,7 +132,7 @@ def test_what_kafkas_own_transactions_aborted_is_left_out(fake: Fake) -> None:
         assert _offsets(cluster, 0, 20, committed=False) == [*range(10), *range(11, 20)]
 
 
-def test_what_is_hidden_behind_a_batch_takes_nothing_of_it(fake: Fake) -> None:
+def test_what_is_hidden_after_a_batch_takes_nothing_of_it(fake: Fake) -> None:
     records = _batch(0) + _batch(5, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     records += build_batch([_ABORT], base_offset=10, is_control=True, is_transactional=True, producer_id=7)
     aborted = [FetchResponseAbortedTransaction(producer_id=7, first_offset=5)]
@@ -180,7 +180,7 @@ def test_an_answer_without_the_partition_is_tried_again(fake: Fake) -> None:
         assert _offsets(cluster, 0, 30) == list(range(30))
 
 
-def test_damage_is_told_with_its_place(fake: Fake) -> None:
+def test_damage_is_reported_with_its_place(fake: Fake) -> None:
     def damage(answer: Any) -> None:
         answer.responses[0].partitions[0].records = b"\0" * 60
 
@@ -189,7 +189,7 @@ def test_damage_is_told_with_its_place(fake: Fake) -> None:
         _offsets(cluster, 3, 30)
 
 
-def test_behind_the_last_whole_batch() -> None:
+def test_after_the_last_whole_batch() -> None:
     old = message_set([(1, None, b"a"), (2, None, b"b")], 1, 0, start=40)
     assert behind(bytes(_batch(30)) + old, 3) == 42
     assert behind(bytes(_batch(30)) + old[:-1], 3) == 41

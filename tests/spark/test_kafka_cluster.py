@@ -54,7 +54,7 @@ def test_asking_for_a_topic_does_not_make_it(fake: Fake) -> None:
         assert "nothing" not in cluster.topics()
 
 
-def test_a_topic_that_may_not_be_read_is_told(fake: Fake) -> None:
+def test_a_topic_that_may_not_be_read_is_reported(fake: Fake) -> None:
     row = MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name="t")
     fake.on(ApiKey.METADATA, lambda call: Answer(MetadataResponse(topics=[row])))
     with fake.cluster() as cluster, pytest.raises(KafkaError, match=r"topic 't': TOPIC_AUTHORIZATION_FAILED"):
@@ -99,7 +99,7 @@ def test_patience_ends(fake: Fake) -> None:
         cluster.offsets({T1: LATEST})
 
 
-def test_what_does_not_pass_is_told_at_once(fake: Fake) -> None:
+def test_what_does_not_pass_is_reported_at_once(fake: Fake) -> None:
     fake.on(ApiKey.LIST_OFFSETS, lambda call: _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with fake.cluster(patience_s=1e9) as cluster, pytest.raises(KafkaError, match=r"t-1: TOPIC_AUTHORIZATION_FAILED"):
         cluster.offsets({T1: LATEST})

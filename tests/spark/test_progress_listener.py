@@ -43,7 +43,7 @@ def test_what_a_batch_was(listener: ProgressListener) -> None:
     assert told(listener, "offsets_behind") == 20
 
 
-def test_a_trigger_without_a_batch_counts_nothing_and_idle_is_behind_nothing(listener: ProgressListener) -> None:
+def test_a_trigger_without_a_batch_counts_nothing_and_idle_has_no_lag(listener: ProgressListener) -> None:
     progressed(listener)
     progressed(listener, durationMs={"triggerExecution": 3})
     assert told(listener, "batches_total") == 1

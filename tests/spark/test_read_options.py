@@ -93,7 +93,7 @@ def test_options_travel_between_processes() -> None:
         ({"records__as": "batches", "isolation__level": "read_committed"}, ["isolation.level", "records.as=batches"]),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(changes: dict[str, str], words: list[str]) -> None:
+def test_what_is_wrong_is_reported_in_one_line(changes: dict[str, str], words: list[str]) -> None:
     with pytest.raises(OptionError) as caught:
         _options(**changes)
     text = str(caught.value)

@@ -68,7 +68,7 @@ def test_headers_are_passed_over_unless_wanted() -> None:
     assert (fields.keys, fields.values, fields.headers) == ([b"k", None], [b"v", None], [])
 
 
-def test_rows_outside_a_range_are_cut_behind_an_index() -> None:
+def test_rows_outside_a_range_are_cut_after_an_index() -> None:
     fields = Fields([b"a", b"b", b"c", b"d"], [None] * 4, [5, 6, 7, 8], [1, 2, 3, 4])
     fields.cut(1, 7, 8)
     assert (fields.keys, fields.offsets, fields.times, len(fields.values)) == ([b"a", b"c"], [5, 7], [1, 3], 2)

@@ -106,7 +106,7 @@ def test_a_driver_is_checked_once_for_a_stream_and_for_each_batch_write(control:
     assert control.checks == 3
 
 
-def test_what_is_wrong_is_told_before_anything_is_asked(control: FakeControl) -> None:
+def test_what_is_wrong_is_reported_before_anything_is_asked(control: FakeControl) -> None:
     for given in (PLAIN | {"kafka.nonsense": "1"}, PLAIN | {"kafka.acks": "0"}):
         for make in (stream_writer, batch_writer):
             with pytest.raises(OptionError):
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_told_before_anything_is_asked(control: FakeControl) ->
     assert control.asked == []
 
 
-def test_a_driver_without_a_directory_is_told(control: FakeControl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_a_directory_is_reported(control: FakeControl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     with pytest.raises(OptionError, match="SPARK_LOCAL_DIRS"):
         stream_writer(PLAIN, _SCHEMA)

@@ -48,7 +48,7 @@ def test_a_kproxy_that_is_away_is_waited_for_and_not_for_ever(caplog: pytest.Log
     assert len(caplog.messages) == 3
 
 
-def test_what_can_not_come_right_is_told_at_once() -> None:
+def test_what_can_not_come_right_is_reported_at_once() -> None:
     clock = FakeClock()
     control = FakeControl(fails=[_refused("INVALID_REQUEST")])
     with pytest.raises(KafkaError, match="INVALID_REQUEST"):
@@ -56,7 +56,7 @@ def test_what_can_not_come_right_is_told_at_once() -> None:
     assert clock.now == 0
 
 
-def test_an_older_driver_is_told_that_it_is_fenced() -> None:
+def test_an_older_driver_learns_that_it_is_fenced() -> None:
     with pytest.raises(Fenced, match=r"another driver has taken transactional\.id 'orders'"):
         _decider(FakeControl(fails=[_refused("PRODUCER_FENCED")])).begin("1-0-0")
 

@@ -64,7 +64,7 @@ def test_a_record_that_fails_fails_all() -> None:
         sender.close()
 
 
-def test_a_kproxy_that_is_not_there_is_told() -> None:
+def test_a_kproxy_that_is_not_there_is_reported() -> None:
     sender = Sender(options(bootstrap="127.0.0.1:1", timeout_ms=100, producer={"log_level": "0"}), "c")
     try:
         sender.send(_rows(1))
@@ -74,7 +74,7 @@ def test_a_kproxy_that_is_not_there_is_told() -> None:
         sender.close()
 
 
-async def test_what_a_compacted_topic_needs_is_told() -> None:
+async def test_what_a_compacted_topic_needs_is_reported() -> None:
     refused = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.POLICY_VIOLATION, base_offset=-1)
     answer = ProduceResponse([ProduceResponseTopicProduceResponse("t", partition_responses=[refused])])
     async with open_fake_cluster(1) as fake:

@@ -102,7 +102,7 @@ def test_a_table_shows_what_is_committed_and_its_batches_tell_the_rest(stage: St
     producers[-1].abort_transaction(_SECONDS)
 
 
-def test_a_stream_goes_on_from_its_checkpoint(stage: Stage, kafka: RealKafka, tmp_path: Path) -> None:
+def test_a_stream_continues_from_its_checkpoint(stage: Stage, kafka: RealKafka, tmp_path: Path) -> None:
     with ClusterClient(kafka.bootstrap) as client:
         client.create_topic("flow-a", 2)
     options = {"subscribePattern": "flow-.*", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "150"}
@@ -149,7 +149,7 @@ def test_a_running_stream_sees_what_is_decided_later(stage: Stage, kafka: RealKa
         query.stop()
 
 
-def test_a_wrong_option_is_told_when_the_table_is_made(stage: Stage) -> None:
+def test_a_wrong_option_is_reported_when_the_table_is_made(stage: Stage) -> None:
     from pyspark.errors import AnalysisException
 
     with pytest.raises(AnalysisException, match=r"OptionError: failOnDataLoss: 'no' is neither true nor false"):

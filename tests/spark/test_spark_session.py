@@ -8,7 +8,7 @@ from kproxy.spark.spark_session import spark_session
 
 
 @pytest.mark.spark
-def test_a_session_that_runs_is_joined_and_goes_on(spark: SparkSession) -> None:
+def test_a_session_that_runs_is_joined_and_continues(spark: SparkSession) -> None:
     with spark_session("another", {"spark.executor.memory": "3g"}) as joined:
         assert joined is spark
     assert spark.range(3).count() == 3

@@ -132,7 +132,7 @@ def test_a_new_partition_under_a_limit_is_read_from_its_start(fake: Fake) -> Non
     reader.stop()
 
 
-def test_a_partition_that_is_gone_is_loss(fake: Fake, reader: StreamReader) -> None:
+def test_a_deleted_partition_is_loss(fake: Fake, reader: StreamReader) -> None:
     with fake.client() as client:
         client.create_topic("u", 1)
     _produce(fake, 0, 3, "u")
@@ -148,7 +148,7 @@ def test_a_partition_that_is_gone_is_loss(fake: Fake, reader: StreamReader) -> N
     lenient.stop()
 
 
-def test_a_topic_made_anew_is_loss(fake: Fake, reader: StreamReader) -> None:
+def test_a_topic_recreated_is_loss(fake: Fake, reader: StreamReader) -> None:
     begun = reader.latestOffset(reader.initialOffset(), _ALL)
     with fake.client() as client:
         client.delete_topic("t")

@@ -128,12 +128,12 @@ def test_batches_are_judged_by_the_last_stable_offset_of_the_plan(fake: Fake) ->
         ({"endingOffsets": '{"orders": {"0": 5, "1": 5, "2": 7}}'}, "endingOffsets: orders-2 is given"),
     ],
 )
-def test_what_does_not_fit_the_cluster_is_told(fake: Fake, options: dict[str, str], words: str) -> None:
+def test_what_does_not_fit_the_cluster_is_reported(fake: Fake, options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         _ranges(fake, **options)
 
 
-def test_a_start_behind_the_end_is_loss(fake: Fake) -> None:
+def test_a_start_after_the_end_is_loss(fake: Fake) -> None:
     start = '{"orders": {"0": 70, "1": 0}}'
     with pytest.raises(DataLost, match="orders-0 ends at offset 50, though offset 70 should come next"):
         _ranges(fake, startingOffsets=start)

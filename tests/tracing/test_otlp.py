@@ -19,7 +19,7 @@ def span() -> Span:
     )
 
 
-def test_a_collector_decodes_what_was_told() -> None:
+def test_a_collector_decodes_what_was_sent() -> None:
     with collector() as stub:
         exporter = OtlpExporter(stub.endpoint + "/", "gateway", "box-1")
         assert exporter.export([span()])

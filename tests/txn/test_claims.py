@@ -112,7 +112,7 @@ def test_nobody_is_as_the_protocol_says() -> None:
 
 
 class TestResuming:
-    def test_who_has_the_id_goes_on(self) -> None:
+    def test_its_owner_continues(self) -> None:
         view = IdView("id")
         claimed(view, claimant(Producer(7, 3)))
         assert initialized_client(view, Producer(7, 3), -1) == Producer(7, 4)
@@ -142,7 +142,7 @@ class TestResuming:
             initialized_client(view, zombie, -1)
         assert raised.value.error_code == ErrorCode.PRODUCER_FENCED
 
-    def test_who_has_not_received_the_answer_to_its_end_goes_on_unless_it_has_begun_anew(self) -> None:
+    def test_a_client_without_the_response_to_its_end_continues_unless_it_has_begun_again(self) -> None:
         view = IdView("id")
         claimed(view, claimant(Producer(7, 3)))
         first = view.next_epoch()
@@ -162,7 +162,7 @@ class TestResuming:
         refuse_replaced(view, Producer(7, 4))
 
     @pytest.mark.parametrize("zombie", [Producer(7, 2), Producer(7, 9), Producer(6, 3), Producer(8, 3)])
-    def test_after_an_end_only_the_producer_that_it_ended_goes_on(self, zombie: Producer) -> None:
+    def test_after_an_end_only_the_producer_that_it_ended_continues(self, zombie: Producer) -> None:
         view = IdView("id")
         claimed(view, claimant(Producer(7, 3)))
         first = view.next_epoch()
@@ -193,5 +193,5 @@ class TestResuming:
         refuse_replaced(view, Producer(7, 3))
         assert next_claim(view, claimant(), FRESH).generation == 1
 
-    def test_an_id_that_nobody_has_goes_to_who_asks(self) -> None:
+    def test_an_id_that_nobody_has_goes_to_the_client_that_asks(self) -> None:
         assert initialized_client(None, Producer(9, 9), FRESH) == Producer(FRESH, 0)

@@ -41,7 +41,7 @@ def test_a_gap_and_another_size_are_out_of_order() -> None:
     assert sequences.order(CLIENT, batch(0, 1)) == (Order.OUT_OF_ORDER, None)
 
 
-def test_a_new_epoch_begins_anew() -> None:
+def test_a_new_epoch_begins_again() -> None:
     sequences: ClientSequences[str] = ClientSequences()
     sent(sequences, batch(0), batch(1))
     sent(sequences, batch(0), client=Producer(7, 1))

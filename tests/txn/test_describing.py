@@ -47,7 +47,7 @@ def test_an_open_transaction_names_its_partitions_and_groups() -> None:
     assert (told.partitions, told.groups) == ((("t", 1),), ("g",))
 
 
-def test_a_decision_is_told() -> None:
+def test_a_decision_is_reported() -> None:
     told = told_of(claim(1, P0), partitions(1, P0, {("t", 1): 5}), decision(1, P0, committed=True))
     assert (told.state, told.partitions) == ("CompleteCommit", ())
     assert told.last is not None
@@ -75,7 +75,7 @@ def test_a_row_of_a_list_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_decision_is_prepared_until_the_broker_was_told_of_it(committed: bool) -> None:
+def test_a_decision_is_prepared_until_the_broker_is_informed(committed: bool) -> None:
     records = [claim(1, P0), native_member(1, P0, M, 2, "m", NATIVE), decision(1, P0, committed, [P0, M])]
     outcome = "Commit" if committed else "Abort"
     assert told_of(*records).state == f"Prepare{outcome}"

@@ -56,7 +56,7 @@ def test_for_a_reader_that_lags_it_is_asked_once_a_second_what_the_announcements
     assert stable.question_for(rows, 1.5) is None
 
 
-def test_for_a_reader_beyond_what_is_certain_the_batches_in_between_are_looked_at() -> None:
+def test_for_a_reader_beyond_what_is_certain_the_batches_in_between_are_read() -> None:
     assert known({P0: 7}).question_for([Row(P0, 8, 12, 20)], 1.0) == Question({P0: 20}, at=1.0)
 
 

@@ -174,7 +174,7 @@ def test_nothing_is_known_before_the_last_chunk(log: Log) -> None:
     assert views.verdict(*P5) is Verdict.COMMITTED
 
 
-def test_what_is_applied_with_a_snapshot_is_told(log: Log) -> None:
+def test_what_is_applied_with_a_snapshot_is_reported(log: Log) -> None:
     snapshot = log.snapshot(len(log.records))
     log.start = len(log.records)
     log.append("a", decision(1, P5, True))
@@ -260,7 +260,7 @@ def test_a_damaged_snapshot_makes_nobody_believe_it_has_read(log: Log) -> None:
     assert not views.loader(0).is_sure
 
 
-def test_a_snapshot_is_due_behind_many_records_or_bytes_and_its_own_size() -> None:
+def test_a_snapshot_is_due_after_many_records_or_bytes_and_its_own_size() -> None:
     assert not is_due(0, 0, 0)
     assert not is_due(49_999, 1 << 20, 0)
     assert is_due(50_000, 1 << 20, 0)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kproxy.txn.unknown import Met, UnknownProducers
 
 
-def test_each_id_is_told_with_where_it_was_met_first() -> None:
+def test_each_id_is_reported_with_where_it_was_met_first() -> None:
     unknown = UnknownProducers()
     unknown.note(7, "t", 0, 5)
     unknown.note(8, "t", 0, 3)

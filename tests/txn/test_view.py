@@ -117,7 +117,7 @@ def test_whether_the_owner_wrote_anything_itself() -> None:
     assert [view_of(claim(1, P0), body).has_own_data() for body in wrote] == [True, True, False]
 
 
-def test_a_claim_begins_behind_the_block_of_the_last_one() -> None:
+def test_a_claim_begins_after_the_block_of_the_last_one() -> None:
     view = view_of(claim(1, P0, epochs=2))
     assert refuses(view, claim(2, P1))
     assert view.apply(claim(2, P2), LogPosition(1, 0))
@@ -418,7 +418,7 @@ def test_what_is_prepared_takes_nothing_more() -> None:
     assert refuses(view, member(1, P0, N, 6))
 
 
-def test_the_next_transaction_may_begin_behind_a_prepared_one() -> None:
+def test_the_next_transaction_may_begin_after_a_prepared_one() -> None:
     view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), prepare(1, P0))
     assert view.ongoing is None
     assert view.apply(partitions(1, P1, {PLACE: 7}), LogPosition(3, 0))
@@ -488,7 +488,7 @@ def test_a_member_of_the_brokers_is_to_be_ended_as_it_was_decided() -> None:
     assert claimed.unended[M] == Unended(NATIVE, "m", False, False)
 
 
-def test_an_id_is_not_given_up_before_the_broker_was_told() -> None:
+def test_an_id_is_not_given_up_before_the_broker_was_informed() -> None:
     view = view_of(claim(1, P0), native_member(1, P0, M, 5, "m", NATIVE), decision(1, P0, False))
     assert refuses(view, expiry(1))
     assert refuses(view, ended(N))

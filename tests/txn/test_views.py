@@ -55,7 +55,7 @@ def views() -> Views:
     return Views()
 
 
-def test_what_changes_something_is_told(views: Views) -> None:
+def test_what_changes_something_is_reported(views: Views) -> None:
     feed = Feed(views)
     assert feed.give("a", claim(1, P0), claim(2, P0), decision(1, P0, True)) == [True, False, True]
     view = views.of("a")
@@ -122,7 +122,7 @@ def test_offsets_of_a_group_are_found_until_the_broker_has_them(views: Views) ->
     assert len(list(views.unmirrored_offsets("h"))) == 1
 
 
-def test_a_partition_that_is_read_anew_is_forgotten(views: Views) -> None:
+def test_a_partition_that_is_read_again_is_forgotten(views: Views) -> None:
     other = Feed(views, 1)
     other.give("b", claim(2, Q0), partitions(2, Q0, {PLACE: 4}))
     feed = Feed(views)
@@ -143,7 +143,7 @@ NEWER_VERSION = struct.pack(">h", 1) + b"?"
 
 
 @pytest.mark.parametrize("raw", [(NEWER_KIND, b"\0\0"), (NEWER_VERSION, b""), (None, None), (b"\0", b"")])
-def test_behind_what_is_not_understood_nothing_is_decided(raw: tuple[bytes | None, bytes | None]) -> None:
+def test_after_what_is_not_understood_nothing_is_decided(raw: tuple[bytes | None, bytes | None]) -> None:
     told: list[tuple[str, str]] = []
     views = Views(lambda what, why: told.append((what, why)))
     feed = Feed(views)
@@ -232,7 +232,7 @@ def test_only_ids_of_transactions_are_rejected(views: Views, producer_id: int) -
     assert not views.is_rejected(producer_id)
 
 
-def test_a_partition_that_is_read_anew_rejects_what_it_says_then(views: Views) -> None:
+def test_a_partition_that_is_read_again_rejects_what_it_says_then(views: Views) -> None:
     Feed(views).give("", reject(Q0.producer_id))
     Feed(views, 1).give("", reject(M.producer_id))
     views.restart(0, 0)

@@ -95,7 +95,7 @@ class TestVisible:
         seen = see(log_of([("undecided", 5, 0)]), 3)
         assert (seen.next_offset, seen.pieces) == (3, [])
 
-    def test_what_is_hidden_behind_a_batch_goes_into_its_offsets(self) -> None:
+    def test_what_is_hidden_after_a_batch_goes_into_its_offsets(self) -> None:
         log = log_of([("plain", 2, 0), ("aborted", 3, 0), ("plain", 1, 0), ("aborted", 4, 0), ("copy", 2, 0)])
         seen = see(log)
         assert offsets(seen) == [0, 1, 5]
@@ -181,12 +181,12 @@ class TestVisible:
             assert (seen.pieces[0] is data, seen.changed) == (True, False)
             assert seen.next_offset == max(end for _, end, batch in log.batches if data.find(batch) >= 0)
 
-    def test_garbage_is_told(self) -> None:
+    def test_garbage_is_reported(self) -> None:
         with pytest.raises(CorruptRecord):
             visible(bytes(100), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
 
     @pytest.mark.parametrize("length", [-(1 << 31), -12, -1, 0, 48])
-    def test_a_batch_that_says_it_is_shorter_than_its_header_is_told(self, length: int) -> None:
+    def test_a_batch_that_says_it_is_shorter_than_its_header_is_reported(self, length: int) -> None:
         data = bytearray(log_of([("plain", 1, 0)]).read(0))
         data[8:12] = length.to_bytes(4, "big", signed=True)
         with pytest.raises(CorruptRecord):

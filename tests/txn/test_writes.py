@@ -88,7 +88,7 @@ class TestAccepting:
 
 
 class TestSending:
-    def test_the_first_of_a_partition_goes_alone_and_five_are_on_their_way_then(self) -> None:
+    def test_the_first_of_a_partition_goes_alone_and_five_are_in_flight_then(self) -> None:
         core = writes()
         sends = [accept(core, P, b"%d" % n) for n in range(8)]
         other = accept(core, Q, b"q")
@@ -101,7 +101,7 @@ class TestSending:
         assert (sends[1].settled, sends[1].base_offset, sends[1].log_append_time_ms) == (True, 1, 77)
         assert send_all(core) == [sends[6]]
 
-    def test_what_is_behind_an_open_one_does_not_run_ahead_of_what_a_broker_remembers(self) -> None:
+    def test_what_is_after_an_open_one_does_not_run_ahead_of_what_a_broker_remembers(self) -> None:
         core = writes()
         established(core)
         sends = [accept(core, P, b"%d" % n) for n in range(7)]
@@ -109,7 +109,7 @@ class TestSending:
         core.written(sends[1], 2, -1)
         assert send_all(core) == []
 
-    def test_behind_a_failure_they_go_one_by_one_in_order(self) -> None:
+    def test_after_a_failure_they_go_one_by_one_in_order(self) -> None:
         core = writes()
         established(core)
         sends = [accept(core, P, b"%d" % n) for n in range(4)]
@@ -124,7 +124,7 @@ class TestSending:
         assert core.summary()[P] == Written(5, ((1, 1), (2, 2), (3, 3), (4, 4)))
         assert [send.reason for send in sends] == ["not_now"] + ["behind_a_failure"] * 3
 
-    def test_back_off_doubles_up_to_its_limit_and_begins_anew_behind_a_success(self) -> None:
+    def test_back_off_doubles_up_to_its_limit_and_begins_again_after_a_success(self) -> None:
         core = writes()
         send = accept(core, P, b"a")
         now, waits = 0.0, []
@@ -247,7 +247,7 @@ class TestFailing:
         assert (core.failed, send.error_code, other.error_code) == (STATE_LOST, STATE_LOST, GIVEN_UP)
 
     @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR])
-    def test_doubtful_answers_are_believed_when_they_go_on(self, error: ErrorCode) -> None:
+    def test_doubtful_answers_are_believed_when_they_last(self, error: ErrorCode) -> None:
         core = writes()
         send = accept(core, P, b"a")
         for attempt in range(PATIENCE):

@@ -33,7 +33,7 @@ def _sent(sequence: int, pid: int = PID, epoch: int = 0, first_ms: int = NOW_MS)
     return batch(b"v", pid=pid, epoch=epoch, seq=sequence, first_ms=first_ms + sequence)
 
 
-def test_a_replica_that_stands_still_holds_the_high_watermark(
+def test_a_replica_that_has_stopped_holds_the_high_watermark(
     replicas: Levers, cluster: ClusterClient, unique: str
 ) -> None:
     create_on(cluster, unique, 1, 2)

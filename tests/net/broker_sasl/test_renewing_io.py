@@ -102,7 +102,7 @@ async def connected(
         far.close()
 
 
-async def test_requests_wait_and_answers_go_on() -> None:
+async def test_requests_wait_and_answers_continue() -> None:
     async with connected() as (io, broker), trio.open_nursery() as nursery:
         assert io.send_at_once([frame(b"q1")]) == 0
         nursery.start_soon(io.send_all, request(b"q1"))
@@ -204,7 +204,7 @@ async def test_a_refusal_ends_the_connection_for_both() -> None:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-async def test_a_broker_that_does_not_go_on_is_given_up(reads: bool) -> None:
+async def test_a_broker_that_does_not_continue_is_given_up(reads: bool) -> None:
     async with connected(timeout_ms=50) as (io, broker), trio.open_nursery() as nursery:
 
         async def take() -> None:
@@ -230,7 +230,7 @@ async def test_the_end_of_the_connection_is_the_end_of_the_login() -> None:
         broker.io.close()
 
 
-async def test_without_a_password_requests_go_on_until_the_login_is_over() -> None:
+async def test_without_a_password_requests_continue_until_the_login_has_ended() -> None:
     async with connected() as (io, broker):
         broker.renewals.missing = True
         await io.send_all([frame(b"q")])

@@ -107,7 +107,7 @@ async def test_a_token_from_a_file_is_read_again(tmp_path: Path) -> None:
         assert len((await ask(network, fake)).brokers) == 1
 
 
-async def test_a_wrong_password_is_told_and_counted_and_a_new_one_is_used(
+async def test_a_wrong_password_is_reported_and_counted_and_a_new_one_is_used(
     password: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stats = Stats()
@@ -174,7 +174,7 @@ async def test_a_login_that_cannot_be_renewed_ends_the_connection(password: Path
         assert stats.upstream.errors == {"authentication": 1}
 
 
-async def test_a_password_that_is_gone_for_a_moment_costs_nothing_while_the_login_lasts(
+async def test_a_password_that_is_missing_for_a_moment_costs_nothing_while_the_login_lasts(
     password: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kproxy.net.broker_sasl.renewing_io._DUE", 0.0)
@@ -189,7 +189,7 @@ async def test_a_password_that_is_gone_for_a_moment_costs_nothing_while_the_logi
         client.close()
 
 
-async def test_without_a_password_no_request_goes_out_behind_the_end_of_the_login(password: Path) -> None:
+async def test_without_a_password_no_request_goes_out_after_the_end_of_the_login(password: Path) -> None:
     async with broker(ENDING, Stats(), **login(password)) as (fake, network):
         client = await BrokerClient.open(network, place(fake), 5000, 5000)
         remove(password)
@@ -233,7 +233,7 @@ class TestProxy:
                 await eventually(lambda: any(login.count >= 3 for login in proxy.brokers.logins.by_connection.values()))
                 assert (await client.call(fetch("t"), 11)).responses[0].partitions[0].error_code == ErrorCode.NONE
 
-    async def test_a_client_that_logs_in_where_none_is_asked_to_is_told_so(self, password: Path) -> None:
+    async def test_a_client_that_logs_in_where_none_is_asked_to_gets_an_error(self, password: Path) -> None:
         async with proxied(sasl=RULES, **login(password)) as proxy, await proxy.client(1) as client:
             for version in (0, 1):
                 said = await client.call(SaslHandshakeRequest(mechanism="PLAIN"), version)

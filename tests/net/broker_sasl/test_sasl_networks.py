@@ -66,7 +66,7 @@ async def test_tokens_are_kept_fresh_until_the_end(options: dict[str, Any]) -> N
         await networks.run()
 
 
-async def test_a_file_that_is_missing_is_told_at_the_start(login: dict[str, Any]) -> None:
+async def test_a_file_that_is_missing_is_reported_at_the_start(login: dict[str, Any]) -> None:
     login["upstream_sasl_password_location"] = SecretLocation(path=Path("/none/password"))
     with pytest.raises(
         StartupError, match=r"upstream\.sasl\.password\.location = /none/password: No such file"

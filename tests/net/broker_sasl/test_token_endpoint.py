@@ -73,7 +73,7 @@ async def test_a_token_of_unknown_life_is_renewed_soon(secret: SecretLocation, e
         ("", "???", r"/token: BadStatusLine: the response is not HTTP"),
     ],
 )
-async def test_what_is_told_when_there_is_none(secret: SecretLocation, body: str, status: str, text: str) -> None:
+async def test_the_error_when_there_is_none(secret: SecretLocation, body: str, status: str, text: str) -> None:
     async with endpoint(body, status) as (url, _):
         with pytest.raises(OSError, match=text) as told:
             await client_credentials(url, "kproxy", secret, None, None)()

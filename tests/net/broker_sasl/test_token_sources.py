@@ -65,7 +65,7 @@ async def test_the_next_one_is_asked_for_before_anybody_needs_it(autojump_clock:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_told_when_there_is_none(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_error_when_there_is_none(autojump_clock: trio.testing.MockClock) -> None:
     issuer = Issuer()
     tokens = IssuedTokens(issuer.ask, "the place")
     issuer.down = True

@@ -42,7 +42,7 @@ async def test_an_id_of_kproxys_own_range_is_asked_for_again() -> None:
             await proxy.cluster.new_producer_id()
 
 
-async def test_questions_go_on_to_the_next_broker_when_one_fails() -> None:
+async def test_questions_go_to_the_next_broker_when_one_fails() -> None:
     async with proxied(2) as proxy:
         await proxy.fake.stop_broker(1)
         assert (await proxy.cluster.coordinators.find("g")).node_id == 2

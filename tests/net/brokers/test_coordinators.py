@@ -98,7 +98,7 @@ async def test_it_is_asked_again_a_limited_number_of_times(monkeypatch: pytest.M
         assert len(versions) == 15
 
 
-async def test_it_is_looked_for_once_and_again_when_it_is_elsewhere_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_searched_for_once_and_again_when_it_is_elsewhere_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     async with clustered(monkeypatch) as (fake, cluster, _):
         found: list[str] = []
         fake.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: found.append(call.request.key))

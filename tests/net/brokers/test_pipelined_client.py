@@ -86,7 +86,7 @@ async def test_it_has_no_room_for_ever_more() -> None:
 
 
 @pytest.mark.parametrize("fault", [Close(), Drop()])
-async def test_what_gets_no_answer_is_told_so_and_all_behind_it(fault: Close | Drop) -> None:
+async def test_what_gets_no_response_fails_and_all_after_it(fault: Close | Drop) -> None:
     async with client(timeout_ms=100) as (fake, asked):
         fake.cluster.control(ApiKey.METADATA, lambda _: fault)
         answers: Answers = []

@@ -46,7 +46,7 @@ async def test_where_one_fails_the_others_of_that_broker_are_not_tried() -> None
             assert new not in (one, idle)
 
 
-async def test_what_is_under_way_at_the_end_is_closed_when_it_is_over() -> None:
+async def test_what_is_under_way_at_the_end_is_closed_when_it_has_ended() -> None:
     async with pool() as (_, connections, address):
         async with connections.to(address), connections.to(address) as used:
             pass

@@ -34,7 +34,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     assert read_credentials(path).verifiers == VERIFIERS
 
 
-def test_what_cannot_be_written_or_read_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CredentialError, match="No such file"):
         write_credentials(tmp_path / "none" / "users", USERS)
     with pytest.raises(CredentialError, match="No such file"):

@@ -104,7 +104,9 @@ async def test_a_token_lets_in_until_it_expires(options: dict[str, Any], tmp_pat
 
 
 @pytest.mark.parametrize(("name", "password"), [("alice", "guess"), ("nobody", PASSWORD)])
-async def test_who_is_refused_is_told_the_same_and_counted(options: dict[str, Any], name: str, password: str) -> None:
+async def test_a_refused_client_receives_the_same_and_counted(
+    options: dict[str, Any], name: str, password: str
+) -> None:
     async with proxied(**options) as proxy, await proxy.client() as client:
         said = await plain(client, password, name)
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -115,7 +117,7 @@ async def test_who_is_refused_is_told_the_same_and_counted(options: dict[str, An
         assert [fault.reason for fault in proxy.server.last_faults.by_client.values()] == ["login by PLAIN refused"]
 
 
-async def test_a_login_that_was_overheard_is_refused_when_it_comes_again(options: dict[str, Any]) -> None:
+async def test_a_login_that_was_overheard_is_refused_when_it_is_retried(options: dict[str, Any]) -> None:
     async with proxied(**options) as proxy:
         scram = ScramClient("SCRAM-SHA-256", "alice", PASSWORD)
         async with await proxy.client() as client:
@@ -285,7 +287,7 @@ def config(**given: Any) -> Config:
     return Config(bootstrap_servers=(Address("127.0.0.1", 9092),), **given)
 
 
-async def test_what_is_missing_is_told_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_missing_is_reported_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StartupError, match=r"sasl.credentials.location: .*/users: No such file") as caught:
         LoginWorker(config(sasl_enabled_mechanisms=("PLAIN",), sasl_credentials_location=tmp_path / "users"))
     assert caught.value.exit_code == ExitCode.USAGE

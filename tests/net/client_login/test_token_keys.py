@@ -41,7 +41,7 @@ class Source:
         (b"\xff\xfe", "codec|Expecting"),
     ],
 )
-def test_what_is_no_key_set_is_told(data: bytes, why: str) -> None:
+def test_what_is_no_key_set_is_reported(data: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_keys(data)
 
@@ -71,7 +71,7 @@ async def test_an_unknown_id_asks_again_but_not_without_end(autojump_clock: trio
     assert await keys.find(None) is None
 
 
-async def test_old_keys_stay_while_new_ones_cannot_be_had(autojump_clock: trio.testing.MockClock) -> None:
+async def test_old_keys_stay_while_new_ones_are_unavailable(autojump_clock: trio.testing.MockClock) -> None:
     keys = TokenKeys("k", 1000, Source(key_set("one"), None))
     await keys.find("one")
     await trio.sleep(20)

@@ -189,9 +189,7 @@ def log_of(cast: Cast) -> list[Entry]:
 
 
 def nothing_of_former_owners(cast: Cast) -> None:
-    """After a claim that holds, no record under an earlier one was accepted: the brokers fence a paused or late
-    instance.
-    """
+    """After a claim that holds, no record under an earlier one was accepted: brokers fence paused or late instances."""
     view = IdView("id")
     for at, entry in enumerate(log_of(cast)):
         view.apply(entry.body, LogPosition(at, at))

@@ -243,7 +243,7 @@ class TestWhoHasTheId:
             assert scene.read(0) == ["3"]
             assert old.kproxy.stats.transactions.aborts == {"initialized": 1}
 
-    async def test_a_zombie_that_asks_to_go_on_does_not_abort_what_the_newer_has_open(self, home: str) -> None:
+    async def test_a_zombie_that_asks_to_continue_does_not_abort_what_the_newer_has_open(self, home: str) -> None:
         async with at_home(home) as scene:
             old = await scene.begun()
             await old.transaction("1")
@@ -254,7 +254,7 @@ class TestWhoHasTheId:
             assert scene.read(0) == ["1", "2"]
 
     @SECOND
-    async def test_a_client_that_goes_on_aborts_what_it_has_open(self, home: str, second: bool) -> None:
+    async def test_a_client_that_continues_aborts_what_it_has_open(self, home: str, second: bool) -> None:
         """KIP-360: after an error a client asks for its next epoch, and names the one that it has."""
         async with at_home(home) as scene:
             client = await scene.begun(second=second)
@@ -288,7 +288,7 @@ class TestWhoHasTheId:
             await client.transaction("4")
             assert scene.read(0) == ["1", "2", "3", "4"]
 
-    async def test_a_client_goes_on_as_the_one_before_an_end_whose_answer_was_lost(self, home: str) -> None:
+    async def test_a_client_continues_as_the_one_before_an_end_whose_answer_was_lost(self, home: str) -> None:
         async with at_home(home) as scene:
             client = await scene.begun(second=True)
             before = client.producer
@@ -307,7 +307,7 @@ class TestWhoHasTheId:
 
 
 @SECOND
-async def test_an_end_goes_on_without_the_client_that_asked_for_it(home: str, second: bool) -> None:
+async def test_an_end_continues_without_the_client_that_asked_for_it(home: str, second: bool) -> None:
     async with at_home(home) as scene:
         client = await scene.begun(second=second)
         await client.write("1")

@@ -130,7 +130,7 @@ class TestForWhom:
                 with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
                     await keeper.take_epoch()
 
-    async def test_a_log_that_has_lost_the_client_is_told_of_it_again(self) -> None:
+    async def test_a_log_that_has_lost_the_client_records_it_again(self) -> None:
         async with scene() as (cast, a):
             keeper = await claimed(a)
             await lose_the_log(cast, keeper)
@@ -201,7 +201,7 @@ class TestForWhom:
             view = (await claimed(a)).view
             assert not keeper_of(a).holds(view)
 
-    async def test_who_else_needs_the_identity_is_told_of_it(self) -> None:
+    async def test_others_that_need_the_identity_receive_it(self) -> None:
         async with scene() as (_, a):
             tools = a.transactions.coordinator.log._tools
             known = TransactionalId(tools.stats.count_fenced)
@@ -261,7 +261,7 @@ class TestEpochs:
                 await decided(keeper, producer, FIRST)
             assert a.stats.transactions.claims["won"] == 2
 
-    async def test_what_was_begun_is_gone_on_with(self) -> None:
+    async def test_what_was_begun_is_continued(self) -> None:
         """Members may have joined it, wherever they are."""
         async with scene() as (_, a):
             keeper = await claimed(a)

@@ -81,7 +81,7 @@ async def test_what_is_aborted_never_shows_and_the_next_does() -> None:
         assert committed_values(proxy) == ["2", "4"]
 
 
-async def test_behind_the_end_a_client_writes_plain_records_again() -> None:
+async def test_after_the_end_a_client_writes_plain_records_again() -> None:
     async with stage() as (proxy, control), await proxy.client() as client:
         assert await write(client, b"before") == [0]
         await begin(control, None)
@@ -213,7 +213,7 @@ async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() 
         assert committed_values(proxy) == []
 
 
-async def test_a_connection_that_ends_behind_its_answers_does_not() -> None:
+async def test_a_connection_that_ends_after_its_answers_does_not() -> None:
     async with stage() as (proxy, control):
         await begin(control)
         for value in (b"1", b"2"):
@@ -224,7 +224,7 @@ async def test_a_connection_that_ends_behind_its_answers_does_not() -> None:
         assert committed_values(proxy) == ["1", "2"]
 
 
-async def test_the_time_out_aborts_and_the_client_is_told_until_the_script_is() -> None:
+async def test_the_time_out_aborts_and_the_client_gets_the_error_until_the_script_does() -> None:
     async with stage() as (proxy, control), await proxy.client() as client:
         await begin(control, timeout_ms=900)
         assert await write(client, b"1") == [0]

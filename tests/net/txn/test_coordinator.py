@@ -123,7 +123,7 @@ class TestFencing:
             await new.end(b)
             assert cast.visible(b.transactions.views) == ["new"]
 
-    async def test_a_second_end_while_one_is_pending_is_told_so(self) -> None:
+    async def test_a_second_end_while_one_is_pending_gets_its_error(self) -> None:
         async with stage() as cast:
             a, client = await cast.instance(), Client("id")
             await client.init(a)
@@ -244,7 +244,7 @@ class TestInstances:
             await client.end(again)
             assert cast.visible(again.transactions.views) == ["1", "3"]
 
-    async def test_an_overdue_transaction_of_an_instance_that_is_gone_is_ended_by_another(self) -> None:
+    async def test_an_overdue_transaction_of_an_instance_that_has_ended_is_ended_by_another(self) -> None:
         async with stage() as cast:
             a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
             await client.init(a, TIMEOUT_MS)
@@ -316,7 +316,7 @@ class TestTheLogFails:
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]
 
-    async def test_a_topic_that_is_made_anew_is_not_written_under_the_ends_of_the_old_one(self) -> None:
+    async def test_a_topic_that_is_recreated_is_not_written_under_the_ends_of_the_old_one(self) -> None:
         async with stage() as cast:
             a, client = await cast.instance(), Client("id")
             await client.init(a)
@@ -412,7 +412,7 @@ class TestClocks:
     @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
     @pytest.mark.parametrize("arrives", [False, True], ids=["lost", "written"])
     @pytest.mark.idle_clock
-    async def test_a_decision_of_which_nothing_is_heard_is_found_out_before_the_client_is_told(
+    async def test_a_decision_of_which_nothing_is_heard_is_found_out_before_the_client_is_answered(
         self, bumps: bool, arrives: bool
     ) -> None:
         async with stage(upstream_request_timeout_ms=300, delivery_timeout_ms=400) as cast:

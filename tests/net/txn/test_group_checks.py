@@ -107,7 +107,7 @@ async def test_a_member_of_a_newer_group_commits_offsets_at_its_own_epoch_only(
         assert await check_member(cluster, offsets(generation, "m")) == error
 
 
-async def test_what_the_coordinator_says_of_an_instance_is_told() -> None:
+async def test_what_the_coordinator_says_of_an_instance_is_returned() -> None:
     async with clustered() as (fake, cluster):
         answer = HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
         fake.cluster.control(ApiKey.HEARTBEAT, lambda _: Answer(answer))

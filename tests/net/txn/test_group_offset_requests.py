@@ -28,7 +28,7 @@ def slow_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("slow_mirror")
 class TestOffsetFetch:
     @pytest.mark.parametrize("version", range(10))
-    async def test_it_is_right_at_once_behind_the_commit_in_every_version(self, version: int) -> None:
+    async def test_it_is_right_at_once_after_the_commit_in_every_version(self, version: int) -> None:
         async with scene() as at:
             await at.move(5)
             assert at.broker_has() is None
@@ -44,7 +44,7 @@ class TestOffsetFetch:
             assert answer.topics[0].partitions[0].metadata == "m"
 
     @pytest.mark.parametrize("version", [2, 7, 9])
-    async def test_who_asks_for_all_is_told_of_those_that_only_the_log_has(self, version: int) -> None:
+    async def test_a_request_for_all_receives_those_that_only_the_log_has(self, version: int) -> None:
         async with scene() as at:
             assert await commit(at.reader, "g", 3, index=1) == 0
             await at.move(5)
@@ -73,7 +73,7 @@ class TestOffsetFetch:
             assert await at.producer.end() == 0
             assert await fetched(at.reader, "g", 7, ("t", 0)) == [(9, 0)]
 
-    async def test_nobody_waits_for_a_producer_that_is_gone(self) -> None:
+    async def test_nobody_waits_for_a_producer_that_has_ended(self) -> None:
         """kafkajs asks for offsets before it fences its killed self."""
         async with scene() as at, await at.proxy.client() as own:
             await at.move(5)
@@ -111,7 +111,7 @@ class TestOffsetFetch:
             assert (("", -1) in rows) is (version >= 2)
 
     @pytest.mark.parametrize("version", [1, 7, 9])
-    async def test_while_the_log_cant_be_read_nothing_is_told(
+    async def test_while_the_log_cant_be_read_nothing_is_returned(
         self, version: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with scene(delivery_timeout_ms=300, upstream_request_timeout_ms=100) as at:

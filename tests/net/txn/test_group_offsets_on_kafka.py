@@ -131,7 +131,7 @@ async def scene(kafka: RealKafka, versions: Any = TV1) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.parametrize("versions", [TV1, TV2], ids=["TV1", "TV2"])
-async def test_offsets_move_with_the_data_and_are_told_at_once(kafka: RealKafka, versions: Any) -> None:
+async def test_offsets_move_with_the_data_and_are_returned_at_once(kafka: RealKafka, versions: Any) -> None:
     async with scene(kafka, versions) as at:
         for offset, committed, after in ((5, True, 5), (9, False, 5), (7, True, 7)):
             place = (at.name, 1)

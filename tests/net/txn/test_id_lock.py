@@ -72,7 +72,7 @@ async def test_a_wait_that_ends_as_the_abort_comes_is_interrupted_too() -> None:
             pass
 
 
-async def test_waits_go_on_after_the_abort(autojump_clock: trio.testing.MockClock) -> None:
+async def test_waits_continue_after_the_abort(autojump_clock: trio.testing.MockClock) -> None:
     turns = IdLock()
     async with turns.urgent("aborted"):
         await turns.wait(partial(trio.sleep, 1))

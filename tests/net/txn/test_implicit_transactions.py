@@ -27,7 +27,7 @@ async def test_the_rules_of_the_configuration_hold_for_them_too() -> None:
         assert committed_values(proxy) == ["1"]
 
 
-async def test_what_comes_again_over_another_connection_dooms_the_transaction() -> None:
+async def test_what_is_retried_over_another_connection_dooms_the_transaction() -> None:
     """A balancer that ends connections in good order may have kept the last answer to itself."""
     request = produce("t", b"1")
     async with stage() as (proxy, control):

@@ -11,7 +11,7 @@ from kproxy.txn.txn_error import TxnError
 from tests.net.txn.log_harness import PATIENCE
 
 
-async def test_the_result_is_told_and_the_work_counted(nursery: trio.Nursery) -> None:
+async def test_the_result_is_returned_and_the_work_counted(nursery: trio.Nursery) -> None:
     jobs, go = Jobs(nursery), trio.Event()
 
     async def work() -> int:
@@ -28,7 +28,7 @@ async def test_the_result_is_told_and_the_work_counted(nursery: trio.Nursery) ->
     assert jobs.count == 0
 
 
-async def test_it_goes_on_when_nobody_waits_any_more(nursery: trio.Nursery) -> None:
+async def test_it_continues_when_nobody_waits_any_more(nursery: trio.Nursery) -> None:
     jobs, go, done = Jobs(nursery), trio.Event(), trio.Event()
 
     async def work() -> None:

@@ -151,7 +151,7 @@ async def test_one_that_was_there_already_is_a_success_at_its_offset() -> None:
         assert log.values() == [b"0", b"1", b"2"]
 
 
-async def test_who_is_fenced_is_told_so_without_further_attempts() -> None:
+async def test_a_fenced_writer_gets_its_error_without_further_attempts() -> None:
     asked: list[int] = []
     async with writing() as log:
         await log.append(epoch=5)
@@ -353,7 +353,7 @@ async def test_the_time_for_an_append_is_that_of_a_request_unless_it_is_given() 
             appender.close()
 
 
-async def test_an_attempt_that_is_under_way_when_the_time_is_over_may_be_written(
+async def test_an_attempt_that_is_under_way_when_the_time_has_passed_may_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_ATTEMPTS", 0.1)  # one attempt may take longer than all

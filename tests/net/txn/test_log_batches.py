@@ -45,7 +45,7 @@ def test_a_marker_has_an_end_and_no_records() -> None:
 
 
 @pytest.mark.parametrize("at", [8, 16, 20, 30, -1])
-def test_what_lies_behind_damage_is_left_out(at: int) -> None:
+def test_what_lies_after_damage_is_left_out(at: int) -> None:
     broken = bytearray(batch(1, b"b"))
     broken[at] ^= 0x80
     found, damage = read_batches(memoryview(batch(0, b"a") + bytes(broken) + batch(2, b"c")), 0)

@@ -80,7 +80,7 @@ async def test_who_waits_is_woken_when_it_is_there_and_not_before() -> None:
             await log.follower.reached(0, 0)
 
 
-async def test_a_partition_that_is_read_anew_while_others_are_waited_for_is_read_to_its_end_again(
+async def test_a_partition_that_is_read_again_while_others_are_waited_for_is_read_to_its_end_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with followed(transaction_state_log_num_partitions=2) as log:
@@ -222,7 +222,7 @@ async def test_a_cluster_that_is_down_is_waited_for() -> None:
         assert log.sink.values() == [b"a", b"b"]
 
 
-async def test_what_is_deleted_behind_the_followers_back_is_no_reason_to_begin_anew() -> None:
+async def test_what_is_deleted_without_the_follower_is_no_reason_to_begin_again() -> None:
     async with followed() as log:
         log.write(b"a", b"b")
         log.write(b"c", epoch=1)
@@ -233,7 +233,7 @@ async def test_what_is_deleted_behind_the_followers_back_is_no_reason_to_begin_a
         assert log.sink.values() == [b"a", b"b", b"c", b"d"]
 
 
-async def test_a_log_that_begins_behind_what_was_read_is_read_anew_from_its_start() -> None:
+async def test_a_log_that_begins_after_what_was_read_is_read_again_from_its_start() -> None:
     async with followed() as log:
         log.write(b"a")
         await log.at_end()
@@ -245,7 +245,7 @@ async def test_a_log_that_begins_behind_what_was_read_is_read_anew_from_its_star
         assert log.sink.values() == [b"d"], "a log may begin inside a batch"
 
 
-async def test_a_log_that_has_lost_its_end_is_read_anew() -> None:
+async def test_a_log_that_has_lost_its_end_is_read_again() -> None:
     with structlog.testing.capture_logs() as lines:
         async with followed() as log:
             log.write(b"a", b"b")
@@ -258,7 +258,7 @@ async def test_a_log_that_has_lost_its_end_is_read_anew() -> None:
     assert not [line for line in lines if "refuses" in line["event"]], "no right is missing"
 
 
-async def test_a_log_that_has_lost_its_end_and_is_longer_than_before_is_read_anew() -> None:
+async def test_a_log_that_has_lost_its_end_and_is_longer_than_before_is_read_again() -> None:
     async with followed() as log:
         for number in range(3):
             log.write(b"%d" % number, epoch=number)
@@ -276,7 +276,7 @@ async def test_a_log_that_has_lost_its_end_and_is_longer_than_before_is_read_ane
 
 
 @pytest.mark.parametrize("longer", [False, True])
-async def test_a_topic_that_was_made_anew_is_read_anew_and_told_of(longer: bool) -> None:
+async def test_a_topic_that_was_recreated_is_read_again_and_reported(longer: bool) -> None:
     with structlog.testing.capture_logs() as lines:
         async with followed() as log:
             for number in range(3):
@@ -291,7 +291,7 @@ async def test_a_topic_that_was_made_anew_is_read_anew_and_told_of(longer: bool)
     assert len([line for line in lines if "created again" in line["event"]]) == 1
 
 
-async def test_a_topic_that_is_gone_is_told_of_once_and_waited_for() -> None:
+async def test_a_deleted_topic_is_reported_once_and_waited_for() -> None:
     with structlog.testing.capture_logs() as lines:
         async with followed() as log:
             log.write(b"old")
@@ -308,7 +308,7 @@ async def test_a_topic_that_is_gone_is_told_of_once_and_waited_for() -> None:
     assert len([line for line in lines if "was deleted" in line["event"]]) == 1
 
 
-async def test_a_refusal_is_told_once_and_asked_about_again() -> None:
+async def test_a_refusal_is_reported_once_and_asked_about_again() -> None:
     with structlog.testing.capture_logs() as lines:
         async with open_fake_cluster(1) as fake:
             control = fake.cluster.control(ApiKey.FETCH, _answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -423,7 +423,7 @@ async def test_brokers_without_topic_ids_are_followed_too() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["nobody knows", "it is read anew already"])
-async def test_an_end_before_what_was_read_has_the_partition_read_anew_once(
+async def test_an_end_before_what_was_read_has_the_partition_read_again_once(
     monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
     """The leader's answer shows that the log was truncated before a poll does."""

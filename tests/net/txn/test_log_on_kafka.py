@@ -120,7 +120,7 @@ async def test_fences_repetitions_and_refusals(kafka: RealKafka) -> None:
                 await log.appender.delete_records(1, 9)
 
 
-async def test_a_topic_that_is_made_anew_is_read_anew_even_if_it_is_longer_than_the_former(kafka: RealKafka) -> None:
+async def test_a_topic_that_is_recreated_is_read_again_even_if_it_is_longer_than_the_former(kafka: RealKafka) -> None:
     name = f"transaction-log-{uuid.uuid4().hex[:12]}"
     with trio.fail_after(120), ClusterClient(kafka.bootstrap) as client:
         async with log_of(kafka.bootstrap, name) as log:

@@ -1,6 +1,4 @@
-"""Appender and follower together while brokers do all they may do: each append once, at the offset
-that was returned.
-"""
+"""Appender and follower together while brokers do all they may do: each append once, at the returned offset."""
 
 from random import Random
 

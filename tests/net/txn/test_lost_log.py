@@ -174,7 +174,7 @@ async def test_where_nobody_has_read_it_kproxy_continues_with_what_is_left() -> 
 
 
 @LOSSES
-async def test_a_snapshot_on_its_way_damages_nothing(lose: Lose) -> None:
+async def test_a_snapshot_in_flight_damages_nothing(lose: Lose) -> None:
     async with stage() as cast:
         a, client = await cast.instance(), Client("id")
         await client.init(a)

@@ -31,7 +31,7 @@ async def test_a_newer_owner_decides_where_an_older_one_has_left_something_open(
         assert await seen(cast, a, b) == ["2"]
 
 
-async def test_a_commit_that_is_repeated_behind_an_abort_of_the_owners_data_does_not_commit_the_members_alone() -> None:
+async def test_a_commit_that_is_repeated_after_an_abort_of_the_owners_data_does_not_commit_the_members_alone() -> None:
     async with stage() as cast:
         a = MemberGroup(await cast.instance("a"))
         owner = (await a.begin_own()).owner

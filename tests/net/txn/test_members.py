@@ -127,7 +127,7 @@ async def test_a_member_that_is_not_prepared_is_named_and_nothing_is_decided() -
         assert await seen(cast, a, b) == ["1"]
 
 
-async def test_a_late_attempt_that_prepares_behind_the_decision_is_never_seen() -> None:
+async def test_a_late_attempt_that_prepares_after_the_decision_is_never_seen() -> None:
     async with stage() as cast:
         a, b = await member_groups(cast, "ab")
         await a.initialize()
@@ -249,7 +249,7 @@ async def test_a_member_that_dies_before_it_is_prepared_is_none() -> None:
 
 @pytest.mark.parametrize("point", [Point.LATE, Point.UNACKNOWLEDGED])
 @pytest.mark.parametrize("kind", [Kind.MEMBER, Kind.PREPARE])
-async def test_a_claim_comes_before_or_behind_a_members_record(kind: Kind, point: Point) -> None:
+async def test_a_claim_comes_before_or_after_a_members_record(kind: Kind, point: Point) -> None:
     async with stage() as cast:
         a, b = await member_groups(cast, "ab")
         await a.initialize()
@@ -316,7 +316,7 @@ async def test_members_take_turns_with_their_producer_ids() -> None:
         assert len(await seen(cast, a, b)) == 2 * (BLOCK_EPOCHS // 16 + 2)
 
 
-async def test_members_that_nobody_decides_are_aborted_when_their_time_is_over() -> None:
+async def test_members_that_nobody_decides_are_aborted_when_their_time_has_passed() -> None:
     async with stage() as cast:
         a, b = await member_groups(cast, "ab")
         await a.initialize(timeout_ms=500)
@@ -372,7 +372,7 @@ async def test_an_empty_batch_is_known_again() -> None:
         assert decisions(cast) == 1
 
 
-async def test_a_member_that_was_committed_before_its_kproxy_heard_that_it_is_prepared_is_told_so(
+async def test_a_member_that_was_committed_before_its_kproxy_read_that_it_is_prepared_gets_that_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with stage() as cast:

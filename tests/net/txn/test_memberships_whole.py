@@ -135,7 +135,7 @@ async def test_a_zombies_offsets_are_refused_and_its_output_is_not_a_second_copy
 
 
 @HOMES
-async def test_a_member_that_has_joined_again_goes_on(home: Home) -> None:
+async def test_a_member_that_has_joined_again_continues(home: Home) -> None:
     async with scene(home) as proxy, copier(proxy, "one") as one:
         await one.member.join()
         assert await one.copy("1", 1)
@@ -169,7 +169,7 @@ async def test_who_is_known_by_its_heartbeats_is_checked_as_well(home: Home) -> 
 
 @HOMES
 @pytest.mark.parametrize("version", [0, 2, 3])
-async def test_a_zombie_whose_consumer_connects_anew_is_refused_once(home: Home, version: int) -> None:
+async def test_a_zombie_whose_consumer_connects_again_is_refused_once(home: Home, version: int) -> None:
     """Java's consumer takes its coordinator for gone when it wakes. It may be at another kproxy from then on."""
     async with scene(home) as proxy, copier(proxy, "one") as one:
         one.producer.versions = {**OLD, ApiKey.TXN_OFFSET_COMMIT: version}

@@ -78,7 +78,7 @@ class TestWriting:
             await eventually(lambda: at.broker_has() == 5 and not left(at))
             assert at.groups["g"].offsets["t", 0].metadata == ""
 
-    async def test_a_topic_that_is_gone_holds_up_nothing(self) -> None:
+    async def test_a_deleted_topic_holds_up_nothing(self) -> None:
         async with scene() as at:
             assert await at.producer.add_offsets("g") == 0
             assert await at.producer.commit_offsets("g", [("gone", 0, 4), ("t", 0, 5)]) == [0, 0]
@@ -93,7 +93,7 @@ class TestWriting:
             await at.move(5)
             await eventually(lambda: at.broker_has() == 5 and not left(at))
 
-    async def test_what_a_kproxy_left_that_is_gone_is_written_by_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_what_an_ended_kproxy_left_is_written_by_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(offset_mirror, "_SWEEP_SECONDS", 0.05)
         async with scene() as at:
             mirror = at.proxy.transactions._mirror
@@ -262,7 +262,7 @@ class TestOrder:
                 assert at.broker_has() == 3
 
     @pytest.mark.usefixtures("by_hand")
-    async def test_the_log_is_read_behind_the_fence_and_before_anything_is_written(
+    async def test_the_log_is_read_after_the_fence_and_before_anything_is_written(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What was read before is what the fence may have left behind: another may have written it, and more."""

@@ -72,7 +72,7 @@ async def test_a_copy_that_arrives_before_the_second_sweep_is_waited_for() -> No
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-async def test_a_topic_that_is_gone_has_no_copies_and_one_that_does_not_answer_may(error: ErrorCode) -> None:
+async def test_a_deleted_topic_has_no_copies_and_one_that_does_not_answer_may(error: ErrorCode) -> None:
     logs = Logs()
     await logs.sweep(2)
     logs.errors[A], logs.told[A] = error, (99, 99)

@@ -78,7 +78,7 @@ async def refused(work: Any) -> TxnError:
     return caught.value
 
 
-async def test_an_id_is_told_and_rejected_behind_the_grace(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_id_is_reported_and_rejected_after_the_grace(autojump_clock: trio.testing.MockClock) -> None:
     log = Log()
     rejects, stats = log.rejects()
     assert not await rejects.look()
@@ -107,7 +107,7 @@ async def test_an_id_is_told_and_rejected_behind_the_grace(autojump_clock: trio.
     assert not await rejects.look()
 
 
-async def test_the_oldest_is_told_since_when_it_was_met(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_oldest_is_reported_since_when_it_was_met(autojump_clock: trio.testing.MockClock) -> None:
     log = Log()
     rejects, stats = log.rejects()
     began = SocketNetwork().wall()
@@ -154,7 +154,7 @@ async def test_only_the_one_that_is_asked_for_is_rejected() -> None:
     assert stats.unknown == 2
 
 
-async def test_the_task_looks_and_goes_on_at_once_behind_a_rejection(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_task_checks_and_continues_at_once_after_a_rejection(autojump_clock: trio.testing.MockClock) -> None:
     log = Log()
     rejects, _ = log.rejects()
     log.meet(X)
@@ -199,7 +199,7 @@ async def test_what_is_met_while_the_log_is_read_is_judged_the_next_time(
     assert log.rejected == [X, Y]
 
 
-async def test_those_that_are_met_behind_the_first_are_not_waited_for_anew(
+async def test_those_that_are_met_after_the_first_are_not_waited_for_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     log = Log()
@@ -265,7 +265,7 @@ async def test_who_is_to_wait_rejects_none_by_itself(autojump_clock: trio.testin
     assert log.rejected == [X]
 
 
-async def test_of_many_some_are_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_of_many_some_are_reported(autojump_clock: trio.testing.MockClock) -> None:
     log = Log()
     rejects, stats = log.rejects()
     log.meet(*(producer(number, 0).producer_id for number in range(1, 51)))
@@ -293,7 +293,7 @@ async def test_what_must_not_be_rejected_is_refused() -> None:
     assert log.rejected == []
 
 
-async def test_who_asks_is_told_that_the_log_can_not_be_read() -> None:
+async def test_a_caller_learns_that_the_log_can_not_be_read() -> None:
     log = Log()
     rejects, _ = log.rejects()
     log.meet(X)

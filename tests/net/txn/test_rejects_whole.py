@@ -83,7 +83,7 @@ async def test_two_instances_a_restarted_one_and_one_that_loads_a_snapshot_see_t
         assert await end_of(third, "t", 5, 1) == at + 2
 
 
-async def test_behind_the_grace_readers_go_on_by_themselves_though_there_was_no_log() -> None:
+async def test_after_the_grace_readers_continue_by_themselves_though_there_was_no_log() -> None:
     async with proxied(**OPTIONS, transaction_max_timeout_ms=1) as proxy, await proxy.client(1) as client:
         proxy.brokers.create_topic("t")
         stray(proxy)

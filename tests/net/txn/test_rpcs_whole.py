@@ -133,7 +133,7 @@ async def test_compacted_topics_are_refused() -> None:
             assert await producer.add(P0, ("c", 0)) == [skipped, ErrorCode.POLICY_VIOLATION]
 
 
-async def test_a_client_that_goes_and_comes_again_goes_on() -> None:
+async def test_a_client_that_reconnects_continues() -> None:
     """TV1 clients keep their producer id and epoch over connections."""
     async with proxied(**OPTIONS) as proxy:
         proxy.brokers.create_topic("t", 2)

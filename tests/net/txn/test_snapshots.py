@@ -215,7 +215,7 @@ async def test_nothing_is_deleted_unless_all_chunks_are_acknowledged(fake: FakeS
 
 
 @pytest.mark.idle_clock
-async def test_a_deletion_that_fails_is_told_and_made_up_for(fake: FakeServer) -> None:
+async def test_a_deletion_that_fails_is_reported_and_made_up_for(fake: FakeServer) -> None:
     async with instance(fake, deadline_s=0.5) as one:
         truth = await one.fill(3)
         fake.cluster.control(ApiKey.DELETE_RECORDS, lambda _: Close())

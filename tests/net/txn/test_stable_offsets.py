@@ -32,7 +32,7 @@ async def stable_offsets(log: Log) -> AsyncIterator[tuple[Proxied, StableOffsets
 P0, P1 = ("t", 0), ("t", 1)
 
 
-async def test_the_first_undecided_batch_behind_the_bound() -> None:
+async def test_the_first_undecided_batch_after_the_bound() -> None:
     log = Log()
     async with stable_offsets(log) as (proxy, offsets):
         log.verdicts[1] = Verdict.COMMITTED
@@ -56,7 +56,7 @@ async def test_no_bound_no_look() -> None:
         assert proxy.stats.retries.readback_bytes == 0
 
 
-async def test_nothing_is_looked_at_behind_the_end() -> None:
+async def test_nothing_is_checked_after_the_end() -> None:
     log = Log(bounds={P0: 0})
     async with stable_offsets(log) as (proxy, offsets):
         write(proxy, b"x")
@@ -76,7 +76,7 @@ async def test_what_was_found_decided_is_not_read_again() -> None:
         assert proxy.stats.retries.readback_bytes < read + 1000
 
 
-async def test_a_log_made_anew_is_read_from_its_bound() -> None:
+async def test_a_log_recreated_is_read_from_its_bound() -> None:
     log = Log(bounds={P0: 0})
     async with stable_offsets(log) as (proxy, offsets):
         for _ in range(5):

@@ -114,7 +114,7 @@ def moved(at: Instance) -> bool:
 @VERSIONS
 @pytest.mark.parametrize("point", Point)
 @pytest.mark.parametrize("name", STEPS)
-async def test_its_instance_is_started_anew(name: str, point: Point, bumps: bool) -> None:
+async def test_its_instance_is_started_again(name: str, point: Point, bumps: bool) -> None:
     async with stage(2) as cast:
         a, client, step = await cast.instance("a"), Client("id", bumps), STEPS[name]
         await step.prepare(client, a)
@@ -193,7 +193,7 @@ async def test_an_instance_that_only_paused_finds_that_another_has_the_id(name: 
 
 @pytest.mark.parametrize("point", Point)
 @pytest.mark.parametrize("name", ["init-again", "data", "decision", "next-block"])
-async def test_both_the_instance_started_anew_and_another_want_the_id(name: str, point: Point) -> None:
+async def test_both_the_instance_started_again_and_another_want_the_id(name: str, point: Point) -> None:
     async with stage(2) as cast:
         a, b, client, step = await cast.instance("a"), await cast.instance("b"), Client("id"), STEPS[name]
         await step.prepare(client, a)
@@ -247,7 +247,7 @@ async def test_who_waits_for_an_instance_that_is_stopped_is_not_told_that_it_is_
         gate.go.set()
 
 
-async def test_what_is_over_is_not_claimed_again_for_its_time_out() -> None:
+async def test_what_has_ended_is_not_claimed_again_for_its_time_out() -> None:
     async with stage() as cast:
         a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
         await client.init(a)
@@ -266,9 +266,7 @@ async def test_what_is_over_is_not_claimed_again_for_its_time_out() -> None:
 @pytest.mark.parametrize("instances", [2, 3])
 @pytest.mark.parametrize("seed", range(4))
 async def test_instances_race_for_one_id(seed: int, instances: int) -> None:
-    """Each client uses its own instance, and begins again whenever the error says so; what is reported is what is
-    there.
-    """
+    """Each client uses its own instance, and begins again whenever the error says so; all reports are true."""
     order = random.Random(seed)
     async with stage(2) as cast:
         kproxies = [await cast.instance(f"i{n}") for n in range(instances)]

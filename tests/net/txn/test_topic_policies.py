@@ -97,7 +97,7 @@ async def test_a_topic_that_is_not_there_is_asked_for_again() -> None:
         assert asked == ["t", "t"]
 
 
-async def test_who_may_not_look_warns_once_and_goes_on() -> None:
+async def test_a_client_without_the_right_warns_once_and_continues() -> None:
     async with policies() as (brokers, known, asked):
         brokers.control(ApiKey.DESCRIBE_CONFIGS, lambda _: saying(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         with structlog.testing.capture_logs() as lines:

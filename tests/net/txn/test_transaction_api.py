@@ -141,7 +141,7 @@ async def test_ids_of_topics_that_no_broker_tells_make_the_client_try_again() ->
 # -- order
 
 
-async def test_pipelined_batches_enter_in_their_order_and_are_on_their_way_together() -> None:
+async def test_pipelined_batches_enter_in_their_order_and_are_in_flight_together() -> None:
     async with decided() as (proxy, coordinator), await proxy.client() as client:
         coordinator.writes = {sequence: trio.Event() for sequence in range(8)}
         coordinator.accepts = {2: trio.Event()}
@@ -167,7 +167,7 @@ async def test_a_batch_that_fails_lets_the_next_one_in() -> None:
         assert codes == [ErrorCode.INVALID_TXN_STATE, 0]
 
 
-async def test_what_comes_behind_an_end_begins_when_it_is_done() -> None:
+async def test_what_comes_after_an_end_begins_when_it_is_done() -> None:
     """As at a broker, which takes the requests of a connection one by one."""
     async with decided() as (proxy, coordinator), await proxy.client() as client:
         coordinator.writes = {0: trio.Event()}
@@ -202,7 +202,7 @@ async def test_connections_are_numbered_as_they_come() -> None:
         assert seen == sorted(set(seen))
 
 
-async def test_a_connection_older_than_its_clients_newest_is_ended_that_it_may_come_again() -> None:
+async def test_a_connection_older_than_its_clients_newest_is_ended_so_that_the_client_reconnects() -> None:
     """An answer would make the client ask for its coordinator, and hear of this connection again and again."""
     async with decided() as (proxy, coordinator):
         async with await proxy.client() as client:
@@ -213,7 +213,7 @@ async def test_a_connection_older_than_its_clients_newest_is_ended_that_it_may_c
             assert await WireProducer(client, "id", TV1, ME).end() == 0
 
 
-async def test_a_client_that_goes_in_the_middle_leaves_nothing_and_what_was_begun_goes_on() -> None:
+async def test_a_client_that_goes_in_the_middle_leaves_nothing_and_what_was_begun_continues() -> None:
     async with decided() as (proxy, coordinator):
         coordinator.writes = {0: trio.Event()}
         async with await proxy.client() as client:

@@ -129,7 +129,7 @@ async def test_an_answer_comes_with_the_decision() -> None:
         assert values(await client.receive()) == [b"a"]
 
 
-async def test_aborted_data_are_passed_over_and_the_poll_goes_on_at_the_broker() -> None:
+async def test_aborted_data_are_passed_over_and_the_poll_continues_at_the_broker() -> None:
     async with reading() as (proxy, log), await proxy.client(1) as client:
         write(proxy, b"a", 1)
         await client.call(ApiVersionsRequest(client_software_name="unknown"), 3)
@@ -143,7 +143,7 @@ async def test_aborted_data_are_passed_over_and_the_poll_goes_on_at_the_broker()
         assert values(await client.receive()) == [b"b"]
 
 
-async def test_without_a_decision_it_comes_when_the_time_is_over() -> None:
+async def test_without_a_decision_the_response_comes_when_the_time_has_passed() -> None:
     async with reading() as (proxy, _), await proxy.client(1) as client:
         write(proxy, b"a", 1)
         for version in (2, 4, 12):
@@ -159,7 +159,7 @@ async def test_without_a_transaction_log_nothing_of_one_is_ever_shown() -> None:
         assert values(await client.call(fetch("t", max_wait_ms=30), 2)) == []
 
 
-async def test_requests_behind_one_that_waits_are_answered_behind_it() -> None:
+async def test_requests_after_one_that_waits_are_answered_after_it() -> None:
     async with reading() as (proxy, log), await proxy.client(1) as client:
         write(proxy, b"a", 1)
         await client.send(fetch("t", isolation_level=1, max_wait_ms=60_000), 12)

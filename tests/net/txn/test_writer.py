@@ -109,7 +109,7 @@ class TestRequests:
             assert all(w.visible(index) == [b"ab"] for index in range(6))
             assert (w.stats.produce.batches_stamped, w.stats.produce.records_stamped) == (6, 12)
 
-    async def test_five_are_on_their_way_at_a_time_and_the_first_goes_alone(self) -> None:
+    async def test_five_are_in_flight_at_a_time_and_the_first_goes_alone(self) -> None:
         gates = [trio.Event(), trio.Event()]
         began: list[bytes] = []
         async with writing() as w:
@@ -396,7 +396,7 @@ class TestFailing:
             w.brokers.delete_topic("t")
             assert await w.settled(w.accept(b"1")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
-    async def test_state_that_is_lost_behind_an_open_fate(self) -> None:
+    async def test_state_that_is_lost_after_an_open_outcome(self) -> None:
         async with writing() as w:
             await w.write(b"0")
 
@@ -458,7 +458,7 @@ class TestFailing:
             assert len(seen) <= count + 1
             assert w.visible() == [b"next"]
 
-    async def test_what_an_abandoned_one_has_on_its_way_holds_up_no_other(self) -> None:
+    async def test_what_an_abandoned_one_has_in_flight_holds_up_no_other(self) -> None:
         async with writing() as w:
             asked: list[int] = []
 
@@ -478,7 +478,7 @@ class TestFailing:
             await w.write(b"next")
             assert broker.versions is served, "the broker has done nothing to be asked again"
 
-    async def test_who_waits_for_room_goes_on_when_it_fails(self) -> None:
+    async def test_a_caller_that_waits_for_room_continues_when_it_fails(self) -> None:
         async with writing(connection_buffer_bytes=65_536) as w:
             w.brokers.control(ApiKey.PRODUCE, lambda _: said(ErrorCode.NOT_ENOUGH_REPLICAS))
             w.accept(bytes(60_000))

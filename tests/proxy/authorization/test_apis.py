@@ -44,7 +44,7 @@ def test_what_is_served_has_a_guard_or_needs_none() -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_without_a_rule_nothing_goes_on_and_the_refusal_can_be_said(api_key: int, version: int) -> None:
+def test_without_a_rule_nothing_is_forwarded_and_the_refusal_can_be_said(api_key: int, version: int) -> None:
     name = APIS[api_key][0]
     for seed in range(SAMPLES):
         screened = Screened()

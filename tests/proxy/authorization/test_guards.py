@@ -169,7 +169,7 @@ def test_no_fetch_has_a_session() -> None:
     assert screened.refused(fetch(session=(17, 1)), 11).error_code == gone
 
 
-def test_a_fetch_that_may_go_on_is_not_touched() -> None:
+def test_a_fetch_that_is_allowed_is_not_touched() -> None:
     screening, frame = Screened("Read t:a").screen(fetch("a"), 11)
     assert screening.frame is frame
     assert screening.finish is None
@@ -200,7 +200,7 @@ def seen(response: MetadataResponse) -> list[tuple[str | None, int]]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 9, 12])
-def test_of_all_topics_those_are_told_that_may_be_described(version: int) -> None:
+def test_of_all_topics_those_are_returned_that_may_be_described(version: int) -> None:
     everything = MetadataRequest([] if version == 0 else None)
     screened = Screened("Read t:a")
     _, told = screened.passed(everything, version, described("a", "b", "ab"))
@@ -218,7 +218,7 @@ def test_named_topics_are_refused_by_name_and_the_brokers_told(version: int) -> 
     assert seen(told) == [("b", TOPIC)]
 
 
-def test_the_name_behind_an_id_is_not_told() -> None:
+def test_the_name_after_an_id_is_not_told() -> None:
     screened = Screened("Describe t:a")
     _, told = screened.passed(metadata(ids=(A_ID, B_ID)), 12, described(a=A_ID, b=B_ID))
     assert seen(told) == [("a", 0), (None, TOPIC)]
@@ -442,7 +442,7 @@ def test_new_rules_hold_at_once() -> None:
     assert not screened.access.renew("User:a", "client")
 
 
-def test_a_refusal_is_told_with_who_what_and_why() -> None:
+def test_a_refusal_is_logged_with_who_what_and_why() -> None:
     screened = Screened("Write t:a")
     screened.policy.use(type(screened.policy.rules)([*allow("Write t:"), *allow("All t:a", allows=False)]))
     screened.access.renew("User:b", "client")

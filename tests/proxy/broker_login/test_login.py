@@ -60,7 +60,7 @@ class Endless(Plain):
         return b"more"
 
 
-def test_it_does_not_go_on_for_ever() -> None:
+def test_it_does_not_continue_for_ever() -> None:
     exchange = Login(Endless("a", "b"), "'a'", "x", 2)
     with pytest.raises(RemoteProtocolError, match="does not come to an end"):
         for _ in range(100):

@@ -68,14 +68,14 @@ def test_what_is_no_bearer_token_is_refused(token: bytes) -> None:
     assert isinstance(Bearer().step(token), Refused)
 
 
-def test_who_is_refused_is_told_and_has_to_say_so() -> None:
+def test_a_refused_client_gets_the_reason_and_has_to_confirm_it() -> None:
     bearer, refused = Bearer(), Refused("expired")
     bearer.step(b"n,,\x01auth=Bearer t\x01\x01")
     assert bearer.checked(refused) == Challenge(b'{"status": "invalid_token"}')
     assert bearer.step(b"\x01") == refused
 
 
-def test_another_token_behind_a_refusal_is_none() -> None:
+def test_another_token_after_a_refusal_is_none() -> None:
     bearer = Bearer()
     bearer.step(b"n,,\x01auth=Bearer t\x01\x01")
     bearer.checked(Refused("expired"))

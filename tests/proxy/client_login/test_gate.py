@@ -110,7 +110,7 @@ def test_scram_goes_in_two_rounds(version: int) -> None:
     assert play.ctx.client.principal == "User:alice"
 
 
-def test_bare_tokens_behind_the_old_handshake() -> None:
+def test_bare_tokens_after_the_old_handshake() -> None:
     play, client = Play(), ScramClient("SCRAM-SHA-256", "alice", PASSWORD)
     play.handshake("SCRAM-SHA-256", 0)
     assert play.bare(client.first()) is None
@@ -150,7 +150,7 @@ def test_who_is_refused_hears_of_it_later_and_the_connection_ends(bare: bool) ->
     assert not play.gate.passed
 
 
-def test_a_token_that_is_refused_is_told_as_a_challenge_first() -> None:
+def test_a_refused_token_is_answered_with_a_challenge_first() -> None:
     play = Play()
     play.handshake("OAUTHBEARER")
     assert isinstance(play.token(BEARER), CheckLogin | DelayRefusal)
@@ -164,7 +164,7 @@ def test_a_token_that_is_refused_is_told_as_a_challenge_first() -> None:
     assert play.link.finished
 
 
-def test_a_mechanism_that_is_not_enabled_is_told_those_that_are() -> None:
+def test_a_mechanism_that_is_not_enabled_is_answered_with_those_that_are() -> None:
     play = Play("PLAIN", "OAUTHBEARER")
     request = SaslHandshakeRequest("GSSAPI")
     assert isinstance(play.ask(request, 1), CheckLogin | DelayRefusal)
@@ -203,7 +203,7 @@ def test_what_is_no_request_ends_the_connection(data: bytes) -> None:
         Play().bare(data)
 
 
-def test_versions_are_told_without_a_broker() -> None:
+def test_versions_are_returned_without_a_broker() -> None:
     play = Play()
     asked = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2")
     assert play.ask(asked, 3) == AskVersions()
@@ -228,7 +228,7 @@ def test_a_login_lasts_as_long_as_the_shorter_of_token_and_option() -> None:
     assert Play().log_in().session_lifetime_ms == 0
 
 
-def test_a_login_that_was_not_renewed_in_time_is_over() -> None:
+def test_a_login_that_was_not_renewed_in_time_has_ended() -> None:
     play = Play(max_reauth_ms=1000)
     play.log_in()
     play.now += 0.9
@@ -289,7 +289,7 @@ def test_whatever_is_sent_nobody_comes_in(version: int | None, mechanism: str, f
     assert play.ctx.client.principal == "User:ANONYMOUS"
 
 
-def test_a_broker_that_does_not_tell_of_api_versions_is_asked_at_the_oldest() -> None:
+def test_a_broker_that_does_not_report_api_versions_is_asked_at_the_oldest() -> None:
     play = Play()
     play.ctx.broker_said = ApiVersionsResponse()
     assert play.ask(ApiVersionsRequest(), 1) is None

@@ -75,7 +75,7 @@ def test_a_coordinator_is_named_by_kproxys_port(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
-def test_an_error_without_a_coordinator_goes_on_as_it_is(version: int) -> None:
+def test_an_error_without_a_coordinator_is_passed_on_unchanged(version: int) -> None:
     play = Play()
     play.ask(question(version), version)
     _, correlation_id, _ = play.sent()
@@ -148,7 +148,7 @@ def coordinator_question(version: int, *keys: str) -> FindCoordinatorRequest:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_the_coordinator_of_an_id_of_kproxys_is_told_as_metadata_tells_a_broker(version: int) -> None:
+def test_the_coordinator_of_an_id_of_kproxys_is_a_broker_of_metadata(version: int) -> None:
     """Rule 17."""
     play = Play(homes=HOMES)
     play.ask(coordinator_question(version, "id"), version)

@@ -157,7 +157,7 @@ def test_zstd_that_a_new_broker_sends_all_the_same_is_reencoded(version: int) ->
     assert values(answer) == [b"a"]
 
 
-def test_a_client_with_an_incremental_session_is_told_to_begin_anew_when_zstd_comes() -> None:
+def test_a_client_with_an_incremental_session_is_told_to_begin_again_when_zstd_comes() -> None:
     """KIP-227: what the session left out can't be asked for in its place."""
     play = Play(software="apache-kafka-java")
     play.ask(fetch(session_id=77, session_epoch=4, forgotten_topics_data=[FetchRequestForgottenTopic("u")]), 7)

@@ -347,7 +347,7 @@ def test_the_setting_for_a_client_id_is_above_what_it_asks_for(version: int, cho
     assert client.got[0] == ([0, 2] if chosen else [0, 1, 2, 3])
 
 
-def test_behind_what_is_undecided_it_waits_and_does_not_ask_again() -> None:
+def test_after_what_is_undecided_it_waits_and_does_not_ask_again() -> None:
     """Rule 8: a broker would answer at once, again and again."""
     log = log_of([("plain", 1, 0), ("undecided", 1, 0), ("plain", 1, 0)])
     client = kafka_go(log)
@@ -379,7 +379,7 @@ def test_a_decision_wakes_who_waits_for_it() -> None:
     assert client.play.answered_at == 2.0
 
 
-def test_other_partitions_are_looked_at_while_one_waits() -> None:
+def test_other_partitions_are_read_while_one_waits() -> None:
     waits, other = log_of([("undecided", 1, 0)]), MixedLog()
     client = java(waits, other)
     client.ask()
@@ -416,7 +416,7 @@ def test_at_the_end_hidden_batches_are_passed_by_a_marker_or_remembered() -> Non
         assert client.got[0] == [3]
 
 
-def test_a_long_hidden_run_is_read_in_pieces_until_the_time_is_over() -> None:
+def test_a_long_hidden_run_is_read_in_pieces_until_the_time_has_passed() -> None:
     """Memory is bounded: no answer is kept. What is passed is remembered for the next Fetch."""
     log = MixedLog()
     for _ in range(400):
@@ -466,7 +466,7 @@ def test_an_old_reader_of_all_comes_to_the_end_where_control_batches_end_the_log
     assert client.got[0] == [0, 3]
 
 
-def test_the_last_stable_offset_is_told() -> None:
+def test_the_last_stable_offset_is_returned() -> None:
     log = log_of([("plain", 2, 0), ("aborted", 2, 0), ("undecided", 2, 0), ("plain", 1, 0)])
     client = java(log)
     rows = [client.poll().responses[0].partitions[0] for _ in range(3)]
@@ -486,7 +486,7 @@ def test_the_last_stable_offset_does_not_fall_when_what_is_undecided_comes_into_
     assert client.positions[0] == 30
 
 
-def test_a_client_with_a_session_is_told_to_begin_anew() -> None:
+def test_a_client_with_a_session_is_told_to_begin_again() -> None:
     """KIP-227, rule 14: what a session leaves out can't be looked through."""
     client = java(log_of([("plain", 1, 0)]))
     request = client.request()
@@ -535,7 +535,7 @@ def test_what_was_decided_since_the_last_fetch_is_read_whole() -> None:
     assert client.broker.asked[1:] == [({0: 0}, 500)]
 
 
-def test_the_last_stable_offset_of_a_partition_that_waits_is_told_when_its_records_do_not_fit() -> None:
+def test_the_last_stable_offset_of_a_partition_that_waits_is_returned_when_its_records_do_not_fit() -> None:
     """A broker gives nothing but the first batch of an answer whatever its size (KIP-74)."""
     log = log_of([("aborted", 1, 0), ("undecided", 1, 0)])
     client = kafka_go(log)
@@ -563,7 +563,7 @@ def test_zstd_that_the_version_cannot_carry_is_asked_for_again(version: int) -> 
     assert client.got[0] == [0]
 
 
-def test_another_replica_is_told_at_once_and_to_the_byte() -> None:
+def test_another_replica_is_answered_at_once_and_to_the_byte() -> None:
     """KIP-392: an answer without records that is no long poll."""
     client = java(log_of([]))
     client.ask()

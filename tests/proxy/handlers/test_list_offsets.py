@@ -154,7 +154,7 @@ def test_the_end_is_where_something_is_undecided(version: int) -> None:
     assert stable(play, {0: 300, 1: 50}) == {0: (0, 300), 1: (0, 50), 2: (0, 70), 3: (3, -1)}
 
 
-def test_what_a_time_finds_behind_that_is_not_there() -> None:
+def test_what_a_time_finds_after_that_is_not_there() -> None:
     play = committed(5, (0, 50), (1, 20))
     (waiting,) = play.session.commands
     assert waiting.reason.question.ends == {("t", 0): 151, ("t", 1): 21}  # type: ignore[union-attr]

@@ -122,7 +122,7 @@ class TestWithALog:
         assert not play.session.to_upstream
         assert play.answer().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    def test_v0_goes_to_the_coordinator_behind_it(self) -> None:
+    def test_v0_goes_to_the_coordinator_after_it(self) -> None:
         play = following()
         play.ask(commit(), 0)
         play.session.coordinator_answered(play.session.commands.pop(), OffsetFetchResponse(), 2.0)

@@ -145,7 +145,7 @@ def test_a_request_on_others_passes_to_the_byte(make: Callable[..., Message], ve
     assert [bytes(each) for each in play.session.to_upstream] == [sent]
 
 
-def test_a_topic_is_not_deleted_by_an_id_that_a_client_was_told() -> None:
+def test_a_topic_is_not_deleted_by_an_id_that_a_client_received() -> None:
     play = Play(served=SERVED)
     play.ask(MetadataRequest(topics=None), 12)
     asked, correlation_id, _ = play.sent()

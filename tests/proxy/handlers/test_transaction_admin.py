@@ -81,7 +81,7 @@ class TestList:
             found += [(row.transactional_id, row.producer_id, row.transaction_state) for row in rows]
         return sorted(row for row in found if not row[0].startswith("native"))
 
-    def test_each_is_told_by_one_broker(self) -> None:
+    def test_each_is_listed_by_one_broker(self) -> None:
         assert self.ask(play()) == [("done", 7, "CompleteCommit"), ("open", 4000, "Ongoing")]
 
     @pytest.mark.parametrize(

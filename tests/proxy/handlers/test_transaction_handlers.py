@@ -223,7 +223,7 @@ def told(play: Play) -> dict[int, tuple[int, int]]:
     return {row.api_key: (row.min_version, row.max_version) for row in play.answer().api_keys}
 
 
-def test_transactions_are_told_where_somebody_serves_them() -> None:
+def test_transactions_are_listed_where_somebody_serves_them() -> None:
     assert ApiKey.END_TXN not in told(Play(homes=None))
     assert told(Play(homes=AUTO))[ApiKey.END_TXN] == (0, 5)
     assert told(Play(homes=OURS))[ApiKey.END_TXN] == (0, 5)

@@ -42,7 +42,7 @@ def test_the_order_in_the_file_makes_no_difference(order: list[tuple[int, tuple[
     assert rules.of("User:bb", "d")[RATE].value == 7
 
 
-def test_each_limit_is_looked_for_by_itself() -> None:
+def test_each_limit_is_searched_for_by_itself() -> None:
     found = QuotaRules([rule("User:a", None, 5), rule("*", None, 7), rule("*", None, 9, Limit.CONNECTIONS)]).of(
         "User:a", "c"
     )

@@ -16,7 +16,7 @@ def decoded(frame: bytes, api_key: int, version: int) -> Any:
 
 
 @pytest.mark.parametrize("api_key", APIS)
-def test_the_wait_stands_in_the_answer_if_its_version_can_say_so(api_key: int) -> None:
+def test_the_wait_is_in_the_answer_if_its_version_can_say_so(api_key: int) -> None:
     name, first, last, _ = APIS[api_key]
     for version in range(first, last + 1):
         message, _ = Sampler(f"{name}Response", version, 1).message()

@@ -123,7 +123,7 @@ def test_a_repeated_record_is_drawn_once(audits: Audits) -> None:
     assert sum(bucket["repeated"] for bucket in audits.broken["repeated_over_time"]) == 3 + 1 + 7
 
 
-def test_a_log_that_cannot_be_read_is_told_and_judged_is_nothing(audits: Audits) -> None:
+def test_a_log_that_cannot_be_read_is_reported_and_judged_is_nothing(audits: Audits) -> None:
     assert audits.counts("unreadable") == UNREADABLE
     assert audits.unreadable_code == ExitCode.PROMISE_BROKEN
     assert audits.unreadable["totals"]["records"] == 0

@@ -20,7 +20,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     "text",
     ["", "{", "[]", '{"version": 2, "run": "a", "places": []}', '{"version": 1, "run": "a", "places": [{"topic": 1}]}'],
 )
-def test_a_state_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> None:
+def test_a_state_that_cannot_be_read_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / STATE).write_text(text)
     with pytest.raises(StartupError, match="--fresh starts again"):
         load_state(tmp_path)

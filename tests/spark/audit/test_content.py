@@ -84,12 +84,12 @@ def test_a_run_may_reach_across_batches_and_far_ahead(runs: Found) -> None:
     assert runs.of("far", "first_offset", "repeated") == [(FAR + 1, 3)]
 
 
-def test_a_run_across_the_boundary_of_two_audits_is_told_by_the_second(runs: Found) -> None:
+def test_a_run_across_the_boundary_of_two_audits_is_reported_by_the_second(runs: Found) -> None:
     assert runs.of("across", "repeated") == [(4,)]
     assert runs.of("before", "repeated") == []
 
 
-def test_a_key_that_comes_again_is_found_in_whatever_partition(keys: Found) -> None:
+def test_a_repeated_key_is_found_in_whatever_partition(keys: Found) -> None:
     names = ("duplicate_key", "repeated", "first_partition", "first_offset", "last_offset")
     assert keys.of("keys", *names) == [("a", 2, 0, 0, 9)]
     assert keys.of("other-keys", *names) == []
@@ -105,7 +105,7 @@ def test_a_record_that_several_findings_name_is_one_repeated_record(spark: Spark
     assert offsets == [("again", 5), ("again", 6), ("again", 7), ("again", 8), ("again", 9), ("keys", 9)]
 
 
-def test_of_keys_only_what_is_new_is_told(keys: Found) -> None:
+def test_of_keys_only_what_is_new_is_reported(keys: Found) -> None:
     assert keys.of("new-keys", "duplicate_key") == [("new",)]
 
 

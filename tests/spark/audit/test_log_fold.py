@@ -119,7 +119,7 @@ def test_a_log_without_its_beginning_cannot_be_read() -> None:
     assert facts("known", records, "producer_id", start=7) == []
 
 
-def test_behind_a_record_that_is_not_understood_nothing_counts() -> None:
+def test_after_a_record_that_is_not_understood_nothing_counts() -> None:
     records = raw([(b"\0\0c\0\0", b"\0\0")]) + log(claim(1, P0), first=1)
     ((partition, offset, detail),) = facts("unreadable", records, "log_partition", "log_offset", "detail")
     assert (partition, offset) == (0, 0)

@@ -47,7 +47,7 @@ def test_since_a_time_and_since_offsets() -> None:
     assert one(Cluster(), Since(offsets={"orders": {1: 60}})).start == 10
 
 
-def test_a_run_goes_on_where_the_last_one_ended() -> None:
+def test_a_run_continues_where_the_last_one_ended() -> None:
     state = State("former", (PartitionProgress(*ORDERS, 70, 65),))
     assert one(Cluster(), Since(offsets={"orders": {0: 20}}), state) == Span("orders", 0, 10, 65, 70, 100, 80)
 

@@ -100,7 +100,7 @@ def test_nothing_is_twice_and_nothing_is_missing(found: Result, topic: str) -> N
     assert found.gaps.of(topic, "base_offset") == []
 
 
-def test_a_batch_that_comes_again_is_found_with_its_first_place(found: Result) -> None:
+def test_a_repeated_batch_is_found_with_its_first_place(found: Result) -> None:
     names = ("first_offset", "repeated", "earlier_offset")
     assert found.twice.of("twice", *names) == [(10, 5, 0), (15, 2, None)]
     assert found.gaps.of("twice", "base_offset") == []

@@ -103,7 +103,7 @@ def test_torn_transactions(torn: Found, topic: str, fault: str) -> None:
     assert torn.of(topic, "transactional_id", "producer_id", "fault") == [("loader", OURS, fault)]
 
 
-def test_what_waits_too_long_is_told(given: Tables) -> None:
+def test_what_waits_too_long_is_reported(given: Tables) -> None:
     names = ("transactional_id", "topics", "seconds")
     assert Found(open_transactions(given)).all(*names) == [("loader", "moving, stuck", 1000.0)]
     assert Found(prepared_transactions(given)).all(*names) == [("loader", "stuck", 5000.0)]

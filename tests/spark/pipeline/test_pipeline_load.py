@@ -51,7 +51,7 @@ def test_a_small_file_has_defaults(tmp_path: Path) -> None:
     assert (found.name, found.checkpoint, found.every, found.steps) == ("p", "/c/a", None, ())
 
 
-def test_each_fault_is_told_with_its_line_and_key(tmp_path: Path) -> None:
+def test_each_fault_is_reported_with_its_line_and_key(tmp_path: Path) -> None:
     found = faults(
         tmp_path,
         """\

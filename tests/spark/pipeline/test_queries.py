@@ -163,7 +163,7 @@ trigger: availableNow
         ("SELECT struct(n) AS value FROM a", "", r":5: sinks\[0\]: value is of type struct<n:bigint>: make text of it"),
     ],
 )
-def test_what_spark_says_is_told_with_the_line(
+def test_what_spark_says_is_reported_with_the_line(
     spark: "SparkSession", tmp_path: Path, sql: str, sink: str, line: str
 ) -> None:
     (tmp_path / "none").mkdir()

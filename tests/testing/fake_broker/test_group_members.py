@@ -10,7 +10,7 @@ def member(**state: bool) -> Member:
     return Member("m", None, "client", "/127.0.0.1", 100, 500, last_seen=1000, protocols=protocols, **state)
 
 
-def test_metadata_is_told_per_protocol() -> None:
+def test_metadata_is_returned_per_protocol() -> None:
     assert [member().metadata(name) for name in ("range", "sticky", "unknown")] == [b"r", b"s", b""]
 
 

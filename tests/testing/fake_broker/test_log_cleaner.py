@@ -44,7 +44,7 @@ def test_what_age_and_size_throw_away(config: dict[str, str], high_watermark: in
     assert count_expired([OLD, MIDDLE, NEW], config, 100, high_watermark) == count
 
 
-def test_a_young_batch_shields_those_behind_it() -> None:
+def test_a_young_batch_shields_those_after_it() -> None:
     assert count_expired([NEW, OLD], {"retention.ms": "0"}, 100, 3) == 0
     assert count_expired([OLD], {}, 8 * DAY_MS, 3) == 1
 

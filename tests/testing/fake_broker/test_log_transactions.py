@@ -44,7 +44,7 @@ def test_aborted_is_what_reaches_into_the_part_that_is_read() -> None:
     assert ended(committed=True).aborted(0, 9) == []
 
 
-def test_who_loses_its_marker_is_open_again_and_who_loses_all_is_gone() -> None:
+def test_who_loses_its_marker_is_open_again_and_who_loses_all_is_forgotten() -> None:
     known = ended()
     known.truncate(6)
     assert known.is_aborted(7, 2)

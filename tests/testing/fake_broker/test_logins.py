@@ -8,7 +8,7 @@ from kproxy.testing.fake_broker.logins import Logins, Refused, SaslRules
 RULES = SaslRules(users={"alice": "secret", "bob": "bobs"}, max_reauth_ms=1000)
 
 
-def test_nothing_but_a_login_is_served_before_it_and_behind_its_end() -> None:
+def test_nothing_but_a_login_is_served_before_it_and_after_its_end() -> None:
     logins = Logins(RULES)
     assert logins.admits(1, ApiKey.API_VERSIONS, 0)
     assert logins.admits(1, ApiKey.SASL_HANDSHAKE, 0)

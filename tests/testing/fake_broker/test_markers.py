@@ -83,7 +83,7 @@ def test_a_marker_that_was_lost_with_its_leader_is_written_again() -> None:
     assert stage.partition.log.transactions.stable_offset(stage.partition.high_watermark) == 2
 
 
-def test_a_topic_that_is_gone_needs_none() -> None:
+def test_a_deleted_topic_needs_none() -> None:
     stage = Stage()
     stage.cluster.delete_topic("t")
     stage.end()

@@ -33,7 +33,7 @@ def test_it_waits_for_the_slowest_in_sync_replica_only() -> None:
     assert (partition.high_watermark, partition.log_end(2)) == (3, 1)
 
 
-def test_it_stands_still_while_too_few_are_in_sync_and_never_goes_back() -> None:
+def test_it_does_not_move_while_too_few_are_in_sync_and_never_goes_back() -> None:
     partition = replicated(1, 2, min_isr=2)
     append(partition)
     partition.hold(2)

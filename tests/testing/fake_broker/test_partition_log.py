@@ -126,12 +126,12 @@ def test_times_are_looked_up_record_by_record() -> None:
     assert log.find_timestamp(41) is None
 
 
-def test_the_newest_time_is_told_with_its_first_record() -> None:
+def test_the_newest_time_is_returned_with_its_first_record() -> None:
     assert filled((10, 40), (40, 20)).max_timestamp() == FoundOffset(1, 40, 0)
     assert PartitionLog({}).max_timestamp() is None
 
 
-def test_deleted_records_are_gone_from_reads_and_look_ups() -> None:
+def test_deleted_records_disappear_from_reads_and_look_ups() -> None:
     log = filled((10, 20), (30, 40))
     log.delete_before(3)
     assert (log.start_offset, log.end_offset) == (3, 4)
@@ -222,7 +222,7 @@ def test_a_replica_knows_the_producers_of_what_it_has_copied() -> None:
     assert [entry.last_sequence for _, entry in log.producers.items()] == [1]
 
 
-def test_compressed_anew_and_read_below_the_high_watermark() -> None:
+def test_recompressed_and_read_below_the_high_watermark() -> None:
     log = PartitionLog({"compression.type": "zstd"})
     put(log, batch(1, 2))
     put(log, batch(3))

@@ -48,7 +48,7 @@ def test_who_raises_its_epoch_can_end_nothing_of_the_next_with_the_one_before() 
     assert owner.end_and_raise(7, 4, False) is NONE
 
 
-def test_fenced_is_who_had_it() -> None:
+def test_the_former_owner_is_fenced() -> None:
     owner = opened()
     owner.fence()
     assert (owner.state, owner.epoch) == (TxnState.PREPARE_ABORT, 4)
@@ -59,14 +59,14 @@ def test_fenced_is_who_had_it() -> None:
     assert owner.renew(4) is FENCED
 
 
-def test_a_repeated_renewal_is_told_the_same() -> None:
+def test_a_repeated_renewal_receives_the_same() -> None:
     owner = TransactionalId(7, 3)
     assert (owner.renew(3), owner.epoch) == (NONE, 4)
     assert (owner.renew(3), owner.epoch) == (NONE, 4)
     assert (owner.renew(2), owner.epoch) == (FENCED, 4)
 
 
-def test_behind_the_last_epoch_is_another_producer() -> None:
+def test_after_the_last_epoch_is_another_producer() -> None:
     owner = opened()
     owner.epoch = LAST_EPOCH
     assert owner.end_and_raise(7, LAST_EPOCH, True) is NONE

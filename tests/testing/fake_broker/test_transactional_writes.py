@@ -48,7 +48,7 @@ def test_only_new_requests_of_transactions_join() -> None:
     assert not joins(call_to(two_brokers(), 1, ProduceRequest()))
 
 
-def test_damage_is_told_first() -> None:
+def test_damage_is_reported_first() -> None:
     call = asked(12)
     partition = call.cluster.topics[TOPIC].partitions[0]
     assert transaction_error(call, partition, memoryview(bytes(9)), TOPIC) is ErrorCode.INVALID_RECORD

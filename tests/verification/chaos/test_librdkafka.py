@@ -3,7 +3,7 @@ from verification.chaos.drivers.librdkafka import Offsets
 PLACE = ("t", 0)
 
 
-def test_offsets_that_were_told_are_passed_on() -> None:
+def test_offsets_that_were_returned_are_passed_on() -> None:
     offsets = Offsets()
     assert [offsets.told(PLACE, offset) for offset in (0, 1, 2, 10)] == [0, 1, 2, 10]
 

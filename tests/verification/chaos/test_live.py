@@ -35,7 +35,7 @@ def test_without_a_terminal_a_line_tells_everything_now_and_then() -> None:
         assert part in line
 
 
-def test_on_a_terminal_it_is_a_table_that_is_gone_at_the_end() -> None:
+def test_on_a_terminal_it_is_a_table_that_disappears_at_the_end() -> None:
     output = io.StringIO()
     with LiveView(Console(file=output, width=200, force_terminal=True)) as view:
         view.watch(run())

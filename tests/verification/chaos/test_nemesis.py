@@ -50,7 +50,7 @@ async def test_a_cut_ends_the_connections_that_there_are_and_no_later_one() -> N
 
 
 @pytest.mark.parametrize("fault", ["drop answers", "delay", "half-open"])
-async def test_a_fault_goes_on_for_its_time_and_is_healed_then(fault: str) -> None:
+async def test_a_fault_lasts_for_its_time_and_is_healed_then(fault: str) -> None:
     async with relayed() as (relay, nemesis), trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run, [Step(0.0, "client", fault, 0, 0.2, 0.4)])
         await trio.testing.wait_all_tasks_blocked()

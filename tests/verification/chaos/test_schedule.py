@@ -57,7 +57,7 @@ def test_a_kproxy_is_not_frozen_while_it_is_dead(run: tuple[int, float, int, int
 
 
 @given(_RUNS)
-def test_at_most_three_faults_go_on_at_a_time(run: tuple[int, float, int, int]) -> None:
+def test_at_most_three_faults_last_at_a_time(run: tuple[int, float, int, int]) -> None:
     steps = schedule(run)
     for step in steps:
         assert sum(other.at <= step.at < other.at + other.seconds for other in steps if other is not step) <= 2

@@ -11,7 +11,7 @@ from verification.chaos.stable_offsets import StableOffsets
 from verification.history import Commit, Kind, read_history
 
 
-async def test_what_is_told_is_taken_down_and_where_something_is_open_is_undecided(tmp_path: Path) -> None:
+async def test_what_is_returned_is_recorded_and_where_something_is_open_is_undecided(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         async with open_fake_cluster() as cluster:
             host, _, port = cluster.bootstrap.rpartition(":")

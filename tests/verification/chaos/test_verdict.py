@@ -24,7 +24,7 @@ def test_an_exception_in_the_log_is_a_problem_and_a_warning_is_none() -> None:
     assert log_bar("k", []).good
 
 
-def test_a_producer_without_success_and_a_strange_error_are_told_by_name() -> None:
+def test_a_producer_without_success_and_a_strange_error_are_reported_by_name() -> None:
     assert progress_bar({"a": 1, "b": 2}, ["a", "b"]).good
     assert progress_bar({"a": 1}, ["a", "b"]) == Bar("producers without success", "b", False)
     assert errors_bar({}).good

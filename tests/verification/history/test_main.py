@@ -8,7 +8,7 @@ from verification.history import write_history
 from verification.history.__main__ import main
 
 
-def test_a_clean_file_is_told_with_its_counts_and_ends_well(tmp_path: Path) -> None:
+def test_a_clean_file_is_reported_with_its_counts_and_ends_well(tmp_path: Path) -> None:
     path = tmp_path / "clean"
     write_history(path, [*written("abc"), log(*"abc")])
     result = CliRunner().invoke(main, [str(path)])

@@ -37,7 +37,7 @@ def test_polls_are_taken_in_the_order_in_which_they_began() -> None:
     assert kinds(poll((2, "c"), process="c", at=2000), poll((1, "b"), process="c", at=1500)) == []
 
 
-def test_a_process_that_assigns_anew_begins_where_it_likes() -> None:
+def test_a_process_that_assigns_again_begins_where_it_likes() -> None:
     again = Operation("c", Kind.ASSIGN, Outcome.OK, 1500)
     assert kinds(poll((3, "d"), process="c"), again, poll((0, "a"), process="c", at=2000)) == []
 

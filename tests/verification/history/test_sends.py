@@ -11,7 +11,7 @@ def only(*history: Operation) -> Anomaly:
     return anomaly
 
 
-def test_what_was_acknowledged_and_stands_there_once_is_clean() -> None:
+def test_what_was_acknowledged_and_is_there_once_is_clean() -> None:
     assert kinds(*written("abc"), log(*"abc")) == []
 
 
@@ -60,7 +60,7 @@ def test_an_acknowledged_record_beyond_all_that_was_read_is_unseen() -> None:
     assert (anomaly.kind, anomaly.value) == (AnomalyKind.UNSEEN, "c")
 
 
-def test_an_acknowledged_record_without_an_offset_is_looked_for_too() -> None:
+def test_an_acknowledged_record_without_an_offset_is_searched_for_too() -> None:
     assert kinds(send("a", None), log("a")) == []
     assert kinds(send("a", None), log()) == [AnomalyKind.UNSEEN]
 
@@ -80,7 +80,7 @@ def test_a_refused_record_must_not_be_there() -> None:
     assert kinds(send("a", None, outcome=Outcome.FAIL), log("a")) == [AnomalyKind.ABORTED_READ]
 
 
-def test_a_record_that_nobody_sent_is_told() -> None:
+def test_a_record_that_nobody_sent_is_reported() -> None:
     assert kinds(*written("a"), log("a", "x")) == [AnomalyKind.UNSENT]
 
 
@@ -112,7 +112,7 @@ def test_a_later_send_that_stands_before_an_earlier_one_is_out_of_order() -> Non
     assert anomaly.operations == (first, second)
 
 
-def test_order_is_seen_in_the_log_also_where_no_offset_was_told() -> None:
+def test_order_is_seen_in_the_log_also_where_no_offset_was_returned() -> None:
     assert kinds(send("a", None), send("b", None, at=10), log("b", "a")) == [AnomalyKind.NONMONOTONIC_SEND]
 
 

@@ -22,13 +22,13 @@ def test_the_first_trace_is_a_shortest_one() -> None:
     assert set(found.traces) == {"F1 forty", "F2 large"}
 
 
-def test_it_ends_at_the_flaw_that_is_looked_for() -> None:
+def test_it_ends_at_the_flaw_that_is_searched_for() -> None:
     found = Search(moves, broken, 1000).run(1, "F2")
     assert len(found.traces["F2 large"]) == 6  # 1, 2, 4, 8, 16, 32, 64
     assert found.states < Search(moves, broken, 1000).run(1).states
 
 
-def test_nothing_is_explored_behind_a_broken_invariant() -> None:
+def test_nothing_is_explored_after_a_broken_invariant() -> None:
     assert Search(moves, lambda state: ["F0"] if state == 2 else [], 1000).run(1).states == 2
 
 

@@ -34,7 +34,7 @@ def test_or_on_the_same_one_and_the_late_answer_is_thrown_away() -> None:
 
 
 @pytest.mark.parametrize(("ready", "behind"), [(False, ["0:[a]", "0:[b]"]), (True, ["0:[b]", "0:[a]"])])
-def test_behind_an_error_it_sends_first_what_it_had_ready(ready: bool, behind: list[str]) -> None:
+def test_after_an_error_it_sends_first_what_it_had_ready(ready: bool, behind: list[str]) -> None:
     outcome = lost_once(send(b"a", gap=2.0), send(b"b"), closes_on_timeout=False, request_timeout=9.0, ready=ready)
     assert sent(outcome)[:3] == ["0:[a]", *behind]
 
@@ -52,7 +52,7 @@ def test_in_rounds_it_reads_all_its_answers_before_it_repeats(in_rounds: bool, b
     ("regroup", "again"),
     [("same", ["0:[a b]", "0:[c]"]), ("split", ["0:[a]", "0:[b]"]), ("join", ["0:[a b c]"])],
 )
-def test_batches_come_again_as_they_were_split_or_joined(regroup: str, again: list[str]) -> None:
+def test_batches_are_retried_as_they_were_split_or_joined(regroup: str, again: list[str]) -> None:
     outcome = lost_once(send(b"a", b"b", gap=2.0), send(b"c", gap=0.1), depth=2, regroup=regroup, request_timeout=2.0)
     assert sent(outcome)[2 : 2 + len(again)] == again
 
@@ -79,7 +79,7 @@ def test_several_partitions_go_in_one_request() -> None:
     assert outcome.acknowledged == 2
 
 
-def test_an_equal_record_without_a_time_behind_an_answer_that_was_perhaps_too_late_is_not_judged() -> None:
+def test_an_equal_record_without_a_time_after_an_answer_that_was_perhaps_too_late_is_not_judged() -> None:
     """kproxy has to treat it as the retry of a client that had given up; here it was slow, and so was its response."""
     outcome = run(make_plan(1_029_285, Taste()))
     assert not any("times out" in line for line in outcome.trace)

@@ -103,7 +103,7 @@ async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(net
     assert [one.mixed for one in (refused, on_its_way, known, later)] == [False, True, False, True]
 
 
-async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_the_answer_was_had(
+async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_the_answer_was_received(
     network: VirtualNetwork,
 ) -> None:
     history, link = History(), network.connect("a", "kproxy", 1)
@@ -127,7 +127,7 @@ async def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:
     assert not had.evident
 
 
-async def test_what_lay_far_back_when_its_kproxy_died_is_buried_and_unseen_if_it_comes_again(
+async def test_what_lay_far_back_when_its_kproxy_died_is_buried_and_unseen_if_it_is_retried(
     network: VirtualNetwork,
 ) -> None:
     link = network.connect("a", "kproxy", 1)

@@ -117,7 +117,7 @@ async def test_equal_records_of_two_processes_of_one_name_are_judged_unless_one_
     assert verdict(alone, b"a") == {invariants.MERGED}
 
 
-def test_copies_of_old_records_behind_a_fence_that_the_broker_forgot_are_not_judged() -> None:
+def test_copies_of_old_records_after_a_fence_that_the_broker_forgot_are_not_judged() -> None:
     old = replace(client(), age=172_800.0)
     for plan, found in (old, set()), (client(), {invariants.DUPLICATE}):
         told = history((plan, [(b"a", OK, -1)]))
@@ -145,7 +145,7 @@ async def test_a_record_that_was_taken_for_another_one_by_a_kproxy_that_died_is_
     assert verdict(told, b"a") == set()
 
 
-def test_a_copy_behind_a_forgotten_fence_is_not_where_its_record_is() -> None:
+def test_a_copy_after_a_forgotten_fence_is_not_where_its_record_is() -> None:
     rows = [(b"a", OK, 0), (b"b", OK, 1)]
     told = history((replace(client(), age=86_400.0), rows))
     told.outlived.add((0, b"a"))
@@ -183,7 +183,7 @@ def test_acknowledged_in_one_order_and_written_in_another() -> None:
 
 
 @pytest.mark.parametrize("habit", [{"ready": True}, {"in_rounds": True, "depth": 3}])
-def test_what_was_ready_or_pipelined_may_be_acknowledged_before_what_stands_before_it(habit: dict[str, Any]) -> None:
+def test_what_was_ready_or_pipelined_may_be_acknowledged_before_what_precedes_it(habit: dict[str, Any]) -> None:
     rows = [(b"a", OK, -1), (b"b", OK, -1)]
     told = history((replace(client(), **habit), rows))
     for at, sent in enumerate(told.records):
@@ -251,7 +251,7 @@ def test_what_was_given_up_has_no_place_in_the_order() -> None:
     assert verdict(told, b"b", b"a") == set()
 
 
-def test_an_old_offset_behind_a_new_one_is_out_of_order() -> None:
+def test_an_old_offset_after_a_new_one_is_out_of_order() -> None:
     rows = [(b"a", OPEN, -1), (b"b", OK, 1), (b"a", OK, 0)]
     told = history((client(), rows))
     assert verdict(told, b"a", b"b") == set()
@@ -259,7 +259,7 @@ def test_an_old_offset_behind_a_new_one_is_out_of_order() -> None:
     assert verdict(told, b"a", b"b") == {invariants.ORDER}
 
 
-def test_what_broke_while_the_run_went_on_is_told() -> None:
+def test_what_broke_while_the_run_continued_is_reported() -> None:
     told = history()
     told.breaks(invariants.MEMORY, "first")
     told.breaks(invariants.LEAKED, "second")

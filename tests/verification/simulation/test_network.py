@@ -82,7 +82,7 @@ async def test_closing_with_unread_bytes_is_a_reset(network: VirtualNetwork, aut
     assert near.was_reset()
 
 
-async def test_what_was_on_its_way_when_this_end_closed_is_not_surely_missing(
+async def test_what_was_in_flight_when_this_end_closed_is_not_surely_missing(
     network: VirtualNetwork, autojump_clock: MockClock
 ) -> None:
     near, _ = await Pair(network).connect()
@@ -141,7 +141,7 @@ async def test_a_killed_host_leaves_on_the_way_what_it_wrote(
         await other.connect("server", 9092, 1000)
 
 
-async def test_a_cut_resets_both_ends_and_loses_what_is_on_its_way(
+async def test_a_cut_resets_both_ends_and_loses_what_is_in_flight(
     network: VirtualNetwork, autojump_clock: MockClock
 ) -> None:
     near, far = await Pair(network).connect()
@@ -155,7 +155,7 @@ async def test_a_cut_resets_both_ends_and_loses_what_is_on_its_way(
     assert near.unacked() == 3
 
 
-async def test_a_cut_strikes_behind_a_byte(network: VirtualNetwork, autojump_clock: MockClock) -> None:
+async def test_a_cut_strikes_after_a_byte(network: VirtualNetwork, autojump_clock: MockClock) -> None:
     near, far = await Pair(network).connect()
     network.live("client")[0].cut_after(2, answers=False)
     await near.send_all([b"abc"])
@@ -178,7 +178,7 @@ async def test_a_half_open_connection_is_given_up_by_the_kernels(
     assert far.peer_closed()
 
 
-async def test_ports_are_taken_once_and_any_free_one_can_be_had(
+async def test_ports_are_taken_once_and_any_free_one_is_available(
     network: VirtualNetwork, autojump_clock: MockClock
 ) -> None:
     host = Host(network, "server", "client")

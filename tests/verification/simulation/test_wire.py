@@ -52,7 +52,7 @@ async def test_what_is_unread_takes_room(clock: VirtualClock, autojump_clock: Mo
 
 
 @pytest.mark.parametrize("how", [FIN, RST])
-async def test_the_end_comes_behind_the_bytes(clock: VirtualClock, autojump_clock: MockClock, how: str) -> None:
+async def test_the_end_comes_after_the_bytes(clock: VirtualClock, autojump_clock: MockClock, how: str) -> None:
     pipe, _ = pipes(clock)
     write(pipe, b"abc")
     pipe.end(how)
@@ -73,7 +73,7 @@ async def test_the_end_of_an_empty_pipe_is_seen_at_once_even_if_it_is_held_up(
     assert pipe.ended
 
 
-async def test_a_stall_holds_bytes_and_the_end_behind_them(clock: VirtualClock, autojump_clock: MockClock) -> None:
+async def test_a_stall_holds_bytes_and_the_end_after_them(clock: VirtualClock, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(clock)
     write(pipe, b"abc")
     pipe.stall(5)
@@ -104,7 +104,7 @@ async def test_bytes_for_a_closed_end_are_answered_by_a_reset(clock: VirtualCloc
     assert pipe.never_arrived == 3
 
 
-async def test_a_cut_comes_behind_the_very_byte(clock: VirtualClock, autojump_clock: MockClock) -> None:
+async def test_a_cut_comes_after_the_very_byte(clock: VirtualClock, autojump_clock: MockClock) -> None:
     pipe, _ = pipes(clock)
     cuts: list[int] = []
     pipe.cut_after(5, lambda: cuts.append(len(pipe.inbox)))

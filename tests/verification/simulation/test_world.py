@@ -109,7 +109,7 @@ def test_what_is_acknowledged_on_both_sides_of_a_deletion_is_held_against_both_l
     assert outcome.acknowledged > 4
 
 
-def test_a_producer_is_not_forgotten_while_a_batch_is_on_its_way() -> None:
+def test_a_producer_is_not_forgotten_while_a_batch_is_in_flight() -> None:
     sends = [send(b"%d" % n, gap=0.4) for n in range(6)]
     faults = [fault("state_lost", 0.5 + n / 10) for n in range(20)]
     calm = run(plan(client(*sends)))

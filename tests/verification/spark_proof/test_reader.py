@@ -34,7 +34,7 @@ def test_a_reader_keeps_what_it_saw_and_when() -> None:
         assert read_to_end(fake.bootstrap, _PLACES, committed=False).numbers == reader.numbers
 
 
-def test_a_reader_beside_goes_on_when_there_is_no_answer() -> None:
+def test_a_reader_beside_continues_when_there_is_no_answer() -> None:
     with fake_cluster() as fake, fake.client() as client:
         with Beside(Reader(fake.bootstrap, _PLACES)) as reader:  # of a topic that is not there yet
             client.create_topic("t", 2)

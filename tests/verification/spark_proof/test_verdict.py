@@ -40,7 +40,7 @@ def test_a_part_of_a_batch_is_torn() -> None:
     assert torn_moments([Seen(_A, 6)], _WHOLE, _ENDS, 2) == ["a-0 showed a part of batch 1"]
 
 
-def test_a_topic_behind_another_is_torn() -> None:
+def test_a_topic_that_lags_another_is_torn() -> None:
     found = torn_moments([Seen(_A, 8), Seen(_B, 4)], _WHOLE, _ENDS, 2)
     assert found == ["b-0 showed 4 records when others showed batch 1, of which it has 8"]
     assert torn_moments([Seen(_A, 8), Seen(_A, 4)], _WHOLE, _ENDS, 2)

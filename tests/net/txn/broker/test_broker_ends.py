@@ -93,7 +93,7 @@ async def decided(*, committed: bool = True, written: bool = True, instance: str
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-async def test_what_was_decided_is_told_and_noted(committed: bool) -> None:
+async def test_what_was_decided_is_ended_at_the_broker_and_noted(committed: bool) -> None:
     async with decided(committed=committed) as scene:
         await scene.ends.finish("id")
         assert scene.stage.read() == (["1"] if committed else [])
@@ -159,7 +159,7 @@ async def test_what_is_open_is_asked_again(error: ErrorCode, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("instance", ["kproxy-1", "another"])
-async def test_what_was_left_is_told_in_the_background(instance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_left_is_ended_in_the_background(instance: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_ends, "_SWEEP_SECONDS", 0.005)
     monkeypatch.setattr(broker_ends, "_OTHERS_SECONDS", 0.02)
     async with decided(instance=instance) as scene, trio.open_nursery() as nursery:

@@ -74,7 +74,7 @@ async def test_a_kproxy_that_is_being_stopped_begins_nothing_and_ends_what_is_op
 
 
 @KINDS
-async def test_an_end_goes_on_without_the_client_that_asked_for_it(kind: Kind) -> None:
+async def test_an_end_continues_without_the_client_that_asked_for_it(kind: Kind) -> None:
     async with stage() as cast:
         client = kind(await cast.kproxy())
         await client.init()

@@ -51,7 +51,7 @@ async def test_who_can_not_be_asked_is_not_available() -> None:
             await asks.protocol()
 
 
-async def test_the_first_protocol_and_a_doubted_one_are_asked_for_anew() -> None:
+async def test_the_first_protocol_and_a_doubted_one_are_asked_for_again() -> None:
     """Levels rise in a rolling upgrade, and may be lowered."""
     async with stage() as cast:
         asks = await requests(cast)
@@ -239,7 +239,7 @@ async def test_offsets_join_before_or_with_their_commit(protocol: Protocol) -> N
         assert cast.server.cluster.groups["g"].offsets[TOPIC, 0].offset == 5
 
 
-async def test_errors_of_partitions_and_unknown_ones_are_told() -> None:
+async def test_errors_of_partitions_and_unknown_ones_are_returned() -> None:
     async with stage() as cast:
         asks = await requests(cast)
         producer = await asks.init(60_000)
@@ -264,7 +264,7 @@ async def test_who_stays_busy_for_too_long_leaves_it_open() -> None:
             await asks.init(60_000)
 
 
-async def test_a_coordinator_that_has_moved_is_looked_for_and_asked_again_at_once(
+async def test_a_coordinator_that_has_moved_is_searched_for_and_asked_again_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with stage() as cast:

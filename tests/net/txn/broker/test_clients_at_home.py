@@ -41,7 +41,7 @@ async def test_what_is_written_between_two_offset_commits_shows_with_the_second(
             assert await fetched(reader) == at
 
 
-async def test_offsets_are_told_when_none_of_them_is_being_decided() -> None:
+async def test_offsets_are_returned_when_none_of_them_is_being_decided() -> None:
     async with (
         stage(on_offset_commit=RULES) as proxy,
         await proxy.client(client_id="out-1") as out,

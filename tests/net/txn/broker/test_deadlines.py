@@ -70,7 +70,7 @@ def test_each_is_warned_of_once_in_its_last_quarter(two: Scene) -> None:
     assert [two.look(now) for now in (0.0, 0.74, 0.76, 0.9, 2.9, 3.1, 9.0)] == [[], [], ["m"], [], [], ["n"], []]
 
 
-def test_the_next_to_be_aborted_is_told_until_it_is_decided(two: Scene) -> None:
+def test_the_next_to_be_aborted_is_returned_until_it_is_decided(two: Scene) -> None:
     two.look(0.0)
     assert two.stats.prepared_until == 1.0
     (view,) = two.found

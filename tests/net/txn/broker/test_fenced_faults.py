@@ -152,7 +152,9 @@ class TestUnknownOutcomes:
 
     @pytest.mark.parametrize("arrives", [True, False], ids=["arrives", "does not"])
     @ENDS
-    async def test_who_goes_on_behind_one_finds_it_decided(self, level: int, committed: bool, arrives: bool) -> None:
+    async def test_a_client_that_continues_after_one_finds_it_decided(
+        self, level: int, committed: bool, arrives: bool
+    ) -> None:
         async with stage(level, delivery_timeout_ms=300) as cast:
             client = await client_of(cast)
             await client.write("1")
@@ -202,7 +204,7 @@ class TestWhoFailsToTakeIt:
             await client.end()
             assert cast.read() == ["1"]
 
-    async def test_a_broker_that_does_not_tell_what_it_serves(self, level: int) -> None:
+    async def test_a_broker_that_does_not_report_what_it_serves(self, level: int) -> None:
         async with stage(level) as cast:
             client = await client_of(cast)
             await client.write("1")
@@ -229,7 +231,7 @@ class TestWhoFailsToTakeIt:
                 await client.end()
             assert cast.read() == ([] if arrives else ["1"])
 
-    async def test_a_broker_that_can_not_check_who_goes_on(self, level: int) -> None:
+    async def test_a_broker_that_can_not_check_the_identity(self, level: int) -> None:
         async with stage(level) as cast:
             client = await client_of(cast)
             await client.write("1")

@@ -197,7 +197,7 @@ class TestAnIdThatTheBrokerHasForgotten:
                 with pytest.raises(TxnError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_ID_MAPPING"):
                     await old.init(old.producer)
 
-    async def test_a_zombie_that_asks_to_go_on_does_not_get_it(self, level: int, second: bool) -> None:
+    async def test_a_zombie_that_asks_to_continue_does_not_get_it(self, level: int, second: bool) -> None:
         async with stage(level) as cast:
             old, new = await self.forgotten(cast, second=second)
             old.kproxy = await cast.kproxy()
@@ -239,7 +239,7 @@ class TestGoingOn:
             await new.transaction("3")
             assert cast.read() == ["1", "3"]
 
-    async def test_who_comes_from_another_kproxy_goes_on_where_nothing_was_written(self, level: int) -> None:
+    async def test_a_client_from_another_kproxy_continues_where_nothing_was_written(self, level: int) -> None:
         async with stage(level) as cast:
             client = await client_of(cast)
             client.kproxy = await cast.kproxy()

@@ -172,7 +172,7 @@ async def test_a_late_copy_of_the_request_that_begins_a_member_does_not_abort_it
 
 
 @pytest.mark.usefixtures("slow_ends")
-async def test_another_instance_decides_behind_the_end_of_the_members(level: int) -> None:
+async def test_another_instance_decides_after_the_end_of_the_members(level: int) -> None:
     async with at_home(level) as cast:
         a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner
@@ -190,7 +190,7 @@ async def test_another_instance_decides_behind_the_end_of_the_members(level: int
 
 @pytest.mark.usefixtures("quick_ends")
 @pytest.mark.parametrize("decided", [True, False], ids=["commit", "abort"])
-async def test_who_decides_dies_before_the_broker_is_told(
+async def test_the_deciding_instance_dies_before_the_broker_is_informed(
     level: int, decided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with at_home(level) as cast:
@@ -224,9 +224,7 @@ async def _ends_or_not(work: Callable[..., Any], *members: str) -> None:
 
 
 @pytest.mark.usefixtures("quick_ends")
-async def test_a_crash_between_the_broker_and_the_log_is_told_again(
-    level: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crash_between_the_broker_and_the_log_is_repeated(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_home(level) as cast:
         a, b = await member_groups(cast, "ab")
         owner = (await a.initialize()).owner

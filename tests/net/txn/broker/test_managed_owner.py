@@ -113,7 +113,7 @@ class TestFaults:
             assert cast.read() == ["1", "2"]
 
     @pytest.mark.idle_clock
-    async def test_nobody_answers_in_time_then_the_outcome_is_open_and_the_next_is_behind_it(self, level: int) -> None:
+    async def test_nobody_answers_in_time_then_the_outcome_is_open_and_the_next_is_after_it(self, level: int) -> None:
         async with stage(level, delivery_timeout_ms=1_000) as cast:
             client = await cast.client()
             await client.write("1")
@@ -129,7 +129,7 @@ class TestFaults:
 
 @LEVELS
 class TestWhoHasIt:
-    async def test_who_asks_for_the_id_anew_aborts_and_the_former_is_told(self, level: int) -> None:
+    async def test_a_new_owner_aborts_and_the_former_gets_an_error(self, level: int) -> None:
         async with stage(level) as cast:
             client = await cast.client()
             await client.write("1")
@@ -200,7 +200,7 @@ class TestWhoHasIt:
                 await client.end()
 
 
-async def test_an_error_of_the_end_is_told_and_nothing_stays_open() -> None:
+async def test_an_error_of_the_end_is_returned_and_nothing_stays_open() -> None:
     async with stage() as cast:
         client = await cast.client()
         await client.write("1")

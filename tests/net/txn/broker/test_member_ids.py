@@ -26,7 +26,7 @@ async def test_names_are_nobody_elses() -> None:
     assert names == [f"{PREFIX}a-7", f"{PREFIX}a-8", f"{PREFIX}b-9"]
 
 
-async def test_a_name_is_used_again_only_behind_the_record() -> None:
+async def test_a_name_is_used_again_only_after_the_record() -> None:
     made = slots()
     first = await made.take()
     made.joined(M, first)

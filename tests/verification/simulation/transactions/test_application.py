@@ -30,7 +30,7 @@ def test_an_application_whose_batch_fails_begins_at_its_offsets_again() -> None:
     assert sum("begins at 0 in generation" in line for line in led(script)) == 2
 
 
-def test_an_application_goes_on_at_another_kproxy() -> None:
+def test_an_application_continues_at_another_kproxy() -> None:
     async def script(world: TransactionWorld) -> None:
         for instance in range(2):
             process = world.steps(client(Way.ON_OFFSET_COMMIT), instance)

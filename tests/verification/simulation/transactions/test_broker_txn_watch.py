@@ -18,7 +18,7 @@ async def told(cluster: FakeCluster, request: Message) -> None:
     assert await cluster.controls.fault_for(ApiKey(request.API_KEY), call_to(cluster, 1, request)) is None
 
 
-async def test_each_request_is_told(autojump_clock: trio.testing.MockClock) -> None:
+async def test_each_request_is_traced(autojump_clock: trio.testing.MockClock) -> None:
     cluster, history = two_brokers(), TransactionHistory()
     watch_coordinators(cluster, history, is_harmed=True)
     await told(cluster, EndTxnRequest("id", 7, 3, True))

@@ -39,7 +39,7 @@ async def test_requests_of_a_connection_are_answered_in_order(nursery: trio.Nurs
     calls.close()
 
 
-async def test_what_was_answered_before_the_connection_ended_is_told(
+async def test_what_was_answered_before_the_connection_ended_is_reported(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     peer = Peer(nursery, echo, silent=False)

@@ -50,7 +50,7 @@ async def test_a_coordinator_is_found_once_and_asked_until_it_is_definite(
     assert (asked.count(EndTxnRequest), asked.count(FindCoordinatorRequest)) == (3, 1)
 
 
-async def test_a_coordinator_that_has_moved_is_found_anew(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_a_coordinator_that_has_moved_is_found_again(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     asked = Asked(nursery, ErrorCode.NOT_COORDINATOR, 0)
     await asked.coordinators.ask(REQUEST, "id")
     assert asked.count(FindCoordinatorRequest) == 2

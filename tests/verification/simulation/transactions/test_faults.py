@@ -45,7 +45,7 @@ def test_appends_to_the_log_suffer(kind: str) -> None:
     assert lines(struck(kind), f"does so ({kind})") == 2
 
 
-def test_a_snapshot_stands_in_the_log() -> None:
+def test_a_snapshot_is_in_the_log() -> None:
     before, after = (lines(struck(kind), "1 records of 65535/-1/-1") for kind in ("forget", "snapshot"))
     assert not before
     assert after >= 1

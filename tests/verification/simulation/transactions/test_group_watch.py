@@ -48,7 +48,7 @@ class Group:
         return self.history.broken[0] if self.history.broken else None
 
 
-async def test_a_position_is_asked_for_until_it_is_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_a_position_is_asked_for_until_it_is_returned(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     group = Group(nursery, 1, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     group.moved(told=None)
     assert await group.watch.position("g") == 1

@@ -35,7 +35,7 @@ def test_what_was_stable_when_a_commit_was_first_asked_for_is_kept() -> None:
     assert claimed.stable_before == {0: 4}
 
 
-def test_a_producer_is_fenced_once_a_newer_one_was_told_that_it_has_the_id() -> None:
+def test_a_producer_is_fenced_once_a_newer_one_was_granted_the_id() -> None:
     history = TransactionHistory()
     for producer in (Producer(5, 0), Producer(5, 2)):
         history.gives("id", producer)
@@ -45,7 +45,7 @@ def test_a_producer_is_fenced_once_a_newer_one_was_told_that_it_has_the_id() -> 
     assert not history.is_fenced("other", Producer(5, 0))
 
 
-def test_who_asks_after_a_producer_was_told_its_identity_replaces_it_whatever_its_producer_id() -> None:
+def test_a_request_after_a_producer_received_its_identity_replaces_it_whatever_its_producer_id() -> None:
     history = TransactionHistory()
     history.gives("id", Producer(5, 9), asked=1.0)
     history.gives("id", Producer(6, 0), asked=3.0)
@@ -54,14 +54,14 @@ def test_who_asks_after_a_producer_was_told_its_identity_replaces_it_whatever_it
     assert not history.is_fenced("id", Producer(6, 0), told=4.0)
 
 
-def test_an_identity_is_of_the_process_that_was_told_of_it_first() -> None:
+def test_an_identity_is_of_the_process_that_received_it_first() -> None:
     history = TransactionHistory()
     assert history.holder(Producer(5, 1), "a") == "a"
     assert history.holder(Producer(5, 1), "b") == "a"
     assert history.holder(Producer(5, 2), "b") == "b"
 
 
-def test_a_group_has_come_as_far_as_anybody_was_told() -> None:
+def test_a_group_has_come_as_far_as_was_reported() -> None:
     history = TransactionHistory()
     first, second, third = (history.open(str(n), 0, "id") for n in range(3))
     for claimed in (first, second, third):

@@ -92,7 +92,7 @@ def test_a_reader_that_saw_something_else_was_misled() -> None:
     assert found(BOTH, A, ALL, {1: b"a1", 0: b"a0"}) == {invariants.SKIPPED}
 
 
-def test_what_was_undecided_lay_behind_the_last_stable_offset() -> None:
+def test_what_was_undecided_lay_after_the_last_stable_offset() -> None:
     assert found(made(("a", {**COMMITTED, "stable_before": {0: 1}})), A) == {invariants.STABLE}
     assert found(made(("a", {**COMMITTED, "stable_before": {0: 0, 1: 9}})), A) == set()
 
@@ -112,7 +112,7 @@ def test_a_group_is_where_the_last_committed_transaction_moved_it() -> None:
     assert found(history, A, ALL, positions={"g": 2}) == {invariants.MOVED}
 
 
-def test_a_transaction_without_data_moves_a_group_as_it_was_told() -> None:
+def test_a_transaction_without_data_moves_a_group_as_it_was_reported() -> None:
     history = TransactionHistory()
     history.transactions.append(Claimed("a", 0, "id", asked=True, input=Input("g", 1)))
     assert found(history, NOTHING, positions={"g": 0}) == found(history, NOTHING, positions={"g": 1}) == set()
@@ -128,7 +128,7 @@ def test_two_committed_transactions_have_no_input_in_common() -> None:
     assert found(history, A, ALL) == set()
 
 
-def test_what_broke_while_the_run_went_on_is_told_behind_the_rest() -> None:
+def test_what_broke_while_the_run_continued_is_reported_after_the_rest() -> None:
     history = made(("a", COMMITTED))
     history.breaks(invariants.FALLS, "from 3 to 2")
     broken = list(invariants.broken(history, {0: {0: b"a0"}}, {0: {0: b"a0"}}, []))

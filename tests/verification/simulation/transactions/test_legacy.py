@@ -77,7 +77,7 @@ def test_a_request_that_is_refused_or_unheard_is_not_repeated() -> None:
     led(script)
 
 
-def test_a_beginning_by_hand_whose_answer_was_lost_is_begun_anew() -> None:
+def test_a_beginning_by_hand_whose_answer_was_lost_is_begun_again() -> None:
     async def script(world: TransactionWorld) -> None:
         process = world.steps(client(Way.BY_HAND), 0)
         world.post.lost = 1
@@ -90,7 +90,7 @@ def test_a_beginning_by_hand_whose_answer_was_lost_is_begun_anew() -> None:
     assert any("CONCURRENT_TRANSACTIONS of begin" in line for line in led(script))
 
 
-def test_a_commit_by_hand_whose_answer_was_lost_is_told_when_it_is_repeated() -> None:
+def test_a_commit_by_hand_whose_answer_was_lost_is_reported_when_it_is_repeated() -> None:
     async def script(world: TransactionWorld) -> None:
         process = world.steps(client(Way.BY_HAND), 0)
         claimed = process.begin(0)

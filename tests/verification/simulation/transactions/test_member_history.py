@@ -36,7 +36,7 @@ async def test_what_a_sweep_may_have_met_is_not_sure_to_wait(autojump_clock: Moc
     assert history.waits("id") == {"b"}
 
 
-async def test_an_owner_may_be_replaced_by_a_request_that_was_over_behind_its_own(autojump_clock: MockClock) -> None:
+async def test_an_owner_may_be_replaced_by_a_request_that_ended_after_its_own(autojump_clock: MockClock) -> None:
     history, early = MemberHistory(TransactionHistory()), request()
     history.takes("id").append(early)
     await trio.sleep(1)

@@ -66,7 +66,7 @@ def test_nothing_is_asked_of_the_coordinator_for_a_transaction_that_was_not_begu
     assert not count(led(script), "commits 0.0.0")
 
 
-def test_a_producer_that_was_fenced_is_told_so() -> None:
+def test_a_producer_that_was_fenced_gets_its_error() -> None:
     plans = producer(0), producer(1)
 
     async def script(world: TransactionWorld) -> None:

@@ -83,7 +83,7 @@ async def test_records_are_shown_once_in_order(nursery: trio.Nursery, autojump_c
     assert (log.reader.positions[1], log.reader.ends[1]) == (4, 4)
 
 
-async def test_a_reader_of_everything_is_told_the_high_watermark(
+async def test_a_reader_of_everything_receives_the_high_watermark(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     log = Log(nursery, committed=False)
@@ -104,7 +104,7 @@ async def test_an_error_is_got_over(nursery: trio.Nursery, autojump_clock: MockC
     assert len(log.shown) == 4
 
 
-async def test_the_end_is_told_or_is_not(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_the_end_is_reported_or_is_not(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     log = Log(nursery, error=ErrorCode.OFFSET_NOT_AVAILABLE)
     assert await log.reader.end(0) is None
     assert await log.reader.end(0) == 4

@@ -29,7 +29,7 @@ def call(topic: str, key: bytes | None, value: bytes) -> Any:
     return SimpleNamespace(request=ProduceRequest(topic_data=[row]))
 
 
-def test_records_of_the_log_are_told_by_kind_and_id() -> None:
+def test_records_of_the_log_are_traced_by_kind_and_id() -> None:
     appended = call(LOG, *EXPIRY)
     assert [entry.transactional_id for entry in log_entries(appended)] == ["id"]
     assert of_log(TransactionExpiry)(appended)

@@ -29,7 +29,7 @@ def test_invariants_hold(seed: int) -> None:
     assert run(make_plan(seed, Taste())).broken is None
 
 
-def test_no_answer_to_the_control_api_is_lost_when_faults_are_over() -> None:
+def test_no_answer_to_the_control_api_is_lost_when_faults_have_ended() -> None:
     """Sixteen losses and one driver: what was left of them held up the end of the run."""
     taste = Taste(homes=(Home.KPROXY,), faults=("control_lost",))
     assert run(make_plan(0, taste)).broken is None
