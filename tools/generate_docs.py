@@ -11,7 +11,7 @@ from tools.one_page import write_or_check
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
 _INTRODUCTION = """\
-<!-- Made by `make generate` from kproxy/config/model.py; edit that. -->
+<!-- Made by `make generate` from kproxy/config/*_options.py; edit those. -->
 # Configuration
 
 Only `bootstrap.servers` is required. Each option has three spellings:

@@ -75,7 +75,7 @@ def render_schema() -> str:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "kproxy.yaml",
-        "description": "Made by make generate from kproxy/config/model.py.",
+        "description": "Made by make generate from kproxy/config/*_options.py.",
         "definitions": {
             name: schema | {"description": f"{options(Config)[name].reason} ({schema['description']})"}
             for name, schema in schemas.items()

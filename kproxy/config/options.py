@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from kproxy.config.values import show
 
@@ -86,6 +87,23 @@ def option(
     """A field of ``Config`` with a default; to a type checker it is the default, as in ``dataclasses.field``."""
     metadata = describe(kind, reason, group=group, default_text=default_text, change=change)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,))
+class OptionGroup:
+    """Options that the same parts of kproxy read; no data class itself, because those are compiled on each import."""
+
+
+def gather(model: type[_Value]) -> type[_Value]:
+    """The class with all options of its groups; those of its last base come first."""
+    annotations = {}
+    for base in reversed(model.__mro__):
+        for name, annotation in get_annotations(base).items():
+            annotations[name] = annotation
+            if name in base.__dict__:
+                setattr(model, name, base.__dict__[name])
+    model.__annotations__ = annotations
+    return model
 
 
 def options(model: type[Any]) -> dict[str, Option]:

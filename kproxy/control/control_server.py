@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kproxy.config import Address, Config
+from kproxy.config import Address
+from kproxy.config.process_options import ControlOptions
 from kproxy.control.in_flight import InFlight
 from kproxy.control.serving import bind_tcp, serve_app, unix_listener
 from kproxy.control.token_file import read_token
@@ -30,7 +31,7 @@ def _count_nowhere(reason: str) -> None:
 
 
 async def serve_control(
-    config: Config,
+    config: ControlOptions,
     control: TransactionControl,
     more: "Callable[[], Sequence[Route]]" = _no_routes,
     refused: Callable[[str], None] = _count_nowhere,

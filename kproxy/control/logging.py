@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from kproxy.config import Config
+from kproxy.config.process_options import LogOptions
 from kproxy.config.values import LogLevelRule
 
 _PREFIX = "kproxy."
@@ -119,7 +119,7 @@ def configure_logging(
 class Logs:
     """The logging of a running kproxy: set by its options, and by the control API until an option changes."""
 
-    def __init__(self, config: Config, stream: TextIO | None = None) -> None:
+    def __init__(self, config: LogOptions, stream: TextIO | None = None) -> None:
         """Sets it up; ``stream`` is stderr if not given."""
         self._stream = stream
         self._options = self._of(config)
@@ -127,10 +127,10 @@ class Logs:
         self._configure()
 
     @staticmethod
-    def _of(config: Config) -> tuple[str, dict[str, str], str]:
+    def _of(config: LogOptions) -> tuple[str, dict[str, str], str]:
         return config.log_level, dict(config.log_level_overrides), config.log_format
 
-    def reconfigure(self, config: Config) -> None:
+    def reconfigure(self, config: LogOptions) -> None:
         """Applies the options; if they are unchanged, levels set by the control API stay."""
         options = self._of(config)
         if options != self._options:

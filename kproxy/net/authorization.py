@@ -5,7 +5,7 @@ from functools import partial
 
 import trio
 
-from kproxy.config import Config
+from kproxy.config.client_options import AccessOptions
 from kproxy.net.audit_log import AuditLog
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
@@ -32,7 +32,7 @@ class Authorization:
         self._audit.refused(subject, refusal, trio.current_time())
 
 
-def open_authorization(config: Config, stats: RefusalStats) -> Authorization | None:
+def open_authorization(config: AccessOptions, stats: RefusalStats) -> Authorization | None:
     """By ``acl.file``; None if there is none. StartupError if it can't be used."""
     if config.acl_file is None:
         return None

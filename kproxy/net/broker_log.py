@@ -11,7 +11,7 @@ import trio
 from kproxy.codec._generated.metadata import MetadataRequestTopic
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_batches import Batch
 from kproxy.net.broker_log_questions import (
@@ -58,7 +58,7 @@ class BrokerLog:
     It tries for ``delivery_timeout_ms``; leaders may move meanwhile.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, stats: RetryStats) -> None:
+    def __init__(self, cluster: Cluster, config: RetryOptions, stats: RetryStats) -> None:
         """``cluster`` knows the brokers; reads and fences are counted in ``stats``."""
         self._config = config
         self._stats = stats

@@ -7,7 +7,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import EARLIEST, fetch, list_offsets
 from kproxy.net.broker_log_tail import Reader
@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 16 << 20
 
 
 async def read_logs(
-    leaders: Leaders, config: Config, stats: RetryStats, readers: Mapping[TopicPartition, Reader]
+    leaders: Leaders, config: RetryOptions, stats: RetryStats, readers: Mapping[TopicPartition, Reader]
 ) -> Failures:
     """Reads for each partition what its reader asks for; returns the partitions where that failed.
 
@@ -37,7 +37,7 @@ async def read_logs(
 
 class _Reads:
     def __init__(
-        self, leaders: Leaders, config: Config, stats: RetryStats, readers: Mapping[TopicPartition, Reader]
+        self, leaders: Leaders, config: RetryOptions, stats: RetryStats, readers: Mapping[TopicPartition, Reader]
     ) -> None:
         self.failed: Failures = {}
         self._leaders = leaders

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from kproxy.codec.frame import FrameSplitter
-from kproxy.config import Config
+from kproxy.config.model import ConnectionOptions
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.dispatch import Dispatch
@@ -46,7 +46,7 @@ class Connection:
         client: ByteIO,
         session: Session,
         shared: Shared,
-        config: Config,
+        config: ConnectionOptions,
         choose: Callable[[], Broker | None],
     ) -> None:
         """``choose`` gives the broker to connect to."""

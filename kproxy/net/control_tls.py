@@ -4,11 +4,12 @@ import ssl
 
 import trio
 
-from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config import ExitCode, StartupError
+from kproxy.config.process_options import ControlOptions
 from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, server_context
 
 
-def control_context(config: Config) -> ssl.SSLContext | None:
+def control_context(config: ControlOptions) -> ssl.SSLContext | None:
     """A context for control.http, made inside trio; None without a certificate. StartupError names a bad file."""
     certificate = config.control_ssl_certificate_location
     if certificate is None:

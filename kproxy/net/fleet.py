@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 import trio
 
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS
@@ -26,7 +26,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.2
 class Fleet:
     """The other instances, as the lane log tells."""
 
-    def __init__(self, config: Config, lane_log: LaneLog, wall: Callable[[], float]) -> None:
+    def __init__(self, config: RetryOptions, lane_log: LaneLog, wall: Callable[[], float]) -> None:
         """``wall`` tells the time in seconds since the epoch."""
         self._config = config
         self._log = lane_log

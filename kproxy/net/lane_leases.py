@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import trio
 
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool
@@ -40,7 +40,7 @@ class Lanes:
     keeps one entry for each producer id, and another's would hide to the next kproxy what is in doubt of the first.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, stats: ProduceStats, log: LaneLog) -> None:
+    def __init__(self, cluster: Cluster, config: RetryOptions, stats: ProduceStats, log: LaneLog) -> None:
         """``cluster`` is not ready before the log is open."""
         self._cluster = cluster
         self._config = config

@@ -8,7 +8,7 @@ import structlog
 import trio
 
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
@@ -33,7 +33,7 @@ _PATIENCE_SECONDS = 10.0
 class LaneLog:
     """This instance's part of the log. If the cluster refuses it, kproxy continues without crash recovery."""
 
-    def __init__(self, cluster: Cluster, config: Config) -> None:
+    def __init__(self, cluster: Cluster, config: RetryOptions) -> None:
         """Nothing is made or read where ``crash_recovery_enable`` or ``idempotence_enable`` is false."""
         self._cluster = cluster
         self._config = config

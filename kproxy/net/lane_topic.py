@@ -2,7 +2,7 @@
 
 from zlib import crc32
 
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, TopicPlan
 
@@ -21,12 +21,12 @@ def partition_of(instance_id: str, partitions: int) -> int:
     return crc32(instance_id.encode()) % partitions
 
 
-def lane_topic(cluster: Cluster, config: Config) -> OwnTopic:
+def lane_topic(cluster: Cluster, config: RetryOptions) -> OwnTopic:
     """The topic, as ``config`` has it."""
     return OwnTopic(cluster, lane_plan(config))
 
 
-def lane_plan(config: Config) -> TopicPlan:
+def lane_plan(config: RetryOptions) -> TopicPlan:
     """What it is made like."""
     return TopicPlan(
         name=TOPIC,

@@ -16,7 +16,7 @@ from kproxy.codec.batch import Record, build_batch, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
@@ -48,7 +48,7 @@ class LaneWriter:
     has lost that producer, the batch goes under a new id and may be there twice: the same entry again changes nothing.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, leaders: Leaders, place: TopicPartition) -> None:
+    def __init__(self, cluster: Cluster, config: RetryOptions, leaders: Leaders, place: TopicPartition) -> None:
         """``place``: the log's partition."""
         self._cluster = cluster
         self._config = config

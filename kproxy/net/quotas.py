@@ -1,6 +1,6 @@
 """Quotas as the shell has them: the limits of ``quotas.file`` in force, and who hears of waits."""
 
-from kproxy.config import Config
+from kproxy.config.client_options import AccessOptions
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle
 from kproxy.proxy.quotas.quota_rules import QuotaRules
@@ -31,7 +31,7 @@ class QuotaKeeper:
         self._stats.throttle_seconds[name] = self._stats.throttle_seconds.get(name, 0.0) + throttle.seconds
 
 
-def open_quotas(config: Config, stats: RefusalStats) -> QuotaKeeper | None:
+def open_quotas(config: AccessOptions, stats: RefusalStats) -> QuotaKeeper | None:
     """By ``quotas.file``; None if there is none. StartupError if it can't be used."""
     if config.quotas_file is None:
         return None

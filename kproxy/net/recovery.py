@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import trio
 
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Survey
 from kproxy.proxy.retry_stats import RetryStats
@@ -42,7 +42,7 @@ class PastLane(Protocol):
 class Recovery:
     """Fences and reads for all connections together; over the bounds they wait for each other."""
 
-    def __init__(self, broker_log: BrokerLog, config: Config, stats: RetryStats) -> None:
+    def __init__(self, broker_log: BrokerLog, config: RetryOptions, stats: RetryStats) -> None:
         """About ``recovery_concurrency`` times ``recovery_max_bytes`` are held at a time, whoever asks."""
         self._broker_log = broker_log
         self._config = config

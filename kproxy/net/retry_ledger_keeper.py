@@ -9,7 +9,7 @@ import structlog
 import trio
 
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
@@ -43,7 +43,7 @@ class RetryLedgerKeeper:
     """The ledger of one process, and its access to the logs."""
 
     def __init__(
-        self, config: Config, stats: RetryStats, lanes: Lanes, broker_log: BrokerLog, nursery: trio.Nursery
+        self, config: RetryOptions, stats: RetryStats, lanes: Lanes, broker_log: BrokerLog, nursery: trio.Nursery
     ) -> None:
         """``lanes`` knows what a former kproxy used; reads run in ``nursery``, whatever becomes of who wants them."""
         self._config = config

@@ -9,6 +9,8 @@ import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config.broker_options import BrokerSecurityOptions
+from kproxy.config.client_options import ClientTlsOptions
 from kproxy.net.log_limit import LogLimit
 from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.socket_network import SocketListener, SocketNetwork
@@ -41,7 +43,7 @@ def open_network(config: Config, stats: ClientStats, network: SocketNetwork | No
     return TlsNetwork(network, accepting, connecting, stats)
 
 
-def _listener_context(config: Config) -> TlsContext:
+def _listener_context(config: ClientTlsOptions) -> TlsContext:
     files = TlsFiles(
         config.ssl_certificate_location,
         config.ssl_key_location,
@@ -51,7 +53,7 @@ def _listener_context(config: Config) -> TlsContext:
     return TlsContext(files, lambda: server_context(files, config.ssl_client_auth), trio.current_time)
 
 
-def _upstream_context(config: Config) -> TlsContext:
+def _upstream_context(config: BrokerSecurityOptions) -> TlsContext:
     files = TlsFiles(
         config.upstream_ssl_certificate_location,
         config.upstream_ssl_key_location,

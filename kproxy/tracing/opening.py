@@ -1,11 +1,12 @@
 """Opens tracing if the options ask for it; imports what tracing needs only in that case."""
 
-from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config import ExitCode, StartupError
+from kproxy.config.process_options import TraceOptions
 from kproxy.proxy.process_stats import ProcessStats
 from kproxy.tracing.collector import Collector, Limits
 
 
-def open_tracing(config: Config, stats: ProcessStats) -> Collector | None:
+def open_tracing(config: TraceOptions, stats: ProcessStats) -> Collector | None:
     """None if it is off. StartupError if what it needs is not installed."""
     endpoint = config.otel_exporter_otlp_endpoint
     if endpoint is None:

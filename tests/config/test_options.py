@@ -1,7 +1,7 @@
 import dataclasses
 
 from kproxy.config import Config, options
-from kproxy.config.options import describe, option
+from kproxy.config.options import OptionGroup, describe, gather, option
 from kproxy.config.values import BOOLEAN, whole_number
 
 MS = whole_number(1, 100, "ms")
@@ -49,3 +49,21 @@ def test_spellings() -> None:
     entry = options(Config)["bootstrap.servers"]
     assert (entry.flag, entry.variable) == ("--bootstrap-servers", "KPROXY_BOOTSTRAP_SERVERS")
     assert entry.required
+
+
+class First(OptionGroup):
+    one: bool = option(True, BOOLEAN, "One.", group="First")
+
+
+class Second(First):
+    two: bool = option(False, BOOLEAN, "Two.")
+
+
+def test_options_of_several_groups_are_gathered_once_from_the_last_base() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    @gather
+    class Whole(Second, First):
+        """All."""
+
+    assert [(entry.name, entry.group) for entry in options(Whole).values()] == [("one", "First"), ("two", "First")]
+    assert Whole(two=True) == Whole(one=True, two=True) != Whole()

@@ -6,6 +6,7 @@ import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config.broker_options import BrokerSecurityOptions
 from kproxy.net.broker_sasl.broker_credentials import Credentials, Password, Token
 from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
 from kproxy.net.broker_sasl.token_sources import IssuedTokens, StoredToken, TokenSource
@@ -76,7 +77,7 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
     return Networks(own, tokens, network if config.clients_log_in else None, identities)
 
 
-def _warn_of_plain_text(config: Config) -> None:
+def _warn_of_plain_text(config: BrokerSecurityOptions) -> None:
     """Warns of passwords and tokens that are sent without TLS."""
     secret = config.upstream_sasl_mechanism in ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
     local = all(server.is_loopback for server in config.bootstrap_servers)
@@ -87,7 +88,7 @@ def _warn_of_plain_text(config: Config) -> None:
         )
 
 
-def _credentials(config: Config, tokens: TokenSource | None) -> Credentials:
+def _credentials(config: BrokerSecurityOptions, tokens: TokenSource | None) -> Credentials:
     if tokens is not None:
         pairs = (pair.partition("=") for pair in config.upstream_sasl_oauthbearer_extensions)
         return Token(tokens, {name: value for name, _, value in pairs})
@@ -102,7 +103,7 @@ def _credentials(config: Config, tokens: TokenSource | None) -> Credentials:
     return password
 
 
-def _token_source(config: Config) -> TokenSource | None:
+def _token_source(config: BrokerSecurityOptions) -> TokenSource | None:
     """Where tokens come from; None if kproxy logs in with a password."""
     if config.upstream_sasl_mechanism == "AWS_MSK_IAM":
         return _signed(config.upstream_sasl_aws_region or "")
@@ -124,7 +125,7 @@ def _signed(region: str) -> TokenSource:
     return IssuedTokens(signed_tokens(region), f"upstream.sasl.aws.region = '{region}' and AWS's own credentials")
 
 
-def _asked_for(config: Config) -> TokenSource:
+def _asked_for(config: BrokerSecurityOptions) -> TokenSource:
     from kproxy.net.broker_sasl.token_endpoint import client_credentials  # HTTP takes long to import
 
     url, secret = (

@@ -2,13 +2,13 @@
 
 import trio
 
-from kproxy.config import Config
+from kproxy.config.broker_options import BrokerOptions
 
 
 class Backoff:
     """``retry_backoff_ms``, then twice as long each time, at most ``retry_backoff_max_ms``."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: BrokerOptions) -> None:
         """The first pause is the shortest."""
         self._config = config
         self.reset()

@@ -10,7 +10,8 @@ from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, Init
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange
-from kproxy.config import Config, show
+from kproxy.config import show
+from kproxy.config.broker_options import BrokerOptions
 from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
@@ -39,7 +40,7 @@ class Cluster:
 
     def __init__(
         self,
-        config: Config,
+        config: BrokerOptions,
         stats: UpstreamStats,
         cluster_map: ClusterMap,
         network: Network,

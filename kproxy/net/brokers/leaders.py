@@ -11,7 +11,7 @@ from kproxy.codec.error_codes import DOUBTFUL, is_retriable
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion, VersionRange
-from kproxy.config import Config
+from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
@@ -78,7 +78,7 @@ class Leaders:
     ListOffsets that it answered.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, most: int = 1 << 30) -> None:
+    def __init__(self, cluster: Cluster, config: RetryOptions, most: int = 1 << 30) -> None:
         """``most``: connections to one broker. ``ask`` has ``recovery_concurrency`` requests in flight at most."""
         self._cluster = cluster
         self._config = config

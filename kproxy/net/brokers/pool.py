@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from kproxy.config import Config
+from kproxy.config.broker_options import BrokerOptions
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
@@ -17,7 +17,7 @@ class Pool:
     A broker answers the requests of a connection one by one. So requests that may take long have a pool of their own.
     """
 
-    def __init__(self, network: Network, config: Config, most: int = 1 << 30) -> None:
+    def __init__(self, network: Network, config: BrokerOptions, most: int = 1 << 30) -> None:
         """Connects and asks within ``config``'s time-outs."""
         self._network = network
         self._config = config

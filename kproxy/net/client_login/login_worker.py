@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config.client_options import ClientLoginOptions
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
 from kproxy.net.log_limit import LogLimit
 from kproxy.net.senders import sender_of
@@ -37,7 +38,7 @@ _BEARER: Final = "OAUTHBEARER"
 class LoginWorker:
     """Serves the logins of all connections."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ClientLoginOptions) -> None:
         """StartupError if a file, or what a mechanism needs, is missing. Inside trio."""
         self._delay_seconds = config.connection_failed_authentication_delay_ms / 1000
         self._hashing = trio.CapacityLimiter(_HASHES_AT_ONCE)
@@ -133,7 +134,7 @@ def open_desk(config: Config) -> LoginWorker | None:
     return LoginWorker(config)
 
 
-def _credential_file(config: Config) -> CredentialFile | None:
+def _credential_file(config: ClientLoginOptions) -> CredentialFile | None:
     if config.sasl_credentials_location is None:
         return None
     try:
@@ -142,7 +143,7 @@ def _credential_file(config: Config) -> CredentialFile | None:
         raise StartupError(f"sasl.credentials.location: {error}", ExitCode.USAGE) from None
 
 
-def _token_checker(config: Config) -> "TokenChecker":
+def _token_checker(config: ClientLoginOptions) -> "TokenChecker":
     try:
         from kproxy.net.client_login.token_checker import TokenChecker, TokenRules
     except ImportError:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.txn.broker.broker_owner import CLIENT, Policy
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.jobs import Jobs
@@ -68,7 +68,7 @@ class Coordinator:
     All raise TxnError with the error for the client.
     """
 
-    def __init__(self, log: LogOwners, brokers: BrokerOwners, config: Config, jobs: Jobs) -> None:
+    def __init__(self, log: LogOwners, brokers: BrokerOwners, config: TransactionOptions, jobs: Jobs) -> None:
         """What clients ask for is done by ``jobs``, so that it outlives their connections."""
         #: Of the ids that kproxy's log decides; and of members, also where the broker decides the rest of an id.
         self.log = log

@@ -22,7 +22,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.error_codes import NO_TOPIC, error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.version_choice import VersionRange
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.dedup.fate import Fate, fate_of
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
@@ -81,7 +81,9 @@ class _Attempts:
 class LogAppender:
     """Many appends may be under way at a time, also to one partition; those of one producer go one after another."""
 
-    def __init__(self, cluster: Cluster, config: Config, topic: str, deadline_s: float | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, config: TransactionOptions, topic: str, deadline_s: float | None = None
+    ) -> None:
         """``deadline_s``: for an append with all its attempts; ``upstream_request_timeout_ms`` if omitted."""
         self._cluster = cluster
         self._config = config

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 import trio
 
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
@@ -41,7 +41,7 @@ class LogFollower:
     can't be read is requested again until it can.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, topic: OwnTopic, sink: LogSink) -> None:
+    def __init__(self, cluster: Cluster, config: TransactionOptions, topic: OwnTopic, sink: LogSink) -> None:
         """``topic`` is found or made by ``run``."""
         self._config = config
         self._topic = topic

@@ -13,7 +13,7 @@ import trio
 
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import KproxyError
 from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
@@ -46,7 +46,7 @@ class LogOwners:
     def __init__(
         self,
         tools: OwnerTools,
-        config: Config,
+        config: TransactionOptions,
         nursery: trio.Nursery,
         jobs: Jobs,
         succession: Succession | None = None,

@@ -8,7 +8,7 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataRequestTopic, MetadataResponseTopic
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
@@ -33,7 +33,7 @@ class LogPolls:
     def __init__(
         self,
         cluster: Cluster,
-        config: Config,
+        config: TransactionOptions,
         topic: OwnTopic,
         announce: Callable[[], None],
         lost: Callable[[int, str], None],

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, TopicPlan
 
@@ -13,12 +13,12 @@ _FORGETS: Final = (
 )
 
 
-def transaction_topic(cluster: Cluster, config: Config) -> OwnTopic:
+def transaction_topic(cluster: Cluster, config: TransactionOptions) -> OwnTopic:
     """The topic, as ``config`` has it."""
     return OwnTopic(cluster, transaction_plan(config))
 
 
-def transaction_plan(config: Config) -> TopicPlan:
+def transaction_plan(config: TransactionOptions) -> TopicPlan:
     """The settings with which the topic is created.
 
     Only records that a snapshot replaces are deleted. The broker sets the timestamps, because it forgets producers by

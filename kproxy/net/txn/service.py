@@ -9,7 +9,7 @@ import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
@@ -74,7 +74,7 @@ class Transactions:
     def __init__(
         self,
         cluster: Cluster,
-        config: Config,
+        config: TransactionOptions,
         stats: Stats,
         nursery: trio.Nursery,
         succession: Succession | None = None,

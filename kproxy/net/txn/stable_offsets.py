@@ -11,7 +11,7 @@ from typing import Final
 from kproxy.codec.batch import read_header
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.broker_log_reads import read_logs
@@ -39,7 +39,7 @@ class StableOffsets:
     def __init__(
         self,
         cluster: Cluster,
-        config: Config,
+        config: TransactionOptions,
         stats: RetryStats,
         decisions: Decisions,
         bound: Callable[[str, int], int | None],

@@ -2,7 +2,7 @@
 
 import trio
 
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.proxy.produce_stats import ProduceStats
@@ -12,7 +12,9 @@ from kproxy.proxy.routing import Broker
 class WriterConnections:
     """One connection to each broker, for one ``TransactionWriter`` after the other; closed by whoever made it."""
 
-    def __init__(self, cluster: Cluster, config: Config, stats: ProduceStats, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, cluster: Cluster, config: TransactionOptions, stats: ProduceStats, nursery: trio.Nursery
+    ) -> None:
         """All tasks of the connections and of their writers run in ``nursery``."""
         self.cluster = cluster
         self.config = config

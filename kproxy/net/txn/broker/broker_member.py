@@ -13,7 +13,7 @@ import trio
 from kproxy.codec._generated.transaction_member import TransactionMemberNative
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
@@ -101,7 +101,7 @@ class BrokerMember(Member):
 class BrokerMembers:
     """Begins the transactions of the broker's that members write in."""
 
-    def __init__(self, cluster: Cluster, config: Config, slots: MemberIds) -> None:
+    def __init__(self, cluster: Cluster, config: TransactionOptions, slots: MemberIds) -> None:
         """``slots``: names for their ids."""
         self._cluster = cluster
         self._config = config

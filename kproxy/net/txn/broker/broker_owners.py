@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.config import Config
+from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.broker_owner import BrokerOwner, Policy
@@ -24,7 +24,7 @@ class BrokerOwners:
     def __init__(
         self,
         cluster: Cluster,
-        config: Config,
+        config: TransactionOptions,
         stats: TransactionStats,
         connections: Callable[[], WriterConnections],
         succession: Succession | None = None,
