@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kproxy.spark.option_table import NO_EFFECT, REFUSED, SINK, SINK_REFUSED, SOURCE, SparkOption
+from kproxy.spark.option_table import NO_EFFECT, REFUSED, SINK, SINK_NO_EFFECT, SINK_REFUSED, SOURCE, SparkOption
 from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "spark-options.md"
@@ -30,6 +30,7 @@ def render() -> str:
         f"### Taken without effect\n\n{_short(NO_EFFECT)}",
         f"### Refused\n\n{_short(REFUSED)}",
         f"## Sink\n\n{_full(SINK)}",
+        f"### Taken by the sink without effect\n\n{_short(SINK_NO_EFFECT)}",
         f"### Refused by the sink\n\n{_short(SINK_REFUSED)}",
     ]
     return "\n".join(sections)

@@ -23,6 +23,14 @@ from kproxy.spark.spark_errors import KafkaError, LoginFailed
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+#: How the brokers' and kproxy's own topics begin: no pattern matches them, as in Spark's own connector.
+INTERNAL_TOPICS: Final = (
+    "__kproxy_",
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+    "__cluster_metadata",
+)
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 _ResultT = TypeVar("_ResultT")

@@ -23,7 +23,8 @@ SOURCE: Final = (
     _option(
         "subscribe subscribePattern assign",
         "one of the three",
-        'topics joined by commas; a pattern that whole names match; `{"orders": [0, 1]}`',
+        "topics joined by commas; a pattern that whole names match, never those of the brokers' own topics; "
+        '`{"orders": [0, 1]}`',
     ),
     _option(
         "startingOffsets",
@@ -96,11 +97,13 @@ SOURCE: Final = (
 
 _NO_GROUP: Final = "the source is no member of a consumer group; Spark keeps its offsets"
 _RANGES: Final = "each task knows the offsets that it reads, and waits for nothing else"
+_JMX: Final = "there is no Java client that could report metrics; see [progress and lag](spark.md#progress-and-lag)"
 _TIMES: Final = "`kafka.request.timeout.ms` and `kafkaConsumer.pollTimeoutMs` bound all waiting"
 NO_EFFECT: Final = (
     _option(
         "groupIdPrefix kafka.group.id kafka.session.timeout.ms kafka.heartbeat.interval.ms kafka.max.poll.interval.ms "
-        "kafka.partition.assignment.strategy",
+        "kafka.partition.assignment.strategy kafka.group.instance.id kafka.group.protocol kafka.group.remote.assignor "
+        "kafka.auto.commit.interval.ms",
         "",
         _NO_GROUP,
     ),
@@ -108,13 +111,47 @@ NO_EFFECT: Final = (
     _option(
         "fetchOffset.numRetries fetchOffset.retryIntervalMs kafka.default.api.timeout.ms kafka.retry.backoff.ms "
         "kafka.reconnect.backoff.ms kafka.reconnect.backoff.max.ms kafka.metadata.max.age.ms "
-        "kafka.connections.max.idle.ms kafka.socket.connection.setup.timeout.ms",
+        "kafka.connections.max.idle.ms kafka.socket.connection.setup.timeout.ms kafka.retry.backoff.max.ms "
+        "kafka.socket.connection.setup.timeout.max.ms",
         "",
         _TIMES,
     ),
+    _option(
+        "kafka.client.dns.lookup kafka.metadata.recovery.strategy kafka.metadata.recovery.rebootstrap.trigger.ms",
+        "",
+        "when no known broker answers, the source asks all of `kafka.bootstrap.servers` again",
+    ),
+    _option("kafka.client.rack", "", "the source reads from the leaders of the partitions"),
+    _option("kafka.check.crcs", "", "each batch is checked"),
+    _option("kafka.allow.auto.create.topics", "", "reading creates no topic"),
+    _option("kafka.exclude.internal.topics", "", "a pattern never matches the brokers' own topics"),
     _option("kafka.receive.buffer.bytes kafka.send.buffer.bytes", "", "the operating system sizes the buffers"),
+    _option(
+        "kafka.metric.reporters kafka.metrics.num.samples kafka.metrics.recording.level "
+        "kafka.metrics.sample.window.ms kafka.auto.include.jmx.reporter kafka.enable.metrics.push",
+        "",
+        _JMX,
+    ),
 )
 """Taken by the source, so that a query need not be changed, and without effect."""
+
+_NO_CLASSES: Final = "Java classes cannot be used"
+_TLS: Final = "Python's defaults decide: TLS 1.2 or later, and its ciphers"
+SECURITY_REFUSED: Final = (
+    _option(
+        "kafka.sasl.kerberos.service.name kafka.sasl.kerberos.kinit.cmd",
+        "",
+        "Kerberos (GSSAPI) is not supported; valid mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+    ),
+    _option(
+        "kafka.sasl.client.callback.handler.class kafka.sasl.login.class kafka.ssl.engine.factory.class "
+        "kafka.security.providers kafka.ssl.provider kafka.ssl.secure.random.implementation kafka.config.providers",
+        "",
+        _NO_CLASSES,
+    ),
+    _option("kafka.ssl.protocol kafka.ssl.enabled.protocols kafka.ssl.cipher.suites", "", _TLS),
+)
+"""Refused by source and sink, with the reason."""
 
 _AS_SPARK: Final = "Spark's own connector refuses it, too"
 REFUSED: Final = (
@@ -124,6 +161,7 @@ REFUSED: Final = (
         "",
         f"{_AS_SPARK}: columns are bytes, and Spark keeps the offsets",
     ),
+    *SECURITY_REFUSED,
 )
 """Refused by the source, with the reason."""
 
@@ -168,10 +206,28 @@ SINK: Final = (
         "kafka.*",
         "",
         "settings of the producer under librdkafka's names, such as `kafka.compression.type`, `kafka.linger.ms` and "
-        "`kafka.batch.size`; `kafka.max.request.size` is taken as `kafka.message.max.bytes`",
+        "`kafka.batch.size`. Taken under the names of the Java producer, too: `kafka.max.request.size`, "
+        "`kafka.send.buffer.bytes`, `kafka.receive.buffer.bytes`, and `kafka.compression.gzip.level` and its like",
     ),
 )
 """What the sink takes, beside the options of security."""
+
+SINK_NO_EFFECT: Final = (
+    _option("kafka.max.block.ms", "", "`kproxy.retry.timeout.ms` and `transaction.timeout.ms` bound all waiting"),
+    _option(
+        "kafka.metadata.max.idle.ms kafka.socket.connection.setup.timeout.max.ms "
+        "kafka.partitioner.adaptive.partitioning.enable kafka.partitioner.availability.timeout.ms",
+        "",
+        "the producer is librdkafka, which has no such setting",
+    ),
+    _option(
+        "kafka.metric.reporters kafka.metrics.num.samples kafka.metrics.recording.level "
+        "kafka.metrics.sample.window.ms kafka.auto.include.jmx.reporter",
+        "",
+        _JMX,
+    ),
+)
+"""Taken by the sink, so that a query need not be changed, and without effect."""
 
 _OWN: Final = "exactly-once depends on it, and the sink sets it"
 SINK_REFUSED: Final = (
@@ -189,5 +245,13 @@ SINK_REFUSED: Final = (
     _option("kafka.transactional.id kafka.transaction.timeout.ms", "", "write it without `kafka.`"),
     _option("kafka.key.serializer kafka.value.serializer", "", f"{_AS_SPARK}: columns are bytes or text"),
     _option("kafka.buffer.memory", "", "the sink bounds its memory itself"),
+    _option(
+        "kafka.partitioner.class kafka.partitioner.ignore.keys",
+        "",
+        "the column `partition` decides, else the key as with Java's default partitioner",
+    ),
+    _option("kafka.interceptor.classes", "", _NO_CLASSES),
+    _option("kafka.transaction.two.phase.commit.enable", "", "kproxy decides the transaction"),
+    *SECURITY_REFUSED,
 )
 """Refused by the sink, with the reason."""

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from kproxy.spark.kafka_cluster import EARLIEST, LATEST, KafkaCluster, TopicPartition
+from kproxy.spark.kafka_cluster import EARLIEST, INTERNAL_TOPICS, LATEST, KafkaCluster, TopicPartition
 from kproxy.spark.offsets import Offsets
 from kproxy.spark.read_options import Bound, ReadOptions
 from kproxy.spark.spark_errors import DataLost, OptionError
@@ -26,7 +26,9 @@ class Planner:
         """
         topics, pattern, assigned = self._options.subscription
         if pattern is not None:
-            found = {name: count for name, count in self._cluster.topics().items() if pattern.fullmatch(name)}
+            known = self._cluster.topics().items()
+            users = {name: count for name, count in known if not name.startswith(INTERNAL_TOPICS)}
+            found = {name: count for name, count in users.items() if pattern.fullmatch(name)}
         else:
             named = topics or {each.topic for each in assigned}
             found = self._cluster.partitions(named)

@@ -9,6 +9,7 @@ from typing import Final
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
+from kproxy.spark.option_table import SINK_NO_EFFECT, SINK_REFUSED
 from kproxy.spark.option_values import servers
 from kproxy.spark.security_options import NAMES as SECURITY
 from kproxy.spark.security_options import PLAIN_TEXT, Security, security
@@ -42,7 +43,8 @@ _DAY_MS: Final = 86_400_000
 _OWN: Final = "the sink sets it, for exactly-once depends on it: leave it out"
 #: Names of librdkafka's and of Kafka's own producer.
 _NOT_THE_USERS: Final[Mapping[str, str]] = MappingProxyType(
-    dict.fromkeys(
+    {name.removeprefix("kafka."): f"{option.text}: leave it out" for option in SINK_REFUSED for name in option.names}
+    | dict.fromkeys(
         (
             "acks",
             "request.required.acks",
@@ -77,7 +79,17 @@ _NOT_THE_USERS: Final[Mapping[str, str]] = MappingProxyType(
 _SAME_AS_OURS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
 )
-_JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType({"max.request.size": "message.max.bytes"})
+_WITHOUT_EFFECT: Final = frozenset(name for option in SINK_NO_EFFECT for name in option.names)
+_JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "max.request.size": "message.max.bytes",
+        "send.buffer.bytes": "socket.send.buffer.bytes",
+        "receive.buffer.bytes": "socket.receive.buffer.bytes",
+        "compression.gzip.level": "compression.level",
+        "compression.lz4.level": "compression.level",
+        "compression.zstd.level": "compression.level",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +157,13 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
 
 def _check_names(given: Mapping[str, str]) -> None:
     for name in given:
-        if name.startswith(_SECURED) and name not in SECURITY:
+        reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
+        if reason is None and name.startswith(_SECURED) and name not in SECURITY:
             raise OptionError(f"{name}: no option of the sink{suggest(name, SECURITY)}")
         if name not in _KNOWN and not name.startswith(_PREFIX):
             raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
         if given[name].strip().lower() in _SAME_AS_OURS.get(name.removeprefix(_PREFIX), ()):
             continue
-        reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
         if reason is not None:
             raise OptionError(f"{name}: {reason}")
 
@@ -160,7 +172,7 @@ def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
     theirs = {
         name.removeprefix(_PREFIX): value
         for name, value in given.items()
-        if name.startswith(_PREFIX) and name != BOOTSTRAP and name not in SECURITY
+        if name.startswith(_PREFIX) and name not in (BOOTSTRAP, *SECURITY, *_WITHOUT_EFFECT)
     }
     return {_JAVA_NAMES.get(name, name): value for name, value in theirs.items() if name not in _SAME_AS_OURS}
 

@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.proxy.routing import Address
 from kproxy.spark.kafka_cluster import EARLIEST, LATEST, TopicPartition
-from kproxy.spark.option_table import NO_EFFECT, SparkOption
+from kproxy.spark.option_table import NO_EFFECT, REFUSED, SparkOption
 from kproxy.spark.read_options import Bound, ReadOptions, read_options
 from kproxy.spark.spark_errors import OptionError
 
@@ -127,6 +127,12 @@ def test_what_fits_a_stream_only_or_a_table_only() -> None:
 def test_what_has_no_effect_here_is_taken(option: SparkOption) -> None:
     wanted = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
     assert read_options({**wanted, **dict.fromkeys(option.names, "5")}) == read_options(wanted)
+
+
+@pytest.mark.parametrize("name", [name for option in REFUSED for name in option.names])
+def test_what_the_table_refuses_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=name.replace(".", r"\.") + ": "):
+        read_options({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", name: "x"})
 
 
 def test_sizes_and_times_of_spark() -> None:

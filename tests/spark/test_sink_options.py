@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.spark.option_table import SINK_NO_EFFECT, SINK_REFUSED
 from kproxy.spark.sink_options import DEFAULT_RETRY_MS, DEFAULT_TIMEOUT_MS, ControlAddress, derived_id, parse
+from kproxy.spark.sink_producer import check
 from kproxy.spark.spark_errors import OptionError
 from tests.spark.sink_samples import PLAIN
 
@@ -69,6 +71,28 @@ def test_what_is_wrong_is_named(given: dict[str, str], is_stream: bool, message:
         parse(PLAIN | given, is_stream=is_stream)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", [name for option in SINK_REFUSED for name in option.names])
+def test_what_the_table_refuses_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=name.replace(".", r"\.")):
+        parse(PLAIN | {name: "x"}, is_stream=True)
+
+
+@pytest.mark.parametrize("name", [name for option in SINK_NO_EFFECT for name in option.names])
+def test_what_has_no_effect_is_taken(name: str) -> None:
+    assert parse(PLAIN | {name: "1"}, is_stream=True) == parse(PLAIN, is_stream=True)
+
+
+def test_names_of_the_java_producer() -> None:
+    given = {"kafka.compression.type": "zstd", "kafka.compression.zstd.level": "3", "kafka.send.buffer.bytes": "131072"}
+    found = parse(PLAIN | given, is_stream=True)
+    assert found.producer == {
+        "compression.type": "zstd",
+        "compression.level": "3",
+        "socket.send.buffer.bytes": "131072",
+    }
+    check(found)
 
 
 def test_what_is_missing_is_named() -> None:

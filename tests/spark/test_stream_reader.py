@@ -117,6 +117,15 @@ def test_what_is_new_begins_at_its_oldest_record(fake: Fake) -> None:
     reader.stop()
 
 
+def test_a_pattern_matches_no_topic_of_the_brokers_or_of_kproxy(fake: Fake) -> None:
+    with fake.client() as client:
+        for topic in ("__consumer_offsets", "__kproxy_transaction_state", "__mine"):
+            client.create_topic(topic, 1)
+    reader = _reader(fake, subscribePattern=".*")
+    assert sorted(reader.initialOffset()) == ["__mine", "t"]
+    reader.stop()
+
+
 def test_a_new_partition_under_a_limit_is_read_from_its_start(fake: Fake) -> None:
     reader = _reader(fake, subscribePattern="t|new")
     position = reader.initialOffset()

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.config import ExitCode, StartupError
+from kproxy.spark.kafka_cluster import INTERNAL_TOPICS
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """By topic and partition."""
@@ -17,14 +18,6 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 _SPAN: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _SECURITY: Final = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
-#: Of brokers and of kproxy: a pattern does not mean them.
-_INTERNAL: Final = (
-    "__kproxy_",
-    "__consumer_offsets",
-    "__transaction_state",
-    "__share_group_state",
-    "__cluster_metadata",
-)
 
 
 class Since(NamedTuple):
@@ -163,12 +156,12 @@ def choose_topics(words: str, existing: Collection[str]) -> list[str]:
         pattern = re.compile(words)
     except re.error as error:
         raise wrong(f"--topics {words!r} is no regular expression: {error}") from None
-    found = sorted(name for name in existing if pattern.fullmatch(name) and not name.startswith(_INTERNAL))
+    found = sorted(name for name in existing if pattern.fullmatch(name) and not name.startswith(INTERNAL_TOPICS))
     if not found:
         raise wrong(f"no topic matches {words!r}; there are {_some(existing)}")
     return found
 
 
 def _some(names: Collection[str]) -> str:
-    shown = sorted(name for name in names if not name.startswith(_INTERNAL))
+    shown = sorted(name for name in names if not name.startswith(INTERNAL_TOPICS))
     return (", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")) or "none"
