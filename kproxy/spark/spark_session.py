@@ -1,5 +1,6 @@
 """The Spark session of a command: Spark is started on this machine, or the one that is there already is joined."""
 
+import logging
 import os
 import shutil
 import sys
@@ -48,6 +49,9 @@ def spark_session(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
         for option, value in {**QUIET, **conf}.items():
             builder = builder.config(option, value)
     session: SparkSession = builder.getOrCreate()
+    # PySpark would print JSON and stack traces for each error, which the command reports in one line.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j.clientserver"):
+        logging.getLogger(logger).disabled = True
     try:
         register(session)
         yield session

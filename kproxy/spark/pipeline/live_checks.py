@@ -14,7 +14,7 @@ from kproxy.spark.pipeline.data_frames import build
 from kproxy.spark.pipeline.data_source import source_options
 from kproxy.spark.pipeline.pipeline_errors import one_line
 from kproxy.spark.pipeline.pipeline_model import Pipeline, TopicSource
-from kproxy.spark.pipeline.pipeline_run import add_modules, silence
+from kproxy.spark.pipeline.pipeline_run import add_modules
 from kproxy.spark.pipeline.queries import plans
 from kproxy.spark.read_options import read_options
 from kproxy.spark.spark_errors import KafkaError, OptionError
@@ -31,7 +31,6 @@ def check_live(pipeline: Pipeline) -> None:
     faults = Faults(str(pipeline.file))
     for place, text in topic_faults(pipeline):
         faults.add(place, text)
-    silence()
     with spark_session(f"kproxy pipeline check {pipeline.name}", {**QUICK, "spark.master": "local[1]"}) as spark:
         for place, text in setting_faults(pipeline, spark):
             faults.add(place, text)

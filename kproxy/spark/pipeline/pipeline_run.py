@@ -1,7 +1,5 @@
 """Runs a pipeline to its end."""
 
-import logging
-
 from pyspark.sql import SparkSession
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
@@ -26,18 +24,11 @@ def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = 
         if pipeline.kafka is not None and pipeline.topic_sinks:
             _check_control(pipeline.kafka)
         shown.say("Spark starts")
-        silence()
         with spark_session(f"kproxy pipeline {pipeline.name}", pipeline.spark) as spark, on_signals(stop):
             add_modules(pipeline, spark)
             queries = start(pipeline, build(pipeline, spark))
             shown.say(f"{pipeline.name} runs, {_pace(pipeline)}")
             watch(queries, shown, stop)
-
-
-def silence() -> None:
-    """PySpark would print JSON and stack traces for each error, which is reported in one line instead."""
-    for name in ("SQLQueryContextLogger", "py4j.clientserver"):
-        logging.getLogger(name).disabled = True
 
 
 def add_modules(pipeline: Pipeline, spark: SparkSession) -> None:
