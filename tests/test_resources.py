@@ -1,5 +1,7 @@
 """What is loaded is loaded by one list, for ``kproxy run`` and ``kproxy config check``."""
 
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -24,3 +26,20 @@ async def test_the_first_file_that_cannot_be_used_ends_the_start(tmp_path: Path)
     config = Config(bootstrap_servers=BROKERS, acl_file=tmp_path / "none", quotas_file=tmp_path / "none")
     with pytest.raises(StartupError, match=f"cannot read {tmp_path}/none"):
         load_resources(config, Stats())
+
+
+def test_a_start_does_not_import_what_is_off() -> None:
+    off = (
+        "kproxy.net.authorization",
+        "kproxy.net.quotas",
+        "kproxy.net.client_login.login_worker",
+        "kproxy.net.txn.broker.broker_owner",
+        "kproxy.net.txn.log_owner",
+        "kproxy.proxy.authorization.screen",
+        "kproxy.proxy.client_login.gate",
+        "kproxy.proxy.handlers.own_topics",
+        "kproxy.tracing",
+    )
+    script = f"import kproxy.app, sys; print(*set({off}) & set(sys.modules))"
+    imported = subprocess.run([sys.executable, "-c", script], check=True, timeout=60, capture_output=True, text=True)
+    assert imported.stdout.split() == []

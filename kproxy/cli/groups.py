@@ -1,5 +1,6 @@
 """Groups of commands: one whose commands are imported when they are used, and those that print their help."""
 
+import gc
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,16 +15,27 @@ _HELP_LIMIT: Final = 120
 
 
 @contextmanager
-def as_if_missing(module: str) -> Iterator[None]:
-    """Makes imports of ``module`` within the block fail, so that libraries do without it; not if it is imported."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]
+def as_if_missing(*modules: str) -> Iterator[None]:
+    """Makes imports of these modules within the block fail, so that libraries do without; not of those imported."""
+    hidden = [module for module in modules if module not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         yield
     finally:
-        del sys.modules[module]
+        for module in hidden:
+            del sys.modules[module]
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Within the block nothing searches for cyclic garbage: imports leave none, but cause many searches."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def help_group(name: str, text: str, epilog: str) -> click.Group:

@@ -7,7 +7,7 @@ import click
 
 from kproxy import __version__
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.groups import Elsewhere, LazyGroup, as_if_missing
+from kproxy.cli.groups import Elsewhere, LazyGroup, as_if_missing, quick_imports
 from kproxy.config import EXIT_CODES, ConfigError, ExitCode, load_with_sources
 from kproxy.errors import KproxyError
 
@@ -125,8 +125,8 @@ def run(replace: bool, **params: Any) -> int:
     """Run the proxy until SIGTERM or SIGINT."""
     flags, environment = given_flags(params), _environment()
     loaded = load_with_sources(flags, environment)
-    # structlog would take rich, for tracebacks in colour; kproxy's are plain.
-    with as_if_missing("rich"):
+    # structlog would take them, for tracebacks in colour; kproxy's are plain.
+    with quick_imports(), as_if_missing("rich", "colorama"):
         from kproxy.app import run as run_proxy
 
     return run_proxy(loaded, lambda: load_with_sources(flags, environment), replace=replace)

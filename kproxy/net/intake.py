@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -24,6 +23,7 @@ from kproxy.proxy.principals import of_certificate
 
 if TYPE_CHECKING:
     from kproxy.dedup.lanes import Lane
+    from kproxy.net.client_login.login_worker import LoginWorker
     from kproxy.net.connection import Connection
 
 _PRODUCE = b"\0\0"
@@ -37,7 +37,7 @@ class Intake:
     """Takes the requests of one connection in order, and does what the session needs for them."""
 
     def __init__(
-        self, connection: "Connection", lanes: Lanes, keeper: RetryLedgerKeeper, logins: LoginWorker | None = None
+        self, connection: "Connection", lanes: Lanes, keeper: RetryLedgerKeeper, logins: "LoginWorker | None" = None
     ) -> None:
         """``lanes``, ``keeper`` and ``logins`` are those of the process."""
         self._connection = connection

@@ -13,11 +13,9 @@ from kproxy.config import Config, cannot_listen
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.authorization import Authorization
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
-from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.connection import Connection
 from kproxy.net.draining import Draining
 from kproxy.net.heap import HeapKeeper
@@ -25,12 +23,10 @@ from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.log_limit import LogLimit
 from kproxy.net.network import ByteIO, Listener
-from kproxy.net.quotas import QuotaKeeper
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.senders import sender_of
 from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.net.succession import Succession
-from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.context import Client, Context, Policy, Services
 from kproxy.proxy.last_faults import LastFaults
 from kproxy.proxy.permits import Permits, is_listed
@@ -41,8 +37,12 @@ from kproxy.proxy.traces import Traces
 from kproxy.txn.last_stable import LastStable
 
 if TYPE_CHECKING:
+    from kproxy.net.authorization import Authorization
+    from kproxy.net.client_login.login_worker import LoginWorker
+    from kproxy.net.quotas import QuotaKeeper
     from kproxy.net.txn.service import Transactions
     from kproxy.net.txn.transaction_api import TransactionApi
+    from kproxy.proxy.authorization.access import Access
 
 log = structlog.get_logger("kproxy.server")
 
@@ -69,9 +69,9 @@ class Server:
         cluster: Cluster,
         nursery: trio.Nursery,
         transactions: "Transactions | None" = None,
-        authorization: Authorization | None = None,
-        quotas: QuotaKeeper | None = None,
-        logins: LoginWorker | None = None,
+        authorization: "Authorization | None" = None,
+        quotas: "QuotaKeeper | None" = None,
+        logins: "LoginWorker | None" = None,
         succession: Succession | None = None,
         traces: Traces | None = None,
     ) -> None:
@@ -350,7 +350,7 @@ class Server:
         )
         return Session(context, self._stats, None if self._logins is None else self._logins.policy, self._traces)
 
-    def _access(self, host: str) -> Access | None:
+    def _access(self, host: str) -> "Access | None":
         """What a connection from a host may do; None: all."""
         if self.authorization is None:
             return None

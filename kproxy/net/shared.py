@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
-from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.txn.waits import Reading
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
+    from kproxy.net.client_login.login_worker import LoginWorker
     from kproxy.net.txn.transaction_api import TransactionApi
 
 #: One read takes at most so much; one buffer serves all connections, since its content is used before anyone waits.
@@ -38,4 +38,4 @@ class Shared:
     #: What is known of kproxy's transaction log; None: it is not read.
     reading: Reading | None = None
     #: None: clients do not log in at kproxy.
-    logins: LoginWorker | None = None
+    logins: "LoginWorker | None" = None

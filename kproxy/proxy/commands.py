@@ -7,17 +7,19 @@ session that added them has returned.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kproxy.dedup.lanes import Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.retry_ledger import Prerequisite
-from kproxy.proxy.client_login.steps import Check, Verdict
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import CoordinatorRequest
 from kproxy.proxy.handlers.base import Exchange, Handler, Park, Stable
 from kproxy.proxy.slots import Slot
 from kproxy.txn.last_stable import Question
+
+if TYPE_CHECKING:
+    from kproxy.proxy.client_login.steps import Check, Verdict
 
 # -- blocking
 
@@ -36,8 +38,8 @@ class AskVersions:
 class CheckLogin:
     """Check a password or a token, and report the verdict with ``checked``."""
 
-    check: Check
-    checked: Callable[[Verdict], None]
+    check: "Check"
+    checked: "Callable[[Verdict], None]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.conversion_memo import ConversionMemo
@@ -10,18 +10,20 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.identity import Identity
 from kproxy.proxy.applications import Applications
-from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.coordinator_rules import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.implicit_produce import ImplicitTransactionFinder
 from kproxy.proxy.memberships import Memberships
 from kproxy.proxy.permits import Permits
 from kproxy.proxy.principals import ANONYMOUS
-from kproxy.proxy.quotas.meter import Meter
 from kproxy.proxy.routing import Address, ClusterMap, is_own_name
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.views import Views
+
+if TYPE_CHECKING:
+    from kproxy.proxy.authorization.access import Access
+    from kproxy.proxy.quotas.meter import Meter
 
 
 class Fault(NamedTuple):
@@ -161,9 +163,9 @@ class Context:
     #: What this connection may do with transactions.
     permits: Permits = Permits()  # noqa: RUF009  # a constant
     #: What this connection may do, by the rules of ``acl.file``; None: all.
-    access: Access | None = None
+    access: "Access | None" = None
     #: What this connection uses of its quotas; None: it has none.
-    meter: Meter | None = None
+    meter: "Meter | None" = None
     #: Whether the broker surely knows who the client is, if it wants to; nothing is done for others.
     logged_in: bool = True
     #: What the broker of this connection serves, by API key.

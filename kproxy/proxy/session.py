@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from struct import Struct
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.fetch_restate import restate
@@ -22,11 +22,7 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
-from kproxy.proxy.authorization.access import Access
-from kproxy.proxy.authorization.screen import Screening, screen
 from kproxy.proxy.client_ids import kept_client_id
-from kproxy.proxy.client_login.gate import LoginGate
-from kproxy.proxy.client_login.policy import LoginPolicy
 from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Blocking, Connect, WaitForLog
 from kproxy.proxy.context import Client, Context, Fault
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, ImplicitProduce, TransactionalProduce
@@ -43,6 +39,12 @@ from kproxy.proxy.slots import ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
 from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, TRANSACTIONS, upstream_version
+
+if TYPE_CHECKING:
+    from kproxy.proxy.authorization.access import Access
+    from kproxy.proxy.authorization.screen import Screening
+    from kproxy.proxy.client_login.gate import LoginGate
+    from kproxy.proxy.client_login.policy import LoginPolicy
 
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION_ID = Struct(">i")
@@ -101,7 +103,7 @@ class Session:
         self,
         ctx: Context,
         stats: Stats,
-        logins: LoginPolicy | None = None,
+        logins: "LoginPolicy | None" = None,
         traces: Traces | None = None,
     ) -> None:
         """``logins``: how the client has to log in at kproxy; None: SASL goes through to the broker.
@@ -119,7 +121,7 @@ class Session:
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
         self._relayed_login = RelayedLogin(ctx, link)
-        self._login = None if logins is None else LoginGate(ctx, link, stats.clients, logins, self._note_versions)
+        self._login = None if logins is None else self._gate_of(logins)
         self._gate = ProduceGate(ctx, stats, link, self._open, self._forward, self._send_on)
         #: A response that was decoded before it was taken.
         self._decoded: tuple[bytearray, Message] | None = None
@@ -127,6 +129,11 @@ class Session:
         self.to_client, self.to_upstream, self.commands = link.to_client, link.to_upstream, link.commands
         self.delayed: Delayed = self._gate
         self.producer: InFlight = self._gate.producer
+
+    def _gate_of(self, logins: "LoginPolicy") -> "LoginGate":
+        from kproxy.proxy.client_login.gate import LoginGate  # not where nobody logs in
+
+        return LoginGate(self._ctx, self._link, self._stats.clients, logins, self._note_versions)
 
     # -- what is known
 
@@ -306,16 +313,18 @@ class Session:
             self._screening = None
         return need
 
-    def _screened(self, slot: Slot, frame: bytearray, access: Access) -> bytearray | None:
+    def _screened(self, slot: Slot, frame: bytearray, access: "Access") -> bytearray | None:
         """What is forwarded of a request; None if nothing is."""
         access.renew(self._ctx.client.principal, self._ctx.client.client_id)
         if self._screening is None or self._screening[0] is not frame:
+            from kproxy.proxy.authorization.screen import screen  # not where all is allowed
+
             self._screening = frame, screen(access, frame, self._ctx.policy.max_request_elements)
             self._note_refusal(access)
         slot.finish = self._screening[1].finish
         return self._screening[1].frame
 
-    def _note_refusal(self, access: Access) -> None:
+    def _note_refusal(self, access: "Access") -> None:
         refusal, access.last_refusal = access.last_refusal, None
         if refusal is not None:
             what = f"{refusal.operation} on {refusal.resource_type} {refusal.name}"

@@ -1,5 +1,6 @@
 """Commands of other modules: shown without being imported, run as if they were the group's own."""
 
+import gc
 import importlib
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kproxy.cli.groups import Elsewhere, LazyGroup, as_if_missing
+from kproxy.cli.groups import Elsewhere, LazyGroup, as_if_missing, quick_imports
 
 HEALTH = Elsewhere("kproxy.cli.health_command", "health", "What the group says of it.")
 
@@ -63,3 +64,15 @@ def test_a_module_is_missing_for_a_while_and_then_there() -> None:
 def test_a_module_that_is_imported_stays() -> None:
     with as_if_missing("click"):
         assert importlib.import_module("click") is click
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_search_for_garbage_continues_after_imports_as_before_them(collects: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        with quick_imports():
+            assert not gc.isenabled()
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()

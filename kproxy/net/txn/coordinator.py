@@ -10,8 +10,8 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
-from kproxy.net.txn.broker.broker_owner import CLIENT, Policy
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_owners import LogOwners
 from kproxy.proxy.coordinator_rules import home_of

@@ -6,7 +6,7 @@ for one that continues after a restart of its kproxy, and, by the instance that 
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
@@ -18,7 +18,6 @@ from kproxy.errors import KproxyError
 from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.owner_services import OwnerTools, Topics
 from kproxy.txn.claims import refuse_replaced
 from kproxy.txn.ids import Producer
@@ -28,6 +27,9 @@ from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.log_owner import LogOwner
 
 log = structlog.get_logger("kproxy.transactions")
 
@@ -107,26 +109,31 @@ class LogOwners:
         """Which topics may hold data of these transactions."""
         return self._tools.topics
 
-    def __iter__(self) -> Iterator[LogOwner]:
+    def __iter__(self) -> "Iterator[LogOwner]":
         """All."""
         return iter(self._owners.values())
 
-    def of(self, transactional_id: str) -> LogOwner | None:
+    def of(self, transactional_id: str) -> "LogOwner | None":
         """The owner of an id, if it is this instance's."""
         return self._owners.get(transactional_id)
 
-    def _add(self, transactional_id: str) -> LogOwner:
-        owner = self._owners[transactional_id] = LogOwner(transactional_id, self._tools)
+    def _add(self, transactional_id: str) -> "LogOwner":
+        owner = self._owners[transactional_id] = self._new(transactional_id)
         return owner
 
-    async def owner(self, request: TxnRequest) -> LogOwner:
+    def _new(self, transactional_id: str) -> "LogOwner":
+        from kproxy.net.txn.log_owner import LogOwner  # not before a transaction is asked for
+
+        return LogOwner(transactional_id, self._tools)
+
+    async def owner(self, request: TxnRequest) -> "LogOwner":
         """The owner for a request; one is made where the id's last owner was this instance's former self."""
         owner = self._owners.get(request.transactional_id)
         if owner is not None:
             return owner
         return await self._jobs.run(lambda: self._take_over(request.transactional_id, request.client))
 
-    async def _take_over(self, transactional_id: str, client: Producer) -> LogOwner:
+    async def _take_over(self, transactional_id: str, client: Producer) -> "LogOwner":
         await self._succession.alone()
         async with self._taking_over:
             if transactional_id in self._owners:
@@ -137,7 +144,7 @@ class LogOwners:
             if view.claim.instance_id != self._tools.instance_id and not self._is_silent(view):
                 refuse_replaced(view, client)  # else it would ask for the coordinator, come here, and retry for ever
                 raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
-            owner = LogOwner(transactional_id, self._tools)
+            owner = self._new(transactional_id)
             await owner.adopt(view)
             return self._owners.setdefault(transactional_id, owner)
 

@@ -17,7 +17,7 @@ import trio
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import ReceivedBatch, Repeats
-from kproxy.net.txn.broker.broker_owner import MANAGED
+from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer

@@ -1,80 +1,60 @@
-"""One handler for each API key whose requests or answers kproxy changes; all others are relayed, lifted and lowered."""
+"""One handler for each API key whose requests or answers kproxy changes; all others are relayed, lifted and lowered.
+
+Each is imported when the first client sends such a request.
+"""
 
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 
 from kproxy.codec.messages import ApiKey
-from kproxy.proxy.handlers.addresses import DescribeCluster, FindCoordinator, Metadata
-from kproxy.proxy.handlers.admin import DescribeConfigs
-from kproxy.proxy.handlers.api_versions import ApiVersions
 from kproxy.proxy.handlers.base import Handler
-from kproxy.proxy.handlers.fetch import Fetch
-from kproxy.proxy.handlers.list_offsets import ListOffsets
-from kproxy.proxy.handlers.offset_handlers import OffsetCommit, OffsetFetch
-from kproxy.proxy.handlers.own_topics import (
-    AlterConfigs,
-    AlterPartitionReassignments,
-    CreatePartitions,
-    CreateTopics,
-    DeleteRecords,
-    DeleteTopics,
-    ElectLeaders,
-    IncrementalAlterConfigs,
-)
-from kproxy.proxy.handlers.produce import PassedProduce
-from kproxy.proxy.handlers.sasl_handlers import SaslAuthenticate, SaslHandshake
-from kproxy.proxy.handlers.topic_pages import DescribeTopicPartitions
-from kproxy.proxy.handlers.transaction_admin import (
-    DescribeProducers,
-    DescribeTransactions,
-    ListTransactions,
-    WriteTxnMarkers,
-)
-from kproxy.proxy.handlers.transaction_handlers import (
-    AddPartitionsToTxn,
-    EndTxn,
-    InitProducerId,
-    Transactional,
-    TxnOffsetCommit,
-)
 
-HANDLERS: Mapping[int, Handler] = MappingProxyType(
+#: By API key the module of this package and the class in it.
+HANDLERS: Mapping[int, str] = MappingProxyType(
     {
-        ApiKey.PRODUCE: PassedProduce(),
-        ApiKey.FETCH: Fetch(),
-        ApiKey.LIST_OFFSETS: ListOffsets(),
-        ApiKey.METADATA: Metadata(),
-        ApiKey.OFFSET_COMMIT: OffsetCommit(),
-        ApiKey.OFFSET_FETCH: OffsetFetch(),
-        ApiKey.FIND_COORDINATOR: FindCoordinator(),
-        ApiKey.SASL_HANDSHAKE: SaslHandshake(),
-        ApiKey.API_VERSIONS: ApiVersions(),
-        ApiKey.CREATE_TOPICS: CreateTopics(),
-        ApiKey.DELETE_TOPICS: DeleteTopics(),
-        ApiKey.DELETE_RECORDS: DeleteRecords(),
-        ApiKey.ALTER_CONFIGS: AlterConfigs(),
-        ApiKey.INIT_PRODUCER_ID: InitProducerId(),
-        ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxn(),
-        ApiKey.ADD_OFFSETS_TO_TXN: Transactional(),
-        ApiKey.END_TXN: EndTxn(),
-        ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkers(),
-        ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommit(),
-        ApiKey.LIST_TRANSACTIONS: ListTransactions(),
-        ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactions(),
-        ApiKey.DESCRIBE_PRODUCERS: DescribeProducers(),
-        ApiKey.SASL_AUTHENTICATE: SaslAuthenticate(),
-        ApiKey.CREATE_PARTITIONS: CreatePartitions(),
-        ApiKey.ELECT_LEADERS: ElectLeaders(),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigs(),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignments(),
-        ApiKey.DESCRIBE_CONFIGS: DescribeConfigs(),
-        ApiKey.DESCRIBE_CLUSTER: DescribeCluster(),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitions(),
+        ApiKey.PRODUCE: "produce.PassedProduce",
+        ApiKey.FETCH: "fetch.Fetch",
+        ApiKey.LIST_OFFSETS: "list_offsets.ListOffsets",
+        ApiKey.METADATA: "addresses.Metadata",
+        ApiKey.OFFSET_COMMIT: "offset_handlers.OffsetCommit",
+        ApiKey.OFFSET_FETCH: "offset_handlers.OffsetFetch",
+        ApiKey.FIND_COORDINATOR: "addresses.FindCoordinator",
+        ApiKey.SASL_HANDSHAKE: "sasl_handlers.SaslHandshake",
+        ApiKey.API_VERSIONS: "api_versions.ApiVersions",
+        ApiKey.CREATE_TOPICS: "own_topics.CreateTopics",
+        ApiKey.DELETE_TOPICS: "own_topics.DeleteTopics",
+        ApiKey.DELETE_RECORDS: "own_topics.DeleteRecords",
+        ApiKey.ALTER_CONFIGS: "own_topics.AlterConfigs",
+        ApiKey.INIT_PRODUCER_ID: "transaction_handlers.InitProducerId",
+        ApiKey.ADD_PARTITIONS_TO_TXN: "transaction_handlers.AddPartitionsToTxn",
+        ApiKey.ADD_OFFSETS_TO_TXN: "transaction_handlers.Transactional",
+        ApiKey.END_TXN: "transaction_handlers.EndTxn",
+        ApiKey.WRITE_TXN_MARKERS: "transaction_admin.WriteTxnMarkers",
+        ApiKey.TXN_OFFSET_COMMIT: "transaction_handlers.TxnOffsetCommit",
+        ApiKey.LIST_TRANSACTIONS: "transaction_admin.ListTransactions",
+        ApiKey.DESCRIBE_TRANSACTIONS: "transaction_admin.DescribeTransactions",
+        ApiKey.DESCRIBE_PRODUCERS: "transaction_admin.DescribeProducers",
+        ApiKey.SASL_AUTHENTICATE: "sasl_handlers.SaslAuthenticate",
+        ApiKey.CREATE_PARTITIONS: "own_topics.CreatePartitions",
+        ApiKey.ELECT_LEADERS: "own_topics.ElectLeaders",
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: "own_topics.IncrementalAlterConfigs",
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: "own_topics.AlterPartitionReassignments",
+        ApiKey.DESCRIBE_CONFIGS: "admin.DescribeConfigs",
+        ApiKey.DESCRIBE_CLUSTER: "addresses.DescribeCluster",
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: "topic_pages.DescribeTopicPartitions",
     }
 )
 DEFAULT = Handler()
 
 
+@cache
 def handler_of(api_key: int) -> Handler:
     """The handler of an API key."""
-    return HANDLERS.get(api_key, DEFAULT)
+    if api_key not in HANDLERS:
+        return DEFAULT
+    module, name = HANDLERS[api_key].split(".")
+    handler = getattr(import_module(f"{__name__}.{module}"), name)()
+    assert isinstance(handler, Handler)
+    return handler

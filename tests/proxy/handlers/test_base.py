@@ -1,7 +1,9 @@
 """What all handlers share."""
 
+import pytest
+
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kproxy.proxy.handlers import handler_of
+from kproxy.proxy.handlers import HANDLERS, handler_of
 from kproxy.proxy.handlers.base import Exchange, Handler
 from tests.proxy.playbook import context
 
@@ -17,6 +19,13 @@ def test_a_key_without_a_handler_is_relayed_or_recoded() -> None:
     assert handler.lift(context(), exchange) is request
     assert handler.lower(context(), exchange, response) is response
     assert list(handler.brokers_in(response)) == []
+
+
+@pytest.mark.parametrize("api_key", HANDLERS)
+def test_a_key_of_the_table_has_one_handler_of_its_own(api_key: int) -> None:
+    handler = handler_of(api_key)
+    assert handler is handler_of(api_key)
+    assert type(handler) is not Handler
 
 
 def test_conversions_add_up_by_direction_and_magic() -> None:

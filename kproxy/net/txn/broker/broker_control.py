@@ -7,7 +7,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.broker.broker_owner import MANAGED
+from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.claims import fenced

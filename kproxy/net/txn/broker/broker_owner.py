@@ -10,7 +10,7 @@ client is fenced is for the broker to say: kproxy asks in the name of the identi
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -19,6 +19,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.added_partitions import AddedPartitions, places_of
 from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
+from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.id_lock import IdLock, Interrupted
 from kproxy.net.txn.transaction import Transaction, outcome_of
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
@@ -40,27 +41,6 @@ if TYPE_CHECKING:
 
 #: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-
-
-class Policy(NamedTuple):
-    """What depends on the kind of client for which the broker is asked."""
-
-    #: A new epoch is asked for in the name of the last one: the broker refuses if a newer producer has the id. Else the
-    #: producer that asks last has it.
-    resumes: bool
-    #: A transaction whose end is not certain is given up, and the next epoch aborts it if it is still open. Else the
-    #: client asks for the same end again until it is certain.
-    gives_up: bool
-    #: A batch comes from a job that is done whether or not its client waits: it needs none of its own.
-    has_job: bool
-    #: An id that was not used for so long is forgotten. None: as long as the brokers keep it.
-    idle_s: float | None
-
-
-#: Clients of KIP-98.
-CLIENT: Final = Policy(resumes=True, gives_up=False, has_job=False, idle_s=None)
-#: kproxy itself, for clients that know nothing of transactions.
-MANAGED: Final = Policy(resumes=False, gives_up=True, has_job=True, idle_s=3_600.0)
 
 
 class BrokerOwner:

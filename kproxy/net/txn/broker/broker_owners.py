@@ -1,7 +1,7 @@
 """The owners of this instance of the transactional ids whose transactions the brokers decide."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -9,11 +9,13 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker.broker_owner import BrokerOwner, Policy
-from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.txn_error import TxnError
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.broker.broker_owner import BrokerOwner
+    from kproxy.net.txn.broker.owner_policy import Policy
 
 _SWEEP_SECONDS: Final = 60.0
 
@@ -44,11 +46,11 @@ class BrokerOwners:
         #: Set when kproxy stops: no transaction begins here after that.
         self.leaving = False
 
-    def __iter__(self) -> Iterator[BrokerOwner]:
+    def __iter__(self) -> "Iterator[BrokerOwner]":
         """All."""
         return iter(self._owners.values())
 
-    def of(self, transactional_id: str) -> BrokerOwner:
+    def of(self, transactional_id: str) -> "BrokerOwner":
         """The owner of an id. TxnError if this kproxy has not given out its producer id."""
         owner = self._owners.get(transactional_id)
         if owner is None:
@@ -56,13 +58,16 @@ class BrokerOwners:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
         return owner
 
-    async def take(self, transactional_id: str, policy: Policy) -> BrokerOwner:
+    async def take(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
         """The owner of an id that a client asks to have. TxnError while kproxy stops."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         await self._succession.alone()
         owner = self._owners.get(transactional_id)
         if owner is None:
+            from kproxy.net.txn.broker.broker_owner import BrokerOwner  # not where no broker decides
+            from kproxy.net.txn.broker.broker_requests import BrokerRequests
+
             patience_s = self._config.delivery_timeout_ms / 1000
             asking = self._asking[transactional_id] = self._connections()
             requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
@@ -89,7 +94,7 @@ class BrokerOwners:
         self._owners.pop(transactional_id).close()
         self._asking.pop(transactional_id).close()
 
-    def _idle_s(self, owner: BrokerOwner) -> float:
+    def _idle_s(self, owner: "BrokerOwner") -> float:
         """For so long it is kept; a client of its own knows it for as long as the brokers do."""
         known_s = self._config.transactional_id_timeout_ms / 1000
         return known_s if owner.policy.idle_s is None else owner.policy.idle_s

@@ -17,8 +17,8 @@ from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
-from kproxy.net.txn.broker.broker_owner import MANAGED
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.writer_connections import WriterConnections

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker import broker_owner, broker_owners
+from kproxy.net.txn.broker import broker_owners, owner_policy
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
 from tests.net.txn.broker import fenced_client, native_stage
@@ -93,7 +93,7 @@ async def test_ids_that_nobody_uses_are_forgotten_open_ones_are_not(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_owners, "_SWEEP_SECONDS", 0.01)
-    monkeypatch.setattr(native_stage, "MANAGED", broker_owner.MANAGED._replace(idle_s=0.3))
+    monkeypatch.setattr(native_stage, "MANAGED", owner_policy.MANAGED._replace(idle_s=0.3))
     async with stage(transactional_id_timeout_ms=300) as cast:
         kproxy = await cast.kproxy()
         idle, busy = kind(kproxy, "idle"), kind(kproxy, "busy")
