@@ -111,9 +111,9 @@ async def test_ids_that_nobody_uses_are_forgotten_open_ones_are_not(
 
 async def test_what_was_left_open_for_too_long_is_not_counted_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_owners, "_SWEEP_SECONDS", 0.01)
-    async with stage(transactional_id_timeout_ms=50) as cast:
+    async with stage(transactional_id_timeout_ms=1_000) as cast:
         client = Client(await cast.kproxy())
-        await client.init(timeout_ms=50)
+        await client.init(timeout_ms=1_000)
         await client.write("1")
         assert client.kproxy.stats.transactions.open == 1
         with trio.fail_after(PATIENCE):
