@@ -26,13 +26,15 @@ class Suspect:
     only: frozenset[tuple[int, int]] | None = None
     #: Of another instance.
     elsewhere: bool = False
-    #: When the other instance gave it back, in seconds since the epoch.
-    in_use_until: float = inf
+    #: The other instance has given it back: no copy of it is in flight, so it needs no fence.
+    returned: bool = False
+    #: When the other instance leased it or gave it back, in seconds since the epoch.
+    recorded_at: float = 0.0
 
     @property
-    def returned(self) -> bool:
-        """Whether no copy of it is in flight, so that it needs no fence."""
-        return self.in_use_until < inf
+    def in_use_until(self) -> float:
+        """When the other instance gave it back, in seconds since the epoch."""
+        return self.recorded_at if self.returned else inf
 
     @property
     def fence_epoch(self) -> int:

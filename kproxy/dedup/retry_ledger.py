@@ -14,7 +14,7 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_rules import Rules
+from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 
@@ -98,7 +98,7 @@ class RetryLedger:
         self.refused: dict[TrackKey, Refused] = {}
         #: Whether a request waits until one of another connection is answered.
         self._awaited = False
-        #: When the newest connection was opened that has used a partition.
+        #: When the newest connection was opened that has used a partition, here or at another instance.
         self._newest: dict[TrackKey, float] = {}
 
     def join(self, wire: Wire, since: float) -> ProducerConnection:
@@ -398,7 +398,14 @@ class RetryLedger:
         for key, header, digests, offsets in found:
             if header.producer_epoch <= known[key].get(header.producer_id, -1):
                 continue  # it was found before
-            if any(lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence) for lane in lanes):
+            wrote = [
+                lane for lane in lanes if lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence)
+            ]
+            for lane in wrote:
+                if lane.elsewhere:
+                    used = lane.recorded_at + CLOCKS_AGREE_SECONDS
+                    self._newest[key] = max(used, self._newest.get(key, used))
+            if wrote:
                 sequence, count = header.base_sequence, header.record_count
                 stamp = Stamp(header.producer_id, header.producer_epoch, sequence, header.base_offset, count)
                 entry = UnconfirmedBatch(key, stamp, self.next_serial(), False, False, now)

@@ -189,7 +189,8 @@ class Intake:
         identity = identity_of(self._connection)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
             lane = self._lane = await self._lanes.lease(identity)
-            member = self._keeper.join(identity, self._connection, self._connection.client, self._opened_at)
+            opened_at = self._opened_at + self._connection.wall
+            member = self._keeper.join(identity, self._connection, self._connection.client, opened_at)
             member.pipelined(self._together)
             self._session.lease(lane, member)
             return

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -77,7 +76,8 @@ class RetryLedgerKeeper:
                 lane.epoch,
                 lane.last_epoch,
                 elsewhere=True,
-                in_use_until=lane.recorded_ms / 1000 if lane.returned else inf,
+                returned=lane.returned,
+                recorded_at=lane.recorded_ms / 1000,
             )
             for lane in self._lanes.fleet.lanes(identity)
         ]

@@ -99,7 +99,7 @@ def test_what_another_instance_wrote_is_searched_for_once_for_each_of_its_leases
     assert talk.prerequisite() == Recover(world.elsewhere, [KEY])
     talk.did("a")
     assert world.text() == "a"
-    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True, in_use_until=1001.0)]
+    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True, returned=True, recorded_at=1001.0)]
     assert world.connect().prerequisite() is None  # the same lease
     world.elsewhere = [Suspect(101, 0, 64, elsewhere=True)]
     talk = world.connect()
@@ -122,7 +122,7 @@ def test_an_equal_record_of_another_time_is_no_retry_if_another_instance_may_hav
     answer = talk.ask("a", time=7)
     talk.close(reset=True)
     talk.write(answer)  # no answer was ever written
-    world.elsewhere = [Suspect(900, 0, 31, elsewhere=True, in_use_until=in_use_until)]
+    world.elsewhere = [Suspect(900, 0, 31, elsewhere=True, returned=in_use_until < inf, recorded_at=in_use_until)]
     world.connect().did("a", time=9)
     assert world.text() == text
 
@@ -136,6 +136,22 @@ def test_nor_where_it_was_found_of_that_instance_before_the_batch_was_in_doubt()
     talk.write(answer)
     world.connect().did("a", time=9)
     assert world.text() == "aa"
+
+
+@pytest.mark.parametrize("returned", [True, False])
+@pytest.mark.parametrize(("recorded_at", "text"), [(1000.5, "a"), (998.0, "ab")], ids=["later", "before"])
+def test_a_request_read_after_the_end_of_its_connection_is_not_written_if_another_instance_has_gone_on(
+    recorded_at: float, text: str, returned: bool
+) -> None:
+    """Its retry may lie below what is read of the other's batches."""
+    other, world = World(), World()
+    world.logs = other.logs
+    other.connect().did("a")
+    world.elsewhere = [Suspect(101, 0, 31, elsewhere=True, returned=returned, recorded_at=recorded_at)]
+    talk = world.connect()
+    talk.member.end(world.now)
+    talk.write(talk.ask("b"))
+    assert world.text() == text
 
 
 def test_a_producer_is_kept_as_long_as_a_request_of_it_is_open() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from kproxy.dedup import resend as resend_core
-from kproxy.dedup import retry_rules
+from kproxy.dedup import retry_ledger, retry_rules
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
@@ -294,4 +294,16 @@ VARIANTS: Final = (
     Variant("other instances are not asked", ((Fleet, "look", broken_rules.nothing),), _FLEET_CUTS),
     Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.nothing),), _FLEET_TIMES),
     Variant("what was given back is not read", ((Fleet, "lanes", broken_rules.held_lanes),), _FLEET_CUTS),
+    Variant(
+        "what another instance may have answered is surely not answered",
+        ((Rules, "surely_not_had_elsewhere", broken_rules.yes),),
+        replace(_FLEET_CUTS, equal=0.8, depths=(1, 2), versions=(5, 8), ages=(0.0,)),
+        (MERGED,),
+        first=60,
+    ),
+    Variant(
+        "a request after the end of its connection is written whatever another instance has written since",
+        ((retry_ledger, "CLOCKS_AGREE_SECONDS", float("-inf")),),
+        replace(_FLEET, faults=("delay",), depths=(2, 5), topics=((),)),
+    ),
 )
