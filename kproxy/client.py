@@ -102,8 +102,8 @@ class ControlClient:
     ) -> None:
         """``url`` (of control.http) in place of the socket needs the token; ``timeout`` is for one answer, in seconds.
 
-        ``ca_file``: who signs kproxy's certificate, PEM; by default the system's authorities. OSError if the token or
-        that file can't be read, ValueError if the URL is none.
+        ``ca_file``: the authority of kproxy's certificate, PEM; by default the system's authorities. OSError if the
+        token or that file can't be read, ValueError if the URL is none.
         """
         self._socket_path = str(socket_path)
         self._timeout = timeout
@@ -195,7 +195,7 @@ class ControlClient:
     def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         """Makes the member's part durable, at the kproxy where it began; it may be repeated.
 
-        ``records``: how many its producer has had acknowledged. TRANSACTION_ABORTABLE if this kproxy received another
+        ``records``: how many were acknowledged to its producer. TRANSACTION_ABORTABLE if this kproxy received another
         number of them, for example none because the producer is connected to a broker.
         """
         return self._post(f"{_member(transactional_id, member)}/prepare", records=records)
@@ -354,7 +354,7 @@ class Transaction:
         return found
 
     def prepare(self) -> Described:
-        """Leaves the decision to a later ``ControlClient.commit`` or ``abort``, by whoever knows the id."""
+        """Leaves the decision to a later ``ControlClient.commit`` or ``abort``, by any caller that knows the id."""
         found = self._client.prepare(self.transactional_id, owner=self._owner)
         self._decided = True
         return found

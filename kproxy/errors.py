@@ -1,4 +1,4 @@
-"""The exceptions of the cores: who erred decides the class, and nothing else is ever raised on purpose.
+"""The exceptions of the cores: the class says which side made the error. Nothing else is raised on purpose.
 
 Expected outcomes are values (``ErrorCode``), not exceptions. Any exception that is none of these is a bug.
 """
@@ -20,7 +20,7 @@ class LocalProtocolError(KproxyError):
 
 
 class FencedByAnother(LocalProtocolError):
-    """Another kproxy has fenced our producer: what is in flight may only be decided by whoever did."""
+    """Another kproxy has fenced our producer: only that one may decide what is in flight."""
 
     def __init__(self, message: str, taken_at: float = 0.0) -> None:
         """``taken_at``: when the client's request came with which the fence was seen, in seconds since the epoch."""

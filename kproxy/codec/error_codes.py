@@ -4,7 +4,7 @@ from typing import Final
 
 from kproxy.codec.messages import ErrorCode
 
-#: The topic or the partition does not exist, or the broker has not heard of it yet.
+#: The topic or the partition does not exist, or the broker does not know it yet.
 NO_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 #: Errors that may pass by themselves, though clients do not retry after each of them: they are believed if they recur.
 DOUBTFUL: Final = NO_TOPIC | {ErrorCode.UNKNOWN_SERVER_ERROR}

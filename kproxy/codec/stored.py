@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 class UnknownRecord(RemoteProtocolError):
-    """A newer kproxy wrote this: whoever can't read it may neither decide by it nor overwrite it."""
+    """A newer kproxy wrote this: a reader that does not understand it may neither decide by it nor overwrite it."""
 
 
 def encode_stored(message: Message, version: int) -> bytes:

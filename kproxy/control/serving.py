@@ -27,7 +27,7 @@ _PARTS: Final = (
     "prometheus_client",
     "kproxy.control.control_api",
 )
-#: Nobody else may connect: who can write into the file decides transactions.
+#: Nobody else may connect: a process that can write to the socket decides transactions.
 _SOCKET_MODE: Final = 0o600
 
 

@@ -20,7 +20,7 @@ class Fate(Enum):
     OUT_OF_SEQUENCE = auto()
     """The broker expects another sequence: a batch before it failed, or the broker lost the producer's state."""
     SUPERSEDED = auto()
-    """The broker has seen a higher epoch of the producer: who wrote that has fenced this one."""
+    """The broker has seen a higher epoch of the producer: the writer of that epoch has fenced this one."""
     FENCED = auto()
     """A fence follows all attempts in the log, and none of them was written, nor will be."""
 

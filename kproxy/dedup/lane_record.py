@@ -72,7 +72,7 @@ def decode_value(key: LaneKey, data: bytes) -> LaneRecord:
     """The entry of a key. UnknownRecord; RemoteProtocolError if it is damaged."""
     value = decode_stored(ProducerStateValue, data, VALUE_VERSION)
     if not 0 <= value.epoch <= value.last_epoch <= LAST_EPOCH or not is_kproxy_producer_id(key.producer_id):
-        # whoever wrote this: nobody else's producer may be fenced for it
+        # whichever client wrote this: no other producer may be fenced for it
         raise RemoteProtocolError(f"no lane: epochs {value.epoch} to {value.last_epoch} of {key.producer_id}")
     identity = Identity(value.principal, value.client_id, value.host)
     return LaneRecord(*key, value.epoch, value.last_epoch, identity, value.recorded_ms, value.returned, value.shared)

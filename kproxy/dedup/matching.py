@@ -1,4 +1,4 @@
-"""Which records of a batch repeat records in doubt."""
+"""Which records of a batch repeat unconfirmed records."""
 
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,7 +1,7 @@
-"""Rules out, by its header and at most its first record, that a batch repeats anything in doubt.
+"""Rules out, by its header and at most its first record, that a batch repeats unconfirmed records.
 
-A producer that returns after a clean end leaves batches in doubt until ``retry.window.ms`` has passed. A comparison of
-every record with them costs several times what the relay of a batch costs. Clients send retries before new records,
+A producer that returns after a clean end leaves batches unconfirmed until ``retry.window.ms`` has passed. A comparison
+of every record with them costs several times what the relay of a batch costs. Clients send retries before new records,
 so a connection is compared in full first (``Rules.settled_requests``), and with a ``QuickCheck`` from then on.
 """
 
@@ -25,7 +25,7 @@ _ANOTHER_TIME: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class QuickCheck:
-    """What is in doubt on one partition for one connection. Timestamps in ms."""
+    """The unconfirmed records on one partition for one connection. Timestamps in ms."""
 
     oldest_ms: int
     newest_ms: int
@@ -87,7 +87,7 @@ class QuickChecks:
         self._checks: dict[TrackKey, dict[ProducerConnection, QuickCheck]] = {}
 
     def keys(self) -> Collection[TrackKey]:
-        """The partitions on which requests were compared since something was in doubt there last."""
+        """The partitions on which requests were compared since a batch there was last unconfirmed."""
         return self._compared.keys()
 
     def of(self, member: ProducerConnection, key: TrackKey, now: float) -> QuickCheck | None:
@@ -121,6 +121,6 @@ class QuickChecks:
         return check is not None
 
     def reset(self, key: TrackKey) -> None:
-        """Ends all checks on a partition, since something else is in doubt there."""
+        """Ends all checks on a partition, since another batch there is unconfirmed."""
         self._compared.pop(key, None)
         self._checks.pop(key, None)

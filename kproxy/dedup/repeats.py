@@ -1,8 +1,8 @@
 """Records that one client sends over several connections: whether some of them came before, over another one.
 
-The end of a connection says that the client's own kernel, or a balancer's, has had every answer. A client that had none
-sends its records again over another connection, as they were: with the same bytes and, where its format has them, the
-same times.
+The end of a connection shows that the client's own kernel, or a load balancer's, has received every response. A client
+that has received none sends its records again over another connection, unchanged: with the same bytes and, where its
+format has them, the same timestamps.
 """
 
 from collections import Counter, deque

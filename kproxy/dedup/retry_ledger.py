@@ -78,7 +78,7 @@ class RetryLedger:
         self._by_broker: dict[int, dict[int, ProducerConnection]] = {}
         #: By partition, the connection whose requests need not be looked at, since nothing there can concern them.
         self._calm: dict[TrackKey, ProducerConnection] = {}
-        #: For connections that were compared in full for a while, where something is in doubt.
+        #: For connections that were compared in full for a while, where a batch is unconfirmed.
         self._checks = QuickChecks(rules)
         #: By partition, the connection that used it last, if it has a check.
         self._settled: dict[TrackKey, ProducerConnection] = {}
@@ -123,7 +123,7 @@ class RetryLedger:
     # -- before a request is taken
 
     def is_calm(self, member: ProducerConnection, answer: PendingProduce) -> bool:
-        """Whether a request can be taken as it is: no batch on its partitions is in doubt for this connection."""
+        """Whether a request can be accepted as it is: no batch on its partitions is unconfirmed for this connection."""
         calm = self._calm
         for topic, partition, _, _ in answer.places:  # noqa: SIM110 - a generator would cost more than the look
             if calm.get((topic, partition)) is not member:
@@ -158,7 +158,7 @@ class RetryLedger:
         return self._checks.of(member, key, now)
 
     def prerequisite(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Prerequisite | None:
-        """What has to be done or to happen before a request can be compared with what is in doubt."""
+        """What has to be done or to happen before a request can be compared with unconfirmed batches."""
         self._look_for_ends(now)
         keys = answer.keys
         recover = self._to_recover(keys)
@@ -268,7 +268,7 @@ class RetryLedger:
         ]
 
     def _entries(self, member: ProducerConnection, key: TrackKey) -> Iterator[UnconfirmedBatch]:
-        """What is in doubt on a partition for this connection, if it has not given it up."""
+        """The unconfirmed batches on a partition for this connection, if it has not given them up."""
         return chain(self.entries.get(key, ()), member.kept.get(key, ()))
 
     # -- when it is taken
@@ -302,7 +302,7 @@ class RetryLedger:
                 self.forget(entry)
 
     def claim(self, member: ProducerConnection, answer: PendingProduce, new: Iterable[TrackKey], now: float) -> None:
-        """From now on requests of this connection on these partitions need no look, unless something is in doubt.
+        """From now on requests of this connection on these partitions need no check, unless a batch is unconfirmed.
 
         ``new``: the partitions for which the last request, ``answer``'s, had a record that repeats none.
         """
@@ -447,12 +447,14 @@ class RetryLedger:
 
     @property
     def count(self) -> int:
-        """Batches in doubt, open ones included; without those whose connection ended in good order after the answer."""
+        """Unconfirmed batches, open ones included; without those whose connection ended in good order after the
+        response.
+        """
         return self.held - self.ended_well
 
     @property
     def ended_well(self) -> int:
-        """Batches in doubt whose connection ended in good order after the answer."""
+        """Unconfirmed batches whose connection ended in good order after the response."""
         return sum(entry.clean for entries in self.entries.values() for entry in entries)
 
     @property

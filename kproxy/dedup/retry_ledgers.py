@@ -9,7 +9,8 @@ from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 
-#: Batches in doubt at a time, in all; beyond it the oldest are taken as had, so that reconnects can't take all memory.
+#: Unconfirmed batches at a time, in all. Beyond it the oldest count as received, so that reconnects can't take all
+#: memory.
 MAX_ENTRIES = 100_000
 
 
@@ -66,7 +67,7 @@ class RetryLedgers:
         return dropped
 
     def counts(self) -> dict[Identity, int]:
-        """How many batches of each producer are in doubt, where there are some."""
+        """How many batches of each producer are unconfirmed, where there are some."""
         return {identity: ledger.count for identity, ledger in self._ledgers.items() if ledger.count}
 
     def _drop_oldest(self, surplus: int) -> int:

@@ -1,7 +1,7 @@
-"""The rules of what a client has had, and what may be its retry: one small method each, none with a state.
+"""The rules that decide which responses a client has received, and which requests may be its retries.
 
-They were found with an explicit-state model of retries; each keeps out a flaw that the model showed. A simulation takes
-them away one at a time and shows the flaw again.
+Each rule is one small method without a state. They were found with an explicit-state model of retries: each prevents a
+flaw that the model showed. A simulation takes them away one at a time and shows the flaw again.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ class Rules:
         return True
 
     def stays_in_doubt(self) -> bool:
-        """What was matched is in doubt again until the answer to the retry is had."""
+        """What was matched is unconfirmed again until the response to the retry is received."""
         return True
 
     def goes_on_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
@@ -98,8 +98,8 @@ class Rules:
     def has_one_ready(self) -> bool:
         """A client may have made its next request before it read an error, and sends that before it repeats.
 
-        So librdkafka does with max.in.flight 1, whoever sees its requests come one by one; also to a new leader, before
-        it repeats there what the former one did not answer well.
+        librdkafka does so even with max.in.flight 1, though its requests arrive one by one. It also does so at a new
+        leader, before it repeats there the request that the former leader refused.
         """
         return self.in_flight != 1
 
@@ -118,7 +118,8 @@ class Rules:
         """Requests in a row for a partition, all new, after which a retry shows in a batch's header or first record.
 
         Clients send retries before new records. What comes later is compared in full only if the timestamps of the
-        batch reach those in doubt, or its first record equals one that may be repeated with another timestamp.
+        batch reach those of unconfirmed ones, or its first record equals one that may be repeated with another
+        timestamp.
         """
         return _SETTLED_WINDOWS * self.depth(observed)
 
@@ -128,7 +129,7 @@ class Rules:
         return (*clean_end, entry.since + self.window)
 
     def times_agree(self, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, now: float) -> bool:
-        """Whether the timestamps of a record in doubt and of one that equals it allow that they are one."""
+        """Whether the timestamps of an unconfirmed record and of one that equals it allow that they are one."""
         if ours.timestamp_ms == theirs.timestamp_ms and ours.timestamp_ms != UNTIMED:
             return True
         if UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms):
@@ -140,5 +141,7 @@ class Rules:
         return True
 
     def across_order(self) -> bool:
-        """A record that equals one in doubt is taken for it also where the others of its batch do not come in order."""
+        """A record that equals an unconfirmed one is matched with it even where the others of its batch are not in
+        order.
+        """
         return True

@@ -1,4 +1,4 @@
-"""What may be in doubt: answers that a client is owed, and records whose answer it may not have had."""
+"""Unconfirmed batches: responses that a client is owed, and records whose response it may not have received."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Stamp:
 
 @dataclass(slots=True, eq=False)
 class UnconfirmedBatch:
-    """Records of one batch that are in the log, and whose client may not have had the answer."""
+    """Records of one batch that are in the log, and whose response the client may not have received."""
 
     key: TrackKey
     stamp: Stamp
@@ -98,7 +98,7 @@ class UnconfirmedBatch:
 
 @dataclass(slots=True, eq=False)
 class PendingProduce:
-    """What one Produce request of a client is owed, from its acceptance until its client surely has had it."""
+    """What one Produce request of a client is owed, from its acceptance until its client surely has the response."""
 
     #: The partitions that it names.
     places: Sequence[PartitionData]
@@ -108,7 +108,7 @@ class PendingProduce:
     serial: int = 0
     #: Its batches, as they are sent.
     sends: Sequence[Send] = ()
-    #: Entries that it repeated: in doubt until this answer is had.
+    #: Entries that it repeated: unconfirmed until this response is received.
     moved: Sequence[UnconfirmedBatch] = ()
     #: The fate of each batch is definite.
     closed: bool = False

@@ -88,7 +88,7 @@ def own_topics(examined: Examined) -> Iterator[Finding]:
 
 
 def reading(examined: Examined) -> Iterator[Finding]:
-    """Read on the topics of users: DescribeProducers, and reading back what is in doubt."""
+    """Read on the topics of users: DescribeProducers, and reading back unconfirmed batches."""
     known = {
         name: examined.topics[name].topic_authorized_operations
         for name in examined.users_topics()

@@ -1,4 +1,4 @@
-"""Authorization as the shell has it: the rules of ``acl.file`` in force, and who hears of refusals."""
+"""Authorization in the shell: loads the rules of ``acl.file``, and logs and counts refusals."""
 
 from collections.abc import Mapping
 from functools import partial

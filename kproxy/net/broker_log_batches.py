@@ -1,4 +1,4 @@
-"""Batches as a Fetch answer holds them, and which of them a crash may have left in doubt."""
+"""Batches of a Fetch response, and which of them may be unconfirmed after a crash."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
@@ -8,7 +8,8 @@ from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, read_header
 from kproxy.codec.sequence import advance
 from kproxy.errors import RemoteProtocolError
 
-#: What a producer may not have had the answer to: its last batches, or those of its last moments, whichever is more.
+#: Batches whose response a producer may not have received: its last ones, or those of its last moments, whichever are
+#: more.
 TAIL_BATCHES: Final = 5
 TAIL_MS: Final = 2_000
 

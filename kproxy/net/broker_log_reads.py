@@ -82,7 +82,7 @@ class _Reads:
         await self._cut(outside, wishes)
 
     def _starve(self, place: TopicPartition, offset: int) -> None:
-        """Gives up a place that has had nothing for too long."""
+        """Gives up a partition that has received nothing for too long."""
         if trio.current_time() - self._fed[place] < self._config.upstream_request_timeout_ms / 1000:
             return
         if self._readers[place].may_wait:

@@ -115,7 +115,7 @@ class Connection:
         if self._sender:
             self._account_unfinished()
 
-    # -- evidence of what the client has had
+    # -- evidence of the responses that the client has received
 
     @property
     def node_id(self) -> int:

@@ -75,7 +75,7 @@ class Draining:
             self._end_or_keep(connection)
 
     def _answered(self, connection: "Connection") -> None:
-        """Looks at one that has had an answer: it may have begun a transaction, or ended one."""
+        """Checks a connection that was answered: it may have begun a transaction, or ended one."""
         if identity_of(connection) in self._producers:
             self._look()
         elif self._transactions is not None and self._transactions.takes_part(connection.session.client.connection):
@@ -89,7 +89,7 @@ class Draining:
             connection.drain()
 
     def _find_staying(self) -> None:
-        """Whose connections stay, all of them: those of who takes part in a transaction, or asks to do so just now."""
+        """The clients whose connections all stay: those that take part in a transaction, or are about to."""
         if self._transactions is None:
             return
         parties, self._client_ids = self._transactions.parties()

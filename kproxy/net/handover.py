@@ -154,7 +154,7 @@ class HandOver:
         self._successor: trio.socket.SocketType | None = None
 
     async def serve(self, listener: socket.socket) -> None:
-        """Waits for who takes over, one at a time, until one has."""
+        """Waits for the process that takes over, one at a time, until one has."""
         listener.setblocking(False)
         accepting = trio.socket.from_stdlib_socket(listener)
         while self._successor is None:

@@ -80,7 +80,7 @@ class Intake:
             connection.logged_in()
 
     async def _unmuted(self) -> None:
-        """Waits while the client must not be heard, as a broker mutes its channel (KIP-219)."""
+        """Waits while the client is muted, as a broker mutes its channel (KIP-219)."""
         connection, dispatch = self._connection, self._connection.dispatch
         while dispatch.muted_until > (now := trio.current_time() + connection.wall) and not dispatch.ending:
             await connection.flush()

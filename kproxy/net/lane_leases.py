@@ -1,4 +1,6 @@
-"""Who gets which lane: producer ids are asked of the brokers, noted before their first use, and used again."""
+"""Which connection gets which lane: producer ids are requested from brokers, recorded before their first use, and
+reused.
+"""
 
 from collections.abc import Mapping
 from itertools import takewhile
@@ -37,7 +39,8 @@ class Lanes:
     """Leases lanes to connections, each for one identity.
 
     A lane that is given back rests for ``retry_window_ms``, and only its own identity may have it meanwhile: the log
-    keeps one entry for each producer id, and another's would hide to the next kproxy what is in doubt of the first.
+    keeps one entry for each producer id, and another's would hide unconfirmed batches of the first from the next
+    kproxy.
     """
 
     def __init__(self, cluster: Cluster, config: RetryOptions, stats: ProduceStats, log: LaneLog) -> None:

@@ -190,7 +190,7 @@ class LaneLog:
 
     async def _find_again(self) -> TopicPartition:
         while True:
-            await trio.sleep(self._config.retry_backoff_max_ms / 1000)  # brokers need a moment to hear of a new topic
+            await trio.sleep(self._config.retry_backoff_max_ms / 1000)  # brokers need a moment to learn of a new topic
             try:
                 return await self._find()
             except (OSError, RemoteProtocolError):

@@ -88,7 +88,7 @@ class ByteIO(Protocol):
         """Whether the connection ended otherwise than by the peer's FIN: RST, a fault of the network, or this end."""
 
     def close(self) -> None:
-        """Closes the connection and wakes whoever waits for it. May be called again."""
+        """Closes the connection and wakes tasks that wait for it. May be called again."""
 
 
 class Listener(Protocol):

@@ -167,7 +167,7 @@ class OwnTopic:
             )
 
     async def _look_at_settings(self) -> None:
-        """Warns of settings that do harm. Who may not look does without."""
+        """Warns of settings that do harm. A kproxy without the right to read them does without."""
         resource = DescribeConfigsRequestDescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=self.name, configuration_keys=list(self._plan.wrong)
         )

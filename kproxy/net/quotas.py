@@ -1,4 +1,4 @@
-"""Quotas as the shell has them: the limits of ``quotas.file`` in force, and who hears of waits."""
+"""Quotas in the shell: loads the limits of ``quotas.file``, and logs and counts throttled clients."""
 
 from kproxy.config.client_options import AccessOptions
 from kproxy.net.watched_file import WatchedFile

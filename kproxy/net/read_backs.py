@@ -1,4 +1,4 @@
-"""Batches in doubt whose offsets are known, read back from the logs together."""
+"""Unconfirmed batches whose offsets are known, read back from the logs together."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""What is in doubt, and the reads from brokers' logs that it takes to know a retry again."""
+"""The unconfirmed batches of a producer, and the reads from brokers' logs that are needed to
+recognize their retries.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -44,7 +46,7 @@ class RetryLedgerKeeper:
     def __init__(
         self, config: RetryOptions, stats: RetryStats, lanes: Lanes, broker_log: BrokerLog, nursery: trio.Nursery
     ) -> None:
-        """``lanes`` knows what a former kproxy used; reads run in ``nursery``, whatever becomes of who wants them."""
+        """``lanes`` knows what a former kproxy used; reads run in ``nursery``, even if the caller is cancelled."""
         self._config = config
         self._stats = stats
         self._lanes = lanes
@@ -106,7 +108,7 @@ class RetryLedgerKeeper:
             self._count_failure("too_many", dropped)
 
     def counts(self) -> dict[Identity, int]:
-        """How many batches of each producer are in doubt, where there are some."""
+        """How many batches of each producer are unconfirmed, where there are some."""
         return self._ledgers.counts()
 
     def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:

@@ -4,7 +4,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-#: The part of an IPv6 address that names a network: whoever has one has 2^64 addresses in it.
+#: The part of an IPv6 address that names a network: a host has 2^64 addresses in one.
 _NETWORK_BITS: Final = 64
 
 

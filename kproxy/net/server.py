@@ -78,8 +78,8 @@ class Server:
         """``nursery`` owns the listeners and the connections. ``transactions``: None if kproxy decides none.
 
         ``authorization``: None if all is allowed. ``quotas``: None if nothing is limited. ``logins``: None if clients
-        do not log in at kproxy. ``succession``: from whom this one takes over, if from anybody. ``traces``: None if
-        nobody wants to hear of requests.
+        do not log in at kproxy. ``succession``: the process that this one replaces, if any. ``traces``: None if
+        requests are not traced.
         """
         self._traces = traces
         self.authorization = authorization

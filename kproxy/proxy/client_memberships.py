@@ -1,4 +1,4 @@
-"""What one client's connections have said of its groups, and who it was when its transactions began."""
+"""What one client's connections have said of its groups, and its memberships when its transactions began."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -31,7 +31,8 @@ class _Connection:
         self.members: dict[tuple[str, str], Membership] | None = {}
         #: Those that have left while a transaction is open: it may still get what they have read.
         self.left: dict[tuple[str, str], Membership] = {}
-        #: Groups that it joins as somebody new: who it was counts until it has joined, for what was read before.
+        #: Groups that it joins as a new member: its former membership counts until it has joined, for what was read
+        #: before.
         self.renewed: set[str] = set()
 
     def is_member(self, request: SyncGroupRequest | HeartbeatRequest) -> None:
@@ -122,7 +123,7 @@ class ClientMemberships:
         return found[0] if len(found) == 1 else None
 
     def begins(self, producer: Producer) -> None:
-        """A transaction has begun: what it writes was read by who the client is now."""
+        """A transaction has begun: the input of its data was read by the present members."""
         if producer in self._begun:
             return
         keys = (key for known in self._connections.values() for key in (*(known.members or ()), *known.left))
@@ -142,7 +143,7 @@ class ClientMemberships:
         self._begun.pop(producer, None)
 
     def refused(self, group: str) -> None:
-        """The group did not know who it was: who has no connection here may be a member at another kproxy now."""
+        """The group did not know the member: one without a connection here may be a member at another kproxy now."""
         self._ended.pop(group, None)
 
     def closed(self, connection: int) -> None:

@@ -23,7 +23,7 @@ class GroupRequest(NamedTuple):
 
 
 class TransactionRequest(NamedTuple):
-    """A request about a transaction that kproxy decides: the client's own message, and who asks."""
+    """A request about a transaction that kproxy decides: the client's own message, and its identity."""
 
     who: TxnRequest
     request: Message
@@ -49,7 +49,9 @@ class TransactionalProduce(NamedTuple):
 
 
 class AbortRequest(NamedTuple):
-    """The abort of another's open transaction, by who may: the client's own message, and whose it is."""
+    """The abort of another client's open transaction, with the right to do so: the client's own message,
+    and the owner.
+    """
 
     transactional_id: str
     client: Producer

@@ -1,4 +1,6 @@
-"""Who decides the transactions of a transactional id: the broker's own coordinator, or kproxy's; and who asks it."""
+"""Whether the broker's own coordinator or kproxy's decides the transactions of a transactional id, and for which
+client.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from kproxy.proxy.upstream_stats import UpstreamStats
 
-#: Rows of a list at most: who asks for it holds all clients up while it is put together.
+#: Rows of a list at most: building a list blocks all clients for that time.
 MOST_ROWS = 500
 
 _Row = TypeVar("_Row")
@@ -58,7 +58,9 @@ class ClientFact(NamedTuple):
 
 
 class LaneFact(NamedTuple):
-    """One producer id of kproxy's own and who writes under it, or a producer without one whose answers are in doubt."""
+    """One producer id of kproxy's own and the client that writes under it, or a producer without one that has
+    unconfirmed batches.
+    """
 
     #: None: its lane was given up, but a retry of its may still come.
     producer_id: int | None
@@ -73,7 +75,8 @@ class LaneFact(NamedTuple):
     in_flight: int
     #: How long its oldest batch is without a definite fate.
     unacknowledged_ms: int
-    #: Batches of the producer on ended connections whose answers it may not have had; the same for all its lanes.
+    #: Batches of the producer on ended connections whose responses it may not have received; the same for all its
+    #: lanes.
     in_doubt: int
 
 

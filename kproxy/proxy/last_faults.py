@@ -1,4 +1,4 @@
-"""What went wrong last for clients whose connections have ended: whoever looks comes later."""
+"""The last errors of clients whose connections have ended, for operators who look later."""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Who may use which transactional id, and who may end another's transaction."""
+"""Which clients may use which transactional id, and which may end another client's transaction."""
 
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase

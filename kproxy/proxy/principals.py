@@ -1,4 +1,4 @@
-"""Who a client is to rules, in Kafka's form ``User:NAME``: told by SASL, by its certificate, or by nobody."""
+"""The principal of a client, in Kafka's form ``User:NAME``: from SASL, from its certificate, or ANONYMOUS."""
 
 import re
 from collections.abc import Sequence

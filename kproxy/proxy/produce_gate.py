@@ -46,7 +46,8 @@ _CORRELATION_ID = Struct(">i")
 _VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
 _OWN_TOPICS = OWN_PREFIX.encode()
-#: A client waits for its time-out, or a little longer. It has to hear of an open fate before, but a broker needs time.
+#: A client waits for its time-out, or a little longer. It has to learn of an open outcome before, but a broker needs
+#: time.
 _TIMEOUT_SHARE = 0.9
 _SHORTEST_TIMEOUT_SECONDS = 1.0
 _NO_REFUSALS: Mapping[TrackKey, int] = {}
@@ -332,7 +333,7 @@ class ProduceGate:
         self, member: ProducerConnection, frame: bytearray, layout: ProduceLayout, owed: PendingProduce | None
     ) -> Mapping[TrackKey, int]:
         if owed is None:
-            return _NO_REFUSALS  # nobody would hear of it
+            return _NO_REFUSALS  # no client would receive it
         places = {(place.topic, place.partition): place for place in layout.partitions}
         link, ledger, refusals = self._link, member.ledger, self.producer.refusals
 

@@ -78,7 +78,7 @@ class Retries:
         return [self._rest(part, data, new)] if new else []
 
     def _move(self, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
-        """Takes what was matched out of doubt, and puts it in doubt again as part of this request."""
+        """Confirms what was matched, and makes it unconfirmed again as part of this request."""
         for (entry, at), record in matched:
             part.matched.append(entry.offsets[at])
             entry.taken_as(at, record)

@@ -32,7 +32,7 @@ class Slot:
     #: acks=0: its turn comes, but nothing is written.
     silent: bool = False
     answer: Sequence[Buffer] | None = None
-    #: What is noted of a Produce request until its client surely has had the answer.
+    #: What is noted of a Produce request until its client surely has received the response.
     owed: PendingProduce | None = None
     #: Bytes of the answer that went to the client while they came.
     streamed: int = 0

@@ -1,4 +1,4 @@
-"""What clients' software calls itself: who is connected, counted so that random names can't flood the metrics."""
+"""The names of clients' software: which are connected, counted so that random names can't flood the metrics."""
 
 from collections import Counter
 from typing import Final, NamedTuple

@@ -7,8 +7,8 @@ from kproxy.codec.messages import APIS, ApiKey, request_class
 from kproxy.codec.version_choice import VersionRange
 from kproxy.errors import RemoteProtocolError
 
-#: Share groups read past any filter of a proxy (KIP-932). Controllers' quorum is no client's business; who runs the
-#: cluster has it at the brokers.
+#: Share groups read past any filter of a proxy (KIP-932). Controllers' quorum is no client's business; operators can
+#: ask the brokers for it.
 HIDDEN: Final = (
     frozenset(range(76, 80))
     | frozenset(range(83, 88))

@@ -115,7 +115,7 @@ class KafkaCluster:
         return self._topics(None)
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """How many partitions each of these topics has; who does not exist is not in it. Raises KafkaError."""
+        """How many partitions each of these topics has; one that does not exist is not in it. Raises KafkaError."""
         return self._topics(sorted(topics)) if topics else {}
 
     def offsets(

@@ -13,7 +13,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Planner:
-    """Asks a cluster for one source; the cluster is closed by who opened it."""
+    """Asks a cluster for one source; the cluster is closed by the caller that opened it."""
 
     def __init__(self, options: ReadOptions, cluster: KafkaCluster) -> None:
         self._options = options

@@ -93,7 +93,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How connections to the brokers are protected, and who logs in."""
+    """How connections to the brokers are protected, and the login."""
 
     is_tls: bool = False
     checks_name: bool = True

@@ -44,7 +44,7 @@ class TaskMessage(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """What both kinds of writer do; ``owner`` is who the driver was when it planned the batch."""
+    """What both kinds of writer do; ``owner`` is the identity of the driver when it planned the batch."""
 
     options: SinkOptions
     columns: Columns

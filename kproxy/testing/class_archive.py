@@ -1,6 +1,6 @@
 """Classes that Java has read once, kept so that the next start only maps them: class data sharing (JEP 350).
 
-A broker is up in half the time and with half the work. Whoever starts many makes the archive first, by ``python -m
+A broker is up in half the time and with half the work. A run that starts many makes the archive first, by ``python -m
 kproxy.testing.archive_kafka``; where there is none, or one that does not fit, Java reads the jars as ever.
 """
 

@@ -64,8 +64,8 @@ def is_retry(resumed: Producer, given_for: Producer, given: Producer, known: Pro
 
     ``resumed``: the identity that it names; ``given_for`` and ``given``: those of the last request that was answered;
     ``known``: the one that the client has. Such a request is a retry, or late. It gets the same answer and changes
-    nothing: the client that has had the answer may have a transaction open (Kafka returns the same epoch where none is
-    open, and fences the client where one is: ``TransactionMetadata.prepareIncrementProducerEpoch``).
+    nothing: the client that has received the answer may have a transaction open (Kafka returns the same epoch where
+    none is open, and fences the client where one is: ``TransactionMetadata.prepareIncrementProducerEpoch``).
     """
     return resumed == given_for != NOBODY and known == given
 
@@ -105,7 +105,7 @@ def refuse_former(resumed: Producer, known: Producer, last: Ended | None, *, is_
 
 
 def fenced(known: Producer) -> TxnError:
-    """The error for who names another owner of an id than the one that has it."""
+    """The error for a request that names another owner of an id than the current one."""
     why = f"producer id {known.producer_id} at epoch {known.epoch} has the transactional id by now"
     return TxnError(ErrorCode.PRODUCER_FENCED, why)
 

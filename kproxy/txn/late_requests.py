@@ -56,12 +56,13 @@ class NewestConnections:
 
 
 class AddedGroups:
-    """The groups of one transaction of the first protocol: what AddOffsetsToTxn added, and who sent their offsets.
+    """The groups of one transaction of the first protocol: what AddOffsetsToTxn added, and which connections sent their
+    offsets.
 
-    A TxnOffsetCommit of an earlier transaction can still arrive after the next transaction has added the same group,
-    as long as the client has not yet sent that transaction's own. It belongs to the wrong transaction, but nothing
-    shows that at the time. The client's own request shows it later: it comes over a newer connection. What it replaces
-    does no harm. If something is left the transaction can only be aborted.
+    A TxnOffsetCommit of an earlier transaction can still arrive after the next transaction has added the same group, as
+    long as the client has not yet sent that transaction's own. It belongs to the wrong transaction, but nothing shows
+    that at the time. The client's own request shows it later: it comes over a newer connection. What it replaces does
+    no harm. If something is left the transaction can only be aborted.
     """
 
     def __init__(self) -> None:

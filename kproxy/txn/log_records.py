@@ -1,7 +1,7 @@
 """The records of the transaction log ``__kproxy_transaction_state``: what they are, their bytes, their text.
 
 Key and value begin with a version (int16), as those of Kafka's ``__transaction_state`` do; what follows is in the
-grammar of the wire messages (``schema/kproxy``). Who meets a kind or version that it does not know must decide nothing.
+grammar of the wire messages (``schema/kproxy``). A reader that meets an unknown kind or version must decide nothing.
 """
 
 from collections.abc import Mapping

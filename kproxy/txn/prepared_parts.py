@@ -21,7 +21,7 @@ class DecisionScope(NamedTuple):
     members: Sequence[str] | None = None
     #: All that is prepared, whatever its name.
     every: bool = False
-    #: Of an abort, for the log: who asked for it, or what came of itself.
+    #: Of an abort, for the log: who asked for it, or which internal event caused it.
     reason: str = ASKED
 
 

@@ -1,7 +1,7 @@
-"""Snapshots of a partition of the transaction log: written by whoever has read it, loaded by whoever comes later.
+"""Snapshots of a partition of the transaction log: written by any instance that has read it, loaded by later ones.
 
-SNAPSHOT(S, writer, k of n) states the views of all records before offset S. It changes no view, so it may be written
-by anybody, twice, or late. What lies before S may be deleted once *all* of its chunks are acknowledged. A reader that
+SNAPSHOT(S, writer, k of n) states the views of all records before offset S. It changes no view, so it may be written by
+any instance, twice, or late. What lies before S may be deleted once *all* of its chunks are acknowledged. A reader that
 finds the log to begin at L > 0 knows nothing until it has met every chunk of a snapshot with S >= L; then it applies
 the records from S on. The model (``verification.models.transaction_log``) shows what each of these words is for.
 """

@@ -26,7 +26,7 @@ class Met(NamedTuple):
 
 
 class UnknownProducers:
-    """What was met and is not known yet; who fills it forgets an id as soon as the log says something of it."""
+    """What was met and is not known yet; its owner forgets an id as soon as the log says something of it."""
 
     def __init__(self, most: int = _MOST, most_places: int = _MOST_PLACES) -> None:
         """``most``: producer ids; ``most_places``: their partitions."""

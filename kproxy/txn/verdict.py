@@ -1,4 +1,4 @@
-"""What became of the data of a transaction, and who can say so."""
+"""The outcome of a transaction's data, and who can say so."""
 
 from enum import Enum, auto
 from typing import Protocol

@@ -111,7 +111,8 @@ class IdView:
         return {*self.generations, *self.committed, *self.aborted_members, *joined}
 
     def next_epoch(self) -> Producer | None:
-        """The epoch of the open transaction or, if there is none, of the next one: the same for whoever reads the log.
+        """The epoch of the open transaction or, if there is none, of the next one: the same for every reader of the
+        log.
 
         None if a block has to be claimed first.
         """
@@ -176,7 +177,7 @@ class IdView:
             self.generations.append(body.producer_id)
         self.claim = self._claim_of(body, at)
         if self.ongoing is not None:
-            # whoever coordinates next must not take an earlier decision for this transaction's
+            # the next coordinator must not treat an earlier decision as this transaction's
             was, why = self.ongoing.producer, self._why_lost()
             self.last = Decided(was, self.client, self.claim.client, False, why, by_claim=True, at=at)
         self.client, self.ongoing, self.expired = self.claim.client, None, False
@@ -265,7 +266,7 @@ class IdView:
             self.ongoing = Ongoing(producer, at)
 
     def _may_write(self, producer: Producer, nonce: bytes) -> bool:
-        """Whether a part is open, and the record of it is from who owns it."""
+        """Whether a part is open, and its record is from the present owner."""
         joined = self.members.get(producer)
         if joined is not None:
             owned = joined.nonce == nonce

@@ -1,4 +1,4 @@
-"""The values that a view of a transactional id is made of: who claims it, what is open, what was decided."""
+"""The values that a view of a transactional id is made of: its claim, what is open, what was decided."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ from kproxy.txn.ids import Producer
 ASKED: Final = "client"
 #: The reason where somebody else asked for it, by hand, while the client's transaction was open: it was not told yet.
 HAND: Final = "by hand"
-#: The reason where kproxy had to abort what a client without transactions wrote, and whoever decides was not told yet.
+#: The reason where kproxy had to abort what a client without transactions wrote, and its decider was not informed yet.
 DOOMED: Final = "doomed"
 #: The reasons of a claim that aborted what was open: with data of its own, or at most with data of its members.
 LOST: Final = "claim"
@@ -40,7 +40,7 @@ class Claim:
     epochs: int
     nonce: bytes
     client: Producer
-    #: The identity that the client named when it asked for this one (KIP-360): it may not have had the answer.
+    #: The identity that the client named when it asked for this one (KIP-360): it may not have received the answer.
     resumed: Producer
     timeout_ms: int
     instance_id: str

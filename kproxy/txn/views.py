@@ -30,7 +30,7 @@ class Views:
     """The views of every transactional id, as far as the log has been read."""
 
     def __init__(self, told: Callable[[str, str], None] = lambda what, why: None) -> None:
-        """``told(what, why)`` hears of records that are not understood."""
+        """``told(what, why)`` is called for records that are not understood."""
         self._told = told
         self._partitions: dict[int, dict[str, IdView]] = {}
         self._by_producer: dict[int, IdView] = {}

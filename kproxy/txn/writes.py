@@ -24,7 +24,7 @@ Batch: TypeAlias = tuple[str, int, memoryview, int]
 
 _NOTHING: Final = memoryview(b"")
 _MOST_DOUBLINGS: Final = 20
-#: How often a broker may answer what could be due to a partition that it has not heard of yet, or to any fault.
+#: How often a broker may answer what could be due to a partition that it does not know yet, or to any fault.
 PATIENCE: Final = 10
 #: The error of batches that were given up because of another one.
 GIVEN_UP: Final = ErrorCode.TRANSACTION_ABORTABLE
@@ -115,7 +115,7 @@ class _Track:
 
 
 class Writes:
-    """What was accepted for one transaction. Whoever sends tells the outcome of each attempt; late ones are ignored.
+    """What was accepted for one transaction. The sender reports the outcome of each attempt; late ones are ignored.
 
     Times are seconds of any one clock that never goes back.
     """

@@ -27,7 +27,7 @@ _READ: Final = 65_536
 
 
 class Renewals(Protocol):
-    """What begins a login again, and hears how it ended."""
+    """Begins a login again, and is informed how it ended."""
 
     async def begin(self) -> LoginFrames:
         """A new login. OSError: its credentials are unavailable now."""
@@ -177,7 +177,7 @@ class RenewingIO(WrappedIO):
     async def _begin(self) -> None:
         """Begins a login, after the end of a request. OSError: waiting for it is of no use."""
         self._busy = True
-        self._give_up = inf  # whoever has the password or the token sees to that
+        self._give_up = inf  # the source of the password or the token sees to that
         try:
             login = await self._renewals.begin()
         except OSError as error:

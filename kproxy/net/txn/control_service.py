@@ -28,7 +28,7 @@ from kproxy.txn.view_values import HAND, LOST_MEMBERS
 T = TypeVar("T")
 
 _DEFAULT_PREFIX: Final = "kproxy-"
-#: Of a member of an id that nobody has had yet, ms.
+#: Of a member of an id that has no owner yet, ms.
 DEFAULT_TIMEOUT_MS: Final = 60_000
 
 

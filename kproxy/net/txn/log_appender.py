@@ -98,7 +98,7 @@ class LogAppender:
     ) -> int:
         """Appends one batch; its base offset, when all in-sync replicas have it, also if it was there already.
 
-        AppendFenced; AppendRefused; AppendUnknown, as for who cancels this.
+        AppendFenced; AppendRefused; AppendUnknown, as after a cancellation of this.
         """
         batch = build_batch(self._rows(records), producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         return await self._append(partition, batch)

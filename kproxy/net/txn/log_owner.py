@@ -72,7 +72,7 @@ class LogOwner:
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[TopicPartition] = set()
         self._ends = PartitionEnds(tools.ends, tools.topics)
-        #: The transaction of whose decision nothing was heard, and the log could not be read either.
+        #: The transaction whose decision got no answer, while the log could not be read either.
         self._undecided: Transaction | None = None
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
@@ -436,7 +436,7 @@ class LogOwner:
             raise self.id.doom(why or "another claim aborted the transaction")
 
     async def _find_out(self) -> None:
-        """Learns from the log, or by a claim, what became of a decision of which nothing was heard. TxnError."""
+        """Learns from the log, or by a claim, the outcome of a decision that got no answer. TxnError."""
         transaction = self._undecided
         if transaction is None:
             return
@@ -536,7 +536,7 @@ class LogOwner:
             self._tools.traces.ended(self.keeper.transactional_id, "prepared", transaction.announced)
 
     async def decide(self, client: Producer | None, *, committed: bool, also: DecisionScope) -> None:
-        """Decides parts that were prepared, for whoever may: ``client``, if given, must be the one that has the id.
+        """Decides parts that were prepared: ``client``, if given, must be the owner of the id.
 
         What is open here is aborted by an abort; a commit is CONCURRENT_TRANSACTIONS then. TxnError unless the log
         shows the decision.

@@ -1,4 +1,4 @@
-"""How far one partition of the transaction log has been applied, and who waits for more."""
+"""How far one partition of the transaction log has been applied, and the tasks that wait for more."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol

@@ -1,4 +1,4 @@
-"""Reads all partitions of the transaction log: a long poll at a time to each leader, whoever that is."""
+"""Reads all partitions of the transaction log: one long poll at a time to each leader."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -34,7 +34,7 @@ _SWEEP_SECONDS = 1.0
 _MOST_UNPACKED = 1 << 26
 #: A transaction that nobody decides is aborted after its time-out. For as long again its client gets that answer.
 _TIMES_KEPT = 2
-#: Whoever decides has not heard of it yet: what was prepared beside must not be committed alone meanwhile.
+#: The caller that decides has not received it yet: what was prepared beside must not be committed alone meanwhile.
 _BY_ITSELF = DecisionScope(reason=DOOMED)
 
 

@@ -136,5 +136,5 @@ class Member:
 
 
 def _is_committed(view: IdView, part: Producer) -> bool:
-    """Whoever decides may have read the record that prepares before its writer has."""
+    """The caller that decides may have read the record that prepares before its writer has."""
     return view.verdict(part) is Verdict.COMMITTED

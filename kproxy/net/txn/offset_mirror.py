@@ -35,8 +35,9 @@ _MOST_BYTES: Final = 64 << 20
 class OffsetMirror:
     """Writes a group's offsets under a fence: asks for the group's transactional id, reads the log, then writes.
 
-    Who asks for it later fences it, and reads in the log what it did. A plain commit must find nobody before it who
-    still could write what was committed earlier: so between the last record that says MIRRORED and it comes a fence.
+    A later request for the id fences this one, and reads in the log what it did. A plain commit must find nobody before
+    it who still could write what was committed earlier: so between the last record that says MIRRORED and it comes a
+    fence.
     """
 
     def __init__(

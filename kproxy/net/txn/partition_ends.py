@@ -1,7 +1,7 @@
 """What kproxy's log says of a partition before a transaction writes there: the end that it had at that time.
 
-No data of the transaction lie below that offset. All that kproxy's own transactions write passes here first, whoever
-the client is (KIP-98's, the control API's, members, applications): so here partitions are refused that may not be
+No data of the transaction lie below that offset. All that kproxy's own transactions write passes here first, for every
+kind of client (KIP-98's, the control API's, members, applications): so here partitions are refused that may not be
 written.
 """
 

@@ -1,7 +1,7 @@
 """Looks after producer ids that readers have met and the transaction log does not know: readers wait there for ever.
 
-Whoever rejects one must have met its data, and then read all of the log to its end: so what the log does not say then
-it will never say. The model (``verification.models.transaction_log``) shows what becomes of it otherwise.
+An instance that rejects one must have met its data, and then read the log to its end: what is not in the log then will
+never be. The model (``verification.models.transaction_log``) shows what happens otherwise.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""kproxy's own transactions, put together: the log that is followed, the coordinator, and who asks them."""
+"""kproxy's own transactions, put together: the log that is followed, the coordinator, and its callers."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -165,7 +165,7 @@ class Transactions:
         self.coordinator.leave()
 
     def api(self) -> TransactionApi:
-        """What connections ask in place of their brokers."""
+        """What connections ask instead of their brokers."""
         return TransactionApi(self.coordinator, self._cluster, self.implicit_transactions)
 
     def parties(self) -> Parties:
@@ -244,7 +244,7 @@ class Transactions:
         return self.follower.version
 
     async def changed(self, seen: int) -> None:
-        """As ``waits.Changes``. Who waits has met data of a transaction: so there must be a log by now."""
+        """As ``waits.Changes``. A caller that waits has met data of a transaction: so there must be a log by now."""
         if not self.log.opened.is_set() and await self._is_there():
             self.log.wanted.set()
         await self.follower.changed(seen)

@@ -1,4 +1,5 @@
-"""Snapshots of the transaction log: what keeps it short. Whoever follows the log may take one; no one has to be chosen.
+"""Snapshots of the transaction log: what keeps it short. Every instance that follows the log may take one; none is
+elected.
 
 Several instances may take one at a time, one may crash on the way, requests may come late and twice: every reader still
 loads the truth, as long as nothing is deleted before all chunks are acknowledged.

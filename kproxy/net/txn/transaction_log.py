@@ -140,7 +140,7 @@ class TransactionLog:
         return await self._appender.append(partition, producer_id, epoch, sequence, [encode(entry)])
 
     async def append_unfenced(self, entry: Entry) -> None:
-        """Appends a record that says the same whoever writes it, however often. OSError and the like if it fails."""
+        """Appends a record that means the same from every writer, however often. OSError and the like if it fails."""
         await self._appender.append_unfenced(self.partition_of(entry.transactional_id), [encode(entry)])
 
     async def reject(self, producer_id: int) -> None:

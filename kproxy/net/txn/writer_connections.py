@@ -10,7 +10,9 @@ from kproxy.proxy.routing import Broker
 
 
 class WriterConnections:
-    """One connection to each broker, for one ``TransactionWriter`` after the other; closed by whoever made it."""
+    """One connection to each broker, for one ``TransactionWriter`` after the other; closed by the caller
+    that made it.
+    """
 
     def __init__(
         self, cluster: Cluster, config: TransactionOptions, stats: ProduceStats, nursery: trio.Nursery

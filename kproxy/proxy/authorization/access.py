@@ -96,7 +96,7 @@ Tell: TypeAlias = Callable[[Subject, Refusal], None]
 
 
 class Access:
-    """What a connection may do, by the rules in force and by who it is at the time."""
+    """What a connection may do, by the rules in force and by its principal at the time."""
 
     def __init__(self, policy: Policy, host: str, topic_names: Mapping[bytes, str], tell: Tell) -> None:
         """``host``: the peer's address. ``topic_names``: what is known of topics that are named by ids (KIP-516)."""
@@ -156,7 +156,9 @@ class Access:
         return self._about.decide_any(operation, type_).allowed
 
     def name_of(self, topic: Any) -> str | None:
-        """The name of a topic in a message (``name`` or ``topic``, and ``topic_id``); None: an id not heard of yet."""
+        """The name of a topic in a message (``name`` or ``topic``, and ``topic_id``); None: an id that is not known
+        yet.
+        """
         name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
         topic_id: bytes = getattr(topic, "topic_id", b"")
         return name if name or not any(topic_id) else self._names.get(topic_id)

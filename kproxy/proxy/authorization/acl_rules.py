@@ -71,7 +71,7 @@ SUPPORTED: Final[dict[ResourceType, frozenset[Operation]]] = {
         }
     ),
 }
-#: What an allowed operation allows beside itself. It is no rule for denials: who may not read may still describe.
+#: What an allowed operation implies. A denial does not imply it: a principal that may not read may still describe.
 IMPLIED: Final[dict[Operation, frozenset[Operation]]] = {
     _O.READ: frozenset({_O.DESCRIBE}),
     _O.WRITE: frozenset({_O.DESCRIBE}),
@@ -231,7 +231,7 @@ class Decision(NamedTuple):
 
 
 class Rules:
-    """All rules, and who needs none. Their order makes no difference."""
+    """All rules, and the principals that need none. Their order makes no difference."""
 
     def __init__(self, rules: Sequence[Rule] = (), super_users: Sequence[str] = ()) -> None:
         """``super_users``: principals, as Kafka's super.users."""

@@ -118,14 +118,14 @@ def fetch(access: Access, request: FetchRequest, version: int) -> Screened:
 
 
 def offset_for_leader_epoch(access: Access, request: Any, version: int) -> Screened:
-    """Describe on each topic; who may act for the cluster, as replicas do, needs no more."""
+    """Describe on each topic; a principal with ClusterAction, as replicas have, needs no more."""
     return PASSED if access.sees(Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else _ends(access, request, version)
 
 
 def metadata(access: Access, request: MetadataRequest, version: int) -> Screened:
     """Describe on each topic; a request for all topics returns those that may be described.
 
-    No topic is made for who may not (Create on the topic or on the cluster).
+    No topic is created for a client without that right (Create on the topic or on the cluster).
     """
     topics = request.topics
     if topics is None or (version == 0 and not topics):

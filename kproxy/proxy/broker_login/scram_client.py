@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kproxy.proxy.broker_login.refusal import LoginRefused
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-#: As Kafka has it (``ScramMechanism``); fewer would make the password cheap to guess for who listens.
+#: As Kafka has it (``ScramMechanism``); fewer would make the password cheap to guess for an eavesdropper.
 _LEAST_ITERATIONS: Final = 4096
 #: Kafka's most is 16,384; each thousand costs about a millisecond during which kproxy does nothing else.
 _MOST_ITERATIONS: Final = 262_144

@@ -59,7 +59,7 @@ class Bearer:
         self._refused: Refused | None = None
 
     def step(self, token: bytes) -> Step:
-        """The token, or the client's word that it heard of the refusal."""
+        """The token, or the client's confirmation that it received the refusal."""
         if self._refused is not None:
             return self._refused if token == _GO_ON else _SAID_TWICE
         if self._said:

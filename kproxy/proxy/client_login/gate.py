@@ -94,7 +94,7 @@ class LoginGate:
         self._who: str | None = None
         self._mechanism = ""
         self._expires_at: float | None = None
-        #: Why the client is turned away, which it hears after a while.
+        #: Why the client is refused, which it receives after a while.
         self._refused: Refused | None = None
 
     @property

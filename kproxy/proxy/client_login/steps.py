@@ -36,7 +36,7 @@ class PasswordCheck(NamedTuple):
 
 
 class TokenCheck(NamedTuple):
-    """To be found out elsewhere: who issued this token, for whom, and whether it is still good."""
+    """To be verified elsewhere: the issuer of this token, its user, and whether it is still valid."""
 
     token: str
     #: For whom the client says it acts; empty: for the one whom the token names.

@@ -13,7 +13,7 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
 
-#: Enough to hear of an error of a partition that waits; the first batch is given whole.
+#: Enough to receive an error of a partition that waits; the first batch is given whole.
 _LITTLE: Final = 1
 _FIRST_MAX_BYTES: Final = 3
 #: The epoch of a fetch that neither has nor wants a session (KIP-227).
@@ -65,7 +65,7 @@ class FetchQuestions:
         self._max_bytes = max_bytes
 
     def first(self, wait_ms: int, limited: Collection[TopicPartition]) -> FetchRequest:
-        """For all partitions, of ``limited`` only to hear of errors; the client's own request if that says the same."""
+        """For all partitions, of ``limited`` only to receive errors; the client's own request if that says the same."""
         same = not limited and self._goes_as_it_is()
         return self._request if same else self.ask(self._parts, wait_ms, limited)
 

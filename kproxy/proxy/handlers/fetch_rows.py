@@ -86,7 +86,7 @@ def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Re
 
 
 def takes_long(ctx: Context, version: int, data: Records) -> bool:
-    """Whether it takes long to make records readable: they are many, or compressed, and only who unpacks knows more."""
+    """Whether it takes long to make records readable: they are many, or compressed, so that their number is unknown."""
     if version < FIRST_V2:
         return len(data) > _SHORT or any(has_codec(data, codec) for codec in _COMPRESSED)
     return any(has_codec(data, codec) for codec in _codecs(ctx, version))

@@ -1,4 +1,4 @@
-"""Who reads committed data only: as asked (Fetch v4, ListOffsets v2 and later), or as it is set for the client."""
+"""Which clients read committed data only: by their request (Fetch v4, ListOffsets v2 and later), or by option."""
 
 from typing import Final, NamedTuple
 

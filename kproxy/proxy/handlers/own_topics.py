@@ -1,7 +1,7 @@
 """The requests that create, change, move or empty topics: kproxy's own topics are refused, the others pass.
 
-What the state topic says decides which epochs a restarted kproxy fences: no client may write it, by whatever way. Who
-runs the cluster can still do all this at the brokers themselves.
+What the state topic says decides which epochs a restarted kproxy fences: no client may write it in any way. Operators
+of the cluster can still do all this at the brokers themselves.
 """
 
 from typing import Any

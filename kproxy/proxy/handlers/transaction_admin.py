@@ -150,7 +150,9 @@ def _rename(views: Views, row: DescribeProducersResponseProducerState, topic: st
 
 
 class WriteTxnMarkers(Handler):
-    """Markers would decide, or fence, what clients have no say in; who runs the cluster has them at the brokers."""
+    """Markers would decide, or fence, what clients have no say in; operators of the cluster can send them to the
+    brokers.
+    """
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Always: it is not for the broker."""
@@ -166,7 +168,7 @@ class WriteTxnMarkers(Handler):
 
 
 def _to_abort(ctx: Context, request: WriteTxnMarkersRequest) -> IdView | None:
-    """Whose open transaction a request aborts, if that is all it does and who sends it may."""
+    """Whose open transaction a request aborts, if that is all it does and its client has the right."""
     if len(request.markers) != 1 or ctx.services.views is None or not ctx.permits.is_admin:
         return None
     (marker,) = request.markers

@@ -46,7 +46,7 @@ class Transactional(Handler):
     """A request that names a transactional id."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """Where kproxy decides transactions, or who may use an id, it has to look whose this is."""
+        """Where kproxy decides transactions, or use of ids is restricted, it has to check whose id this is."""
         return ctx.decides_transactions or bool(ctx.permits.rules) or upstream != version
 
     def rewrites_this(self, ctx: Context, version: int, request: memoryview) -> bool:
@@ -80,7 +80,7 @@ class Transactional(Handler):
         return TransactionRequest(who, exchange.request)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The answer, whoever gave it."""
+        """The response, from kproxy or the broker."""
         if exchange.upstream_version == exchange.client_version and _ASKED_HERE not in exchange.notes:
             return AsItIs()
         answer: Message = response
@@ -181,7 +181,7 @@ class AddPartitionsToTxn(Transactional):
 
 
 class EndTxn(Transactional):
-    """EndTxn: who has read for the next transaction is another question."""
+    """EndTxn: which members have read for the next transaction is another question."""
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """Whatever becomes of it."""

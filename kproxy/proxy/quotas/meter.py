@@ -103,7 +103,7 @@ class Meter:
         self._counted = share.entity
 
     def answered(self, api_key: int, request_bytes: int, answer_bytes: int, now: float) -> float:
-        """Counts a request when its answer leaves; the seconds for which its client must not be heard."""
+        """Counts a request when its response is sent; returns the seconds for which its client must be muted."""
         if self._rules is not self._quotas.rules:
             self._renew(self._quotas.rules)
         if api_key in LOGINS or not self._shares:

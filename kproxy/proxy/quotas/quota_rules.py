@@ -20,7 +20,7 @@ class Limit(StrEnum):
 
 
 class Entity(NamedTuple):
-    """Who shares a limit; None: whoever it is."""
+    """The clients that share a limit; None: any principal, or any client.id."""
 
     principal: str | None
     client_id: str | None
@@ -30,7 +30,7 @@ class Entity(NamedTuple):
 class QuotaRule:
     """Limits for principals and client ids that fit patterns. Each that fits has the limit for itself."""
 
-    #: A name, a glob, or ``*`` for those whom no other rule names; None: whoever it is, together.
+    #: A name, a glob, or ``*`` for those that no other rule names; None: all, together.
     principal: str | None
     client_id: str | None
     limits: Mapping[Limit, int]

@@ -1,4 +1,4 @@
-"""Answers that tell their clients how long they will not be heard."""
+"""Responses that tell their clients for how long they are muted."""
 
 from struct import Struct
 from typing import Any

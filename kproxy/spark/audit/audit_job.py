@@ -65,8 +65,9 @@ def steps(request: Request) -> int:
 def audit(spark: SparkSession, request: Request, tell: Tell) -> tuple[Summary, Path]:
     """Runs an audit; its summary, and the directory with its tables and reports.
 
-    ``tell`` hears of each step that begins. Raises StartupError if the request can't be met, KafkaError or OptionError
-    if kproxy can't be read, OSError if the directory can't be written. Before the end nothing of a run is seen there.
+    ``tell`` is called for each step that begins. Raises StartupError if the request can't be met, KafkaError or
+    OptionError if kproxy can't be read, OSError if the directory can't be written. Before the end nothing of a run is
+    seen there.
     """
     tell("transaction log")
     run = _begin(spark, request)

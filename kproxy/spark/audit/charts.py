@@ -1,4 +1,4 @@
-"""What the report draws, whoever draws it: bars of one or several parts, by topic or over time."""
+"""The charts of the report, independent of how they are drawn: bars of one or several parts, by topic or over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""Records that are there twice by what is in them, whoever wrote them and under whatever producer id."""
+"""Records that occur twice by their content, from any writer and under any producer id."""
 
 from typing import Final
 

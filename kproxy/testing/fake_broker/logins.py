@@ -1,4 +1,4 @@
-"""Who is logged in on which connection, where the fake cluster asks for SASL (KIP-43, KIP-152, KIP-368)."""
+"""Which user is logged in on which connection, where the fake cluster asks for SASL (KIP-43, KIP-152, KIP-368)."""
 
 import base64
 import hashlib

@@ -134,7 +134,7 @@ class TransactionalId:
         return (producer_id, epoch) == former
 
     def fence(self) -> None:
-        """Abort what is open; who began it can do nothing any more."""
+        """Abort what is open; its producer can do nothing any more."""
         self._raise_epoch()
         self._prepare(False)
 

@@ -53,7 +53,7 @@ class AddedPartitions:
                 return
             if protocol.adds and not await self._add(transaction, places, unknown):
                 return
-            transaction.announced.update(unknown)  # whatever is answered, the broker may have heard of them
+            transaction.announced.update(unknown)  # whatever the answer is, the broker may have added them
             if not protocol.adds:
                 await self._requests.add_ahead(transaction.producer, unknown)
 
@@ -65,7 +65,7 @@ class AddedPartitions:
         try:
             await self._requests.add_partitions(transaction.producer, unknown)
         except trio.Cancelled:
-            transaction.announced.update(unknown)  # the broker may have them, and has to hear of the abort
+            transaction.announced.update(unknown)  # the broker may have them, and has to receive the abort
             raise
         except TxnError as error:
             if error.error_code not in _NOT_ADDED or len(own) == len(unknown):

@@ -45,7 +45,7 @@ class BrokerControl:
         return batch_id is not None and self._committed.get(transactional_id, (None,))[0] == batch_id
 
     async def initialize(self, transactional_id: str, client_id: str, timeout_ms: int) -> None:
-        """Fences whoever has an id at the broker, and has what is open aborted. TxnError."""
+        """Fences the owner of an id at the broker, and has what is open aborted. TxnError."""
         await self._coordinator.init_producer_id(transactional_id, timeout_ms, None, client_id, MANAGED)
 
     async def begin(self, transactional_id: str, client_id: str | None, timeout_ms: int) -> Described:

@@ -46,7 +46,7 @@ class BrokerMember(Member):
     ) -> None:
         """``producer``: for its records in kproxy's log. ``native``: nothing was written in it yet.
 
-        ``slots`` has given the transactional id of ``native``, and hears whether the member keeps it.
+        ``slots`` has given the transactional id of ``native``, and is informed whether the member keeps it.
         """
         super().__init__(transactional_id, name, producer, tools)
         self.native = native
@@ -78,13 +78,13 @@ class BrokerMember(Member):
         return TransactionMemberNative(name, *producer, level, timeout_ms)
 
     async def _announce(self, places: Sequence[TopicPartition]) -> None:
-        """The broker hears of partitions, kproxy's log need not: in the second protocol by what is written."""
+        """The broker receives the partitions, kproxy's log need not: in the second protocol with the batches."""
         wanted = self._transaction.unannounced(dict.fromkeys(places))
         if wanted and self._protocol.adds:
             try:
                 await self._turns.wait(lambda: self._requests.add_partitions(self.native.producer, wanted))
             except Interrupted:
-                self._transaction.announced.update(wanted)  # the broker may have them, and has to hear of the abort
+                self._transaction.announced.update(wanted)  # the broker may have them, and has to receive the abort
                 raise
             except TxnError as error:
                 raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, error.message) from error

@@ -191,7 +191,7 @@ class BrokerOwner:
         self._upstream, self._is_used = await self._requests.init(self._timeout_ms, resumed), False
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """AddPartitionsToTxn. In the second protocol the broker hears of them with the first data. TxnError."""
+        """AddPartitionsToTxn. In the second protocol the broker receives them with the first data. TxnError."""
         async with self._lock:
             self._admit(request, COORDINATOR)
             self.id.refuse_growth()
@@ -202,7 +202,7 @@ class BrokerOwner:
             transaction.joined.update(places)
 
     async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """AddOffsetsToTxn: the broker hears of the group with the offsets. TxnError."""
+        """AddOffsetsToTxn: the broker receives the group with the offsets. TxnError."""
         async with self._lock:
             self._admit(request, COORDINATOR)
             self.id.refuse_growth()
@@ -350,7 +350,7 @@ class BrokerOwner:
         self.id.client, self._owes_epoch = self._upstream, False
 
     async def _decide(self, transaction: Transaction, *, committed: bool) -> None:
-        """Has the broker end it; TxnError if it was to be committed and can't be, or nothing definite was heard."""
+        """Has the broker end it; TxnError if it was to be committed and can't be, or there was no definite answer."""
         if committed:
             with suppress(Interrupted):
                 await self._wait(transaction, transaction.writer.flush)
@@ -391,7 +391,7 @@ class BrokerOwner:
                 # the broker treats it as the repeated end of its own abort, as it will the client's abort
                 self.id.apply(Event.REFUSED)
                 raise self.id.doom("it took longer than it may") from error
-            following = None  # the broker has heard of nothing that could be aborted
+            following = None  # the broker has received nothing that could be aborted
         self._upstream, self._is_used = following or transaction.producer, following is None
 
     def _give_up(self, error: TxnError, committed: bool) -> None:

@@ -115,7 +115,7 @@ class BrokerRequests:
         patience_s: float,
         connections: WriterConnections | None = None,
     ) -> None:
-        """``patience_s``: how long to wait for a definite answer. ``connections``: closed by whoever made them.
+        """``patience_s``: how long to wait for a definite answer. ``connections``: closed by the caller that made them.
 
         A broker answers the requests of a connection one by one, and waits with most of these for its replicas. Over
         the connections of ``cluster``, which are shared, an id would wait for all others.
@@ -228,7 +228,9 @@ class BrokerRequests:
         return answer.transaction_states[0]
 
     async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
-        """Decides; who writes the next transaction, or None: the one before, who needs a new epoch. TxnError."""
+        """Decides; returns the producer of the next transaction, or None: the former one, which needs a new epoch.
+        TxnError.
+        """
         request = EndTxnRequest(self._name, *producer, committed)
         answer = await self._ask(request, EndTxnResponse, newest=protocol.end)
         if answer.producer_id < 0:  # before v5 none is named

@@ -1,4 +1,4 @@
-"""Who waits for a turn at a transactional id, and which partitions they are about to write to."""
+"""The calls that wait for a turn at a transactional id, and the partitions that they are about to write to."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -8,7 +8,9 @@ from kproxy.codec.topic_partition import TopicPartition
 
 
 class WaitQueue:
-    """Whoever has the turn adds the partitions of all to the transaction, and data are sent when all have had it."""
+    """The call that has the turn adds the partitions of all to the transaction; data are sent when all
+    have had theirs.
+    """
 
     def __init__(self) -> None:
         """Nobody."""
