@@ -3,12 +3,16 @@
     python -m tools.check_words [FILE ...]    # exit status 1 if a phrase should be replaced
 
 ``tools/words.yaml`` has the rules: a regular expression, and what to write instead. Code blocks, inline code and
-addresses of links are not prose, so they are not checked. Of kproxy's sources the strings are: help, log lines, errors.
+addresses of links are not checked. In Python files it checks docstrings, comments, names of tests and, except in
+tests, strings: help, log lines, errors.
 """
 
 import ast
+import inspect
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,14 +31,17 @@ PAGES: Final = (
     "deploy/**/*.txt",
     "kproxy/**/*.html",
     "kproxy/**/*.py",
+    "tests/**/*.py",
+    "bench/**/*.py",
+    "tools/**/*.py",
+    "verification/**/*.py",
+    "deploy/**/*.py",
 )
-#: It is history.
-_LEFT_OUT: Final = {"CHANGELOG.md"}
-#: A decorator that makes a function a command.
-_COMMAND: Final = re.compile(r"\.(command|group)\(")
+#: CHANGELOG.md is history; the test quotes the phrases.
+_LEFT_OUT: Final = {"CHANGELOG.md", "test_check_words.py"}
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
-_INLINE: Final = re.compile(r"`[^`\n]*`|\]\([^)\n]*\)")
+_INLINE: Final = re.compile(r"`+[^`\n]*`+|\]\([^)\n]*\)")
 
 
 class Rule(NamedTuple):
@@ -63,8 +70,8 @@ def read_rules(path: Path = RULES) -> list[Rule]:
 
 
 def check(name: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Yield each phrase of a page in Markdown, or of the strings of a Python file, that a rule finds, by line."""
-    prose = _strings(text) if name.endswith(".py") else text
+    """Yield each phrase that a rule finds in a page in Markdown or in the prose of a Python file, by line."""
+    prose = _prose(name, text) if name.endswith(".py") else text
     for code in (_FENCED, _INDENTED, _INLINE):
         prose = code.sub(_blank, prose)
     found = [(match.start(), match[0], rule.write) for rule in rules for match in rule.phrase.finditer(prose)]
@@ -72,17 +79,23 @@ def check(name: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
         yield Finding(name, prose.count("\n", 0, start) + 1, " ".join(words.split()), write)
 
 
-def _strings(source: str) -> str:
-    """Return the strings of a Python file, each in the line where it begins; of docstrings those that click prints."""
-    tree = ast.parse(source)
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and any(_COMMAND.search(ast.unparse(row)) for row in node.decorator_list):
-            docstrings -= {row.value for row in node.body if isinstance(row, ast.Expr)}
+def _prose(name: str, source: str) -> str:
+    """Return what is prose in a Python file, each part in its line, and nothing else."""
     lines = [""] * (source.count("\n") + 1)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-            lines[node.lineno - 1] += f" {' '.join(node.value.split())};"
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] += token.string.lstrip("#: ")
+    docstrings: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text)) as docstring):
+                docstrings.add(docstring)
+                for number, line in enumerate(f"{inspect.cleandoc(text)};".splitlines(), node.lineno - 1):
+                    lines[number] += line
+            case ast.FunctionDef(name=function) | ast.AsyncFunctionDef(name=function) if function.startswith("test_"):
+                lines[node.lineno - 1] += f"{function.replace('_', ' ')};"
+            case ast.Constant(value=str(text)) if node not in docstrings and not name.startswith("tests/"):
+                lines[node.lineno - 1] += f" {' '.join(text.split())};"
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """Runs what an image would run, as its engine would: its user, its environment, a root that nobody can write to.
 
-There is no shell in it: dash and bash are covered, so that whoever needs one fails.
+There is no shell in it: dash and bash are covered, so that a program that needs one fails.
 """
 
 import os

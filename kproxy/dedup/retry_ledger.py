@@ -447,9 +447,7 @@ class RetryLedger:
 
     @property
     def count(self) -> int:
-        """Unconfirmed batches, open ones included; without those whose connection ended in good order after the
-        response.
-        """
+        """Unconfirmed batches, open ones included; without those whose connection ended well after the response."""
         return self.held - self.ended_well
 
     @property

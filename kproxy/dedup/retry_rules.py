@@ -141,7 +141,5 @@ class Rules:
         return True
 
     def across_order(self) -> bool:
-        """A record that equals an unconfirmed one is matched with it even where the others of its batch are not in
-        order.
-        """
+        """A record that equals an unconfirmed one is matched with it even if others of its batch are not in order."""
         return True

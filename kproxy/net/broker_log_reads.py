@@ -96,7 +96,7 @@ class _Reads:
             offset = wishes[place][0]
             try:
                 start = answer.get(place, "ListOffsets")
-                if start <= offset:  # the log was cut, the topic recreated, or a replica lags behind
+                if start <= offset:  # the log was cut, the topic recreated, or a replica lags
                     raise OSError(f"{place[0]}-{place[1]} can be read up to less than {offset}")
             except (OSError, RemoteProtocolError) as error:
                 self._fail(place, error)

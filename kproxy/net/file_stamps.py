@@ -1,4 +1,4 @@
-"""Whether files have changed since they were last checked: replaced, rewritten, or behind another link."""
+"""Whether files have changed since they were last checked: replaced, rewritten, or at another link's target."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Which connection gets which lane: producer ids are requested from brokers, recorded before their first use, and
-reused.
-"""
+"""Which connection gets which lane: producer ids are requested from brokers, recorded before use, and reused."""
 
 from collections.abc import Mapping
 from itertools import takewhile

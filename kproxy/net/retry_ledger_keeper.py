@@ -1,6 +1,4 @@
-"""The unconfirmed batches of a producer, and the reads from brokers' logs that are needed to
-recognize their retries.
-"""
+"""The unconfirmed batches of a producer, and the reads from brokers' logs that recognizing retries needs."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial

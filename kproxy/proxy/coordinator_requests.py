@@ -49,9 +49,7 @@ class TransactionalProduce(NamedTuple):
 
 
 class AbortRequest(NamedTuple):
-    """The abort of another client's open transaction, with the right to do so: the client's own message,
-    and the owner.
-    """
+    """The permitted abort of another client's open transaction: the client's own message, and the owner."""
 
     transactional_id: str
     client: Producer

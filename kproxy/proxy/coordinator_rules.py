@@ -1,6 +1,4 @@
-"""Whether the broker's own coordinator or kproxy's decides the transactions of a transactional id, and for which
-client.
-"""
+"""Whether the broker's coordinator or kproxy's decides the transactions of a transactional id, and for which client."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum

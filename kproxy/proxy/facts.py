@@ -58,9 +58,7 @@ class ClientFact(NamedTuple):
 
 
 class LaneFact(NamedTuple):
-    """One producer id of kproxy's own and the client that writes under it, or a producer without one that has
-    unconfirmed batches.
-    """
+    """A producer id of kproxy's own and its client, or a producer without one that has unconfirmed batches."""
 
     #: None: its lane was given up, but a retry of its may still come.
     producer_id: int | None

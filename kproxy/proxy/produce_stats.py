@@ -1,4 +1,4 @@
-"""Counters of batches on their way to brokers."""
+"""Counters of batches in flight to brokers."""
 
 # ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
 

@@ -16,7 +16,7 @@ def refuse_nothing(reason: str) -> None:
 
 
 async def reached(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application behind the guard: returns the path that it sees."""
+    """The guarded application: returns the path that it sees."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": scope["path"].encode()})
 

@@ -55,7 +55,7 @@ def browser() -> Iterator[Chrome]:
 
 
 class Served:
-    """A status page and the server behind it."""
+    """A status page and its server."""
 
     def __init__(self, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(TOKEN, encoding="ascii")

@@ -375,7 +375,7 @@ class Walk:
                 conn.answers.append((owed.number, base))
             read = not (conn.up or conn.requests)
             if read and conn.member is not None and not conn.member.ended and self.random.random() < 0.5:
-                conn.member.end(self.now)  # else whoever comes next may see it before
+                conn.member.end(self.now)  # else the next connection may see it before
                 conn.member.drained()
 
     @staticmethod

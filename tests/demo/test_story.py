@@ -19,7 +19,7 @@ RECORDS = 4
 
 
 class Stage:
-    """What the stand-ins do; a test alters it before the story is told."""
+    """What the stand-ins do; a test alters it before the story begins."""
 
     def __init__(self) -> None:
         self.refusal: Refusal | None = Refusal("timed out", "Disconnected while requesting")

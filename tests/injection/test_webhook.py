@@ -106,7 +106,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(authority: Author
     async with serving(authority.issue(NAME)) as port:
         before = await serial(port)
         authority.issue(NAME)
-        while await serial(port) == before:  # noqa: ASYNC110 - the file is looked at by new connections
+        while await serial(port) == before:  # noqa: ASYNC110 - new connections read the file
             await trio.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-"""Clients behind relays that lose responses: the chain of processes, numbered records, and the resulting log."""
+"""Clients of relays that lose responses: the chain of processes, numbered records, and the resulting log."""
 
 import base64
 import itertools

@@ -1,4 +1,4 @@
-"""Lost responses: every client that retries, behind a relay that drops Produce responses, writes each record once.
+"""Lost responses: every client that retries, through a relay that drops Produce responses, writes each record once.
 
 Which clients are not here, and why: those with producer ids of their own (the broker knows their retries by itself),
 kafka-node (it does not retry). kafkajs, kafka-go and sarama give a record without a timestamp a new one on every

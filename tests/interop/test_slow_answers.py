@@ -24,7 +24,7 @@ _PATIENCE_S: Final = 60.0
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[lossy.Chain, KproxyProcess]]:
-    """Give a broker behind a relay, and a kproxy in front of them."""
+    """Give a broker, a relay in front of it, and a kproxy in front of both."""
     with (
         lossy.direct(DEFAULT_VERSION) as chain,
         KproxyProcess(chain.bootstrap, tmp_path_factory.mktemp("kproxy") / "log") as kproxy,

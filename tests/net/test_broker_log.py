@@ -68,7 +68,7 @@ def sequences(batches: list[Batch]) -> list[int]:
 
 
 class TestFence:
-    async def test_old_epochs_are_fenced_on_all_partitions_whoever_leads_them_with_a_request_to_each_leader(
+    async def test_old_epochs_are_fenced_on_all_partitions_with_a_request_to_each_leader(
         self,
     ) -> None:
         requests: list[int] = []

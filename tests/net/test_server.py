@@ -22,7 +22,7 @@ from tests.net.harness import FrameClient, errors_of, eventually, fetch, metadat
 
 
 def free_ports(count: int) -> range:
-    """That many ports in a row which nobody uses now, below those that systems give to whoever asks for any."""
+    """That many ports in a row which nobody uses now, below those that systems give out for port 0."""
     for first in range(20_000, 32_000, count):
         try:
             for port in range(first, first + count):

@@ -59,7 +59,7 @@ def test_totals_are_those_of_all_orders(spark: "SparkSession", kafka: RealKafka,
 
 
 def _written(bootstrap: str) -> list[tuple[str, str]]:
-    """Key and value of all that is in the topic, in the order of each partition; whoever may see it."""
+    """Key and value of all that is in the topic, in the order of each partition, committed or not."""
     found = []
     with ClusterClient(bootstrap) as client:
         for partition in range(_PARTITIONS):

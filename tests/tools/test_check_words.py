@@ -26,20 +26,31 @@ def test_code_and_addresses_are_not_prose() -> None:
     assert found("```\nbehind it\n```\n\n    behind it\n\nUse `behind it`, [here](behind-it.md).\n") == []
 
 
-def test_of_python_the_strings_are_prose_and_the_help_of_commands() -> None:
-    source = """
-def plain() -> str:
-    "What is behind it."
-    raise ValueError(f"{plain()} is behind "  # behind that
+_SOURCE = '''
+"""Of a module: behind it."""
+
+def test_what_is_behind_it() -> None:
+    """Runs ``behind it``.
+
+    The log goes
+    on.
+    """
+    #: So it is told that
+    #: it is content.
+    raise ValueError(f"{plain()} is behind "  # and stands in the log
         "it")
+'''
 
 
-@click.command("plain")
-def command() -> None:
-    "Show what is behind it."
-"""
-    findings = check("kproxy/plain.py", source, read_rules())
-    assert [(finding.line, finding.words) for finding in findings] == [(4, "behind"), (10, "behind")]
+@pytest.mark.parametrize(("name", "strings"), [("kproxy/plain.py", [(12, "behind")]), ("tests/test_plain.py", [])])
+def test_of_python_docstrings_comments_and_names_of_tests_are_prose(name: str, strings: list[tuple[int, str]]) -> None:
+    findings = check(name, _SOURCE, read_rules())
+    expected = [(2, "behind"), (4, "behind"), (7, "goes on"), (10, "is told"), (11, "is content"), *strings]
+    assert sorted((finding.line, finding.words) for finding in findings) == sorted([*expected, (12, "stands in")])
+
+
+def test_to_tell_two_things_apart_is_right() -> None:
+    assert found("They are told apart, one is told from the other, and it is told to stop.\n") == []
 
 
 def test_lines_are_counted_over_code() -> None:

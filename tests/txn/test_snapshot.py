@@ -137,7 +137,7 @@ def test_each_cut_of_a_snapshot_is_refused(log: Log) -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [CHUNK_BYTES, 100, 1])
-def test_whoever_loads_a_snapshot_knows_the_same(log: Log, chunk_bytes: int) -> None:
+def test_a_reader_of_a_snapshot_knows_the_same(log: Log, chunk_bytes: int) -> None:
     full = Log()
     full.records = list(log.records)
     log.records += log.snapshot(len(log.records), 1, chunk_bytes)

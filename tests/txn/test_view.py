@@ -164,7 +164,7 @@ def test_epochs_above_the_block_and_unknown_producer_ids_are_undecided() -> None
 
 
 def test_what_a_claim_aborted_is_not_taken_for_the_decision_before() -> None:
-    # T1 is committed, T2 is aborted by a claim: whoever repeats the end of T2 must not be told of T1
+    # T1 is committed, T2 is aborted by a claim: a client that repeats the end of T2 must not receive that of T1
     view = view_of(claim(1, P0), decision(1, P0, True), partitions(1, P1, {PLACE: 5}), claim(2, P2))
     assert view.last is not None
     assert (view.last.producer, view.last.committed, view.last.by_claim) == (P1, False, True)
@@ -671,7 +671,7 @@ _native_histories = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(_native_histories)
-def test_whoever_joined_is_ended_once_by_its_verdict(records: list[Message]) -> None:
+def test_a_member_that_joined_is_ended_once_by_its_verdict(records: list[Message]) -> None:
     view = IdView("id")
     joined: set[Producer] = set()
     told: set[Producer] = set()

@@ -285,7 +285,7 @@ def test_two_readers_that_read_the_same_agree(log: list[tuple[str, Message]], re
 
 @settings(max_examples=200, deadline=None)
 @given(_logs, st.integers(0, 20))
-def test_whoever_loads_a_snapshot_agrees_with_who_has_read(log: list[tuple[str, Message]], up_to: int) -> None:
+def test_a_reader_of_a_snapshot_agrees_with_a_reader_of_the_log(log: list[tuple[str, Message]], up_to: int) -> None:
     """Nothing of one partition depends on what another says."""
     first, late = Views(), Views()
     one, other = Feed(first), Feed(late)

@@ -29,7 +29,7 @@ _CONF: Final[Mapping[str, str]] = {
     "spark.executor.memory": "600m",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.authenticate.socketTimeout": "60s",
-    # What is slower than the others is done twice, and whoever is first wins.
+    # What is slower than the others is done twice, and the first result wins.
     "spark.speculation": "true",
     "spark.speculation.interval": "200ms",
     "spark.speculation.multiplier": "1.2",

@@ -265,9 +265,7 @@ class LogOwners:
         return keeper
 
     async def abort(self, transactional_id: str, client: Producer) -> None:
-        """Aborts a client's open transaction, by a claim, whichever instance coordinates it; TxnError unless that is
-        done.
-        """
+        """Aborts a client's open transaction by a claim, whichever instance coordinates it; TxnError if it can't."""
         await self._jobs.run(lambda: self._abort(transactional_id, client))
 
     async def _abort(self, transactional_id: str, client: Producer) -> None:

@@ -10,9 +10,7 @@ from kproxy.proxy.routing import Broker
 
 
 class WriterConnections:
-    """One connection to each broker, for one ``TransactionWriter`` after the other; closed by the caller
-    that made it.
-    """
+    """One connection to each broker, for one ``TransactionWriter`` after another; closed by the caller that made it."""
 
     def __init__(
         self, cluster: Cluster, config: TransactionOptions, stats: ProduceStats, nursery: trio.Nursery

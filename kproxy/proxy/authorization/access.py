@@ -156,9 +156,7 @@ class Access:
         return self._about.decide_any(operation, type_).allowed
 
     def name_of(self, topic: Any) -> str | None:
-        """The name of a topic in a message (``name`` or ``topic``, and ``topic_id``); None: an id that is not known
-        yet.
-        """
+        """The name of a topic in a message (``name`` or ``topic``, and ``topic_id``); None: an unknown id."""
         name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
         topic_id: bytes = getattr(topic, "topic_id", b"")
         return name if name or not any(topic_id) else self._names.get(topic_id)

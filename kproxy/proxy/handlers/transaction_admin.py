@@ -150,9 +150,7 @@ def _rename(views: Views, row: DescribeProducersResponseProducerState, topic: st
 
 
 class WriteTxnMarkers(Handler):
-    """Markers would decide, or fence, what clients have no say in; operators of the cluster can send them to the
-    brokers.
-    """
+    """Markers would decide, or fence, what clients have no say in; operators can send them to the brokers."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Always: it is not for the broker."""

@@ -75,7 +75,7 @@ class Broker:
 
 
 def frame(text: bytes) -> bytes:
-    """A request or an answer of whoever uses the connection."""
+    """A request or a response of the connection's user."""
     return (len(text) + 4).to_bytes(4, "big") + b"\0\0\0\1" + text
 
 

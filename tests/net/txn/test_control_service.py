@@ -300,7 +300,7 @@ async def test_an_empty_commit_is_repeated_too() -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_what_was_prepared_waits_for_its_decision_whoever_begins_meanwhile(committed: bool) -> None:
+async def test_what_was_prepared_waits_for_its_decision_though_another_begins_meanwhile(committed: bool) -> None:
     async with stage() as (proxy, control), await proxy.client() as client:
         owner = (await begin(control)).owner
         assert await write(client, b"1") == [0]

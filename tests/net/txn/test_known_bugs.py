@@ -113,7 +113,7 @@ async def test_2_a_late_batch_holds_no_reader_up() -> None:
 async def test_3_no_transaction_stays_in_prepare(committed: bool) -> None:
     """KAFKA-9777, KAFKA-16352, KAFKA-19999: markers that could not be written left an id in Prepare for ever.
 
-    There are none: the decision is one append, whoever comes next completes it from the log, and again does no harm.
+    There are none: the decision is one append, the next instance completes it from the log, and again does no harm.
     """
     async with stage() as cast:
         a, client = await cast.instance("a"), Client("id")

@@ -39,7 +39,7 @@ class Member:
     generation: int = -1
 
     async def join(self) -> None:
-        """JoinGroup and SyncGroup, as whoever it was before."""
+        """JoinGroup and SyncGroup, under the former member id."""
         protocols = [JoinGroupRequestProtocol("range", b"")]
         request = JoinGroupRequest(
             "g", SESSION_MS, SESSION_MS, self.member_id, protocol_type="consumer", protocols=protocols

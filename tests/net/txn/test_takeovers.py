@@ -179,7 +179,7 @@ async def test_an_instance_that_only_paused_finds_that_another_has_the_id(name: 
             await transaction_of_a_new_client(b)
             gate.go.set()
         decided = is_decided(name, point)
-        if name not in ("init", "init-again"):  # which may take the id back, as whoever asks last
+        if name not in ("init", "init-again"):  # which may take the id back, as the last request does
             if name == "decision":
                 assert (answers == [None]) is decided
             with pytest.raises(TxnError, match=r"PRODUCER_FENCED|TRANSACTION_ABORTABLE|INVALID_TXN_STATE|NOT_COORD"):

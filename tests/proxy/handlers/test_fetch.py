@@ -318,7 +318,7 @@ def test_what_is_short_or_stays_as_it_is_is_done_at_once(version: int, codec: in
     assert play.session.long_work(broker_frame(fetched(bytes(records)), asked, correlation_id)) is None
 
 
-def test_what_cannot_be_read_is_an_error_of_its_partition_whoever_finds_out() -> None:
+def test_what_cannot_be_read_is_an_error_of_its_partition_wherever_it_is_found() -> None:
     play = Play()
     play.ask(fetch(0), 2)
     asked, correlation_id, _ = play.sent()

@@ -52,7 +52,7 @@ def test_each_limit_is_searched_for_by_itself() -> None:
     }
 
 
-def test_whoever_fits_a_pattern_has_the_limit_for_himself() -> None:
+def test_each_client_that_fits_a_pattern_has_the_limit_for_itself() -> None:
     rules = QuotaRules([rule("User:*", "c*", 5)])
     assert rules.of("User:a", "c1")[RATE].entity == ("User:a", "c1")
     assert rules.of("User:b", "c1")[RATE].entity == ("User:b", "c1")

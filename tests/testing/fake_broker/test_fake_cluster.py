@@ -118,7 +118,7 @@ def test_brokers_hand_out_producer_ids_from_blocks_of_their_own() -> None:
     assert ids[-2:] == [999, 2000]
 
 
-async def test_whoever_waits_for_a_change_is_woken() -> None:
+async def test_a_task_that_waits_for_a_change_is_woken() -> None:
     fake = cluster()
     fake.create_topic("t")
     async with trio.open_nursery() as nursery:

@@ -31,7 +31,7 @@ def test_a_send_of_unknown_fate_may_be_there_once_or_not_at_all_but_not_twice() 
     assert kinds(send("a", 0), unknown, log("a", "b", "b")) == [AnomalyKind.DUPLICATE]
 
 
-def test_an_offset_with_two_values_is_inconsistent_whoever_says_so() -> None:
+def test_an_offset_with_two_values_is_inconsistent_whichever_process_says_so() -> None:
     two_polls = [*written("ab"), poll((0, "a"), (1, "b")), poll((0, "b"), process="other", ok=False)]
     assert AnomalyKind.INCONSISTENT_OFFSET in kinds(*two_polls)
     false_acknowledgement = [send("a", 0), send("b", 0, at=5), log("a", "b")]

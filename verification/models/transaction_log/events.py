@@ -1,4 +1,4 @@
-"""What the network, the brokers and readers do, whoever asked for it."""
+"""What the network, the brokers and readers do, at anybody's request."""
 
 from collections.abc import Iterator
 

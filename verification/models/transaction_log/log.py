@@ -139,6 +139,6 @@ def is_known(views: Sequence[IdView], producer_id: int) -> bool:
 
 
 def verdict(views: Sequence[IdView], part: Producer) -> Verdict:
-    """What the views say of an epoch, whoever's it is."""
+    """What the views say of an epoch of any producer."""
     given = (view.verdict(part) for view in views)
     return next((one for one in given if one is not Verdict.UNDECIDED), Verdict.UNDECIDED)

@@ -136,7 +136,7 @@ class Protocol:
         return self.append(s, i, body, "COMMIT" if committed else "ABORT", want=want)
 
     def prepare(self, s: State, i: int) -> State:
-        """Has the log keep the part for whoever decides it."""
+        """Has the log keep the part until it is decided."""
         a = s.actors[i]
         assert a.own is not None
         s = self.append(s.put(i, phase="preparing"), i, bodies.prepare(a.own.number, a.part), "PREPARE")

@@ -42,7 +42,7 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "claim": ("spare", "abort-prepared"),
         # a part is reported when the log shows it prepared | when the record was sent
         "report": ("shown", "sent"),
-        # what is prepared is decided by the then owner | by whoever owned it, too
+        # what is prepared is decided by the present owner | by former owners, too
         "decide": ("owner", "former"),
         # a producer id is rejected that data were met of and the log, read to its end, does not know | as far as it was
         # read | though no data were met | never

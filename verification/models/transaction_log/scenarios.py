@@ -153,7 +153,7 @@ SCENARIOS: Final = (
     ),
     _one(
         "prepare",
-        "an owner's and a member's part are prepared; whoever owns the id then decides both",
+        "an owner's and a member's part are prepared; the owner of the id then decides both",
         "instances=3 claims=3 txns=2 members=1 prepare=1 abort=1",
         "claim=abort-prepared -> I10",
         "report=sent -> I10",

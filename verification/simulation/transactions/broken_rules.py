@@ -182,7 +182,7 @@ def admits_any_connection(
 
 
 def takes_the_newest_identity(self: LogOwner, view: IdView, _: Transaction) -> None:
-    """A client is given what the view says now, whoever was given it."""
+    """A client is given what the view says now, even if that was given to another."""
     self.keeper.client = view.client
 
 

@@ -197,7 +197,7 @@ async def _release(world: TransactionWorld) -> None:
 
 
 def sent_again(seed: int) -> WorldPlan:
-    """A client does not wait for the answer to a request and sends it again; whoever began by hand commits."""
+    """A client does not wait for the answer to a request and sends it again; the client that began by hand commits."""
     plan = _client(Way.BY_HAND, renews=True, request_timeout=2.0)
 
     async def script(world: TransactionWorld) -> None:

@@ -89,7 +89,7 @@ class Legacy:
 
 
 class ByHand(Legacy):
-    """Whoever runs the producer says where its transactions begin and end; each is one of a new client.id.
+    """The operator of the producer says where its transactions begin and end; each is one of a new client.id.
 
     As the Python client does over a Unix socket, it does not begin while something that it has asked may still come.
     """

@@ -228,9 +228,7 @@ class BrokerRequests:
         return answer.transaction_states[0]
 
     async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
-        """Decides; returns the producer of the next transaction, or None: the former one, which needs a new epoch.
-        TxnError.
-        """
+        """Decides; the producer of the next transaction, or None: the former one, which needs a new epoch. TxnError."""
         request = EndTxnRequest(self._name, *producer, committed)
         answer = await self._ask(request, EndTxnResponse, newest=protocol.end)
         if answer.producer_id < 0:  # before v5 none is named

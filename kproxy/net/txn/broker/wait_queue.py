@@ -8,9 +8,7 @@ from kproxy.codec.topic_partition import TopicPartition
 
 
 class WaitQueue:
-    """The call that has the turn adds the partitions of all to the transaction; data are sent when all
-    have had theirs.
-    """
+    """The call that has the turn adds the partitions of all to the transaction; then all send their data."""
 
     def __init__(self) -> None:
         """Nobody."""

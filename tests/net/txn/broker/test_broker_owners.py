@@ -34,7 +34,7 @@ async def test_ids_are_apart(kind: Kind) -> None:
 
 
 async def test_what_has_taken_longer_than_it_may_is_nobodys(autojump_clock: trio.testing.MockClock) -> None:
-    """Whoever waits for open transactions, such as a kproxy that is to end, need not wait for it."""
+    """A task that waits for open transactions, such as the end of kproxy, need not wait for it."""
     async with stage() as cast:
         client = await client_of(cast)
         await client.write("1")

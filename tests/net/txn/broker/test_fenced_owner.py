@@ -170,7 +170,7 @@ class TestWhoHasIt:
 @LEVELS
 @pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
 class TestAnIdThatTheBrokerHasForgotten:
-    """``transactional.id.expiration.ms``: Kafka then grants the id to whoever names an identity (KIP-360)."""
+    """``transactional.id.expiration.ms``: Kafka then grants the id to any client that names an identity (KIP-360)."""
 
     @staticmethod
     async def forgotten(cast: Stage, *, second: bool) -> tuple[Client, Client]:
