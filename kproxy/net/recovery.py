@@ -43,7 +43,7 @@ class Recovery:
     """Fences and reads for all connections together; over the bounds they wait for each other."""
 
     def __init__(self, broker_log: BrokerLog, config: RetryOptions, stats: RetryStats) -> None:
-        """About ``recovery_concurrency`` times ``recovery_max_bytes`` are held at a time, whoever asks."""
+        """About ``recovery_concurrency`` times ``recovery_max_bytes`` are held at a time, for all callers together."""
         self._broker_log = broker_log
         self._config = config
         self._stats = stats
