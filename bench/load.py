@@ -1,5 +1,6 @@
 """The clients: raw blocking sockets that send frames built beforehand, so that they cost next to nothing."""
 
+import itertools
 import socket
 import ssl
 import struct
@@ -12,7 +13,11 @@ Address = tuple[str, int]
 _LENGTH = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 _CORRELATION_AT = 8
+#: Where a request has its client id, and before that its length.
+_NAME_LENGTH_AT, _NAME_AT = 12, 14
 _TIMEOUT_SECONDS = 60.0
+
+_names = itertools.count()
 
 
 class LoadError(RuntimeError):
@@ -104,11 +109,16 @@ def produce(
     window: int,
     pause_seconds: float = 0.0,
     tls: ssl.SSLContext | None = None,
+    renames: bool = True,
 ) -> Transfer:
     """Send `calls` in turn until `total_bytes` of payload are acknowledged, with at most `window` requests in flight.
 
-    After each it waits for `pause_seconds`.
+    After each it waits for `pause_seconds`. Each time it is a producer of another name, unless `renames` is false: the
+    same bytes of the same client soon after are a retry to kproxy, which searches the broker's log for them. The sink
+    has none.
     """
+    if renames:
+        _rename(calls)
     mean_bytes = sum(call.payload_bytes for call in calls) // len(calls)
     count = max(1, total_bytes // mean_bytes)
     sent = [calls[number % len(calls)] for number in range(count)]
@@ -125,6 +135,14 @@ def produce(
                     time.sleep(pause_seconds)
         seconds = time.perf_counter() - began
     return Transfer(seconds, sum(call.payload_bytes for call in sent), sum(call.records for call in sent))
+
+
+def _rename(calls: Sequence[Call]) -> None:
+    """Give all requests one new client id, as long as theirs."""
+    number = next(_names)
+    for call in calls:
+        (width,) = _INT16.unpack_from(call.frame, _NAME_LENGTH_AT)
+        call.frame[_NAME_AT : _NAME_AT + width] = f"{number % 10**width:0{width}}".encode()
 
 
 def fetch(

@@ -1,14 +1,12 @@
 """A mix of clients for ten minutes: the last one must cost no more than the first, and take no more memory.
 
-Each client opens a connection, does its part and closes it; one more keeps its connection all the time. Each producer
-has a name of its own: what a former one sent, byte for byte, would count as its retry, and the sink has no log to tell.
+Each client opens a connection, does its part and closes it; one more keeps its connection all the time.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 
 from bench import load, payloads
 from bench.cases import PROVEN, WINDOW
@@ -25,8 +23,6 @@ _MINUTE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 _LARGE_BYTES, _SMALL_BYTES = 1_000_000, 250_000
 _MEGABYTE = 1e6
-#: Where a request has its client id: after the frame's length, API key, version, correlation id and the id's length.
-_NAME_AT = 14
 
 
 @dataclass(frozen=True)
@@ -90,19 +86,14 @@ def _clients(address: Address) -> list[Callable[[], int]]:
         (payloads.fetch_call(payloads.SMALL, payloads.OLD_FETCH), payloads.SMALL, _SMALL_BYTES, ""),
     ]
     producers = [(modern, _LARGE_BYTES), (payloads.java_calls(6), _LARGE_BYTES), (old, _SMALL_BYTES)]
-    names = count()
-    parts: list[Callable[[], int]] = [partial(_produce, address, calls, names, size) for calls, size in producers]
+    parts: list[Callable[[], int]] = [partial(_produce, address, calls, size) for calls, size in producers]
     return parts + [
         partial(_fetch, address, call, payloads.RECORD_BYTES[topic], size, payloads.hello(name) if name else b"")
         for call, topic, size, name in fetches
     ]
 
 
-def _produce(address: Address, calls: Sequence[load.Call], names: Iterator[int], size: int) -> int:
-    width = len(payloads.CLIENT_ID)
-    name = f"{next(names) % 10**width:0{width}}".encode()
-    for call in calls:
-        call.frame[_NAME_AT : _NAME_AT + width] = name
+def _produce(address: Address, calls: Sequence[load.Call], size: int) -> int:
     return load.produce(address, calls, size, window=WINDOW).payload_bytes
 
 

@@ -29,8 +29,8 @@ class Target:
         return self.program.cpu_seconds() if self.program else 0.0
 
 
-#: The sink keeps no log, in which producer ids could be noted or batches in doubt be read; and each round sends the
-#: same bytes over new connections, which would be retries. ``bench.ledger`` measures both on a real broker.
+#: The sink keeps no log, in which producer ids could be recorded or unconfirmed batches be searched. ``bench.doubts``
+#: measures both on a real broker.
 FORGETFUL = ("--crash-recovery-enable", "false", "--retry-window-ms", "1")
 
 

@@ -8,6 +8,7 @@ from bench import load, payloads
 from bench.load import Call, LoadError
 from bench.processes import free_port, running
 from bench.targets import leader, open_sink
+from kproxy.codec.header import decode_request_header
 
 TOTAL_BYTES = 5 * payloads.BATCH_BYTES
 
@@ -29,6 +30,16 @@ def test_produce_counts_what_was_acknowledged(address: load.Address, topic: str,
     done = load.produce(address, [payloads.produce_call(topic, version)], TOTAL_BYTES, window=5)
     assert done.payload_bytes == done.records * payloads.RECORD_BYTES[topic]
     assert 0.9 * TOTAL_BYTES < done.payload_bytes <= TOTAL_BYTES
+
+
+def test_each_producer_has_a_name_of_its_own_unless_it_shall_not(address: load.Address) -> None:
+    call, names = payloads.small_produce_call(), []
+    for renames in (True, True, False):
+        load.produce(address, [call], call.payload_bytes, window=1, renames=renames)
+        names.append(decode_request_header(memoryview(call.frame)[4:]).client_id)
+    first, second, third = names
+    assert len(first or "") == len(payloads.CLIENT_ID)
+    assert first != second == third
 
 
 @pytest.mark.parametrize("partitions", [1, 6])
