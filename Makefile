@@ -8,7 +8,7 @@ SITE   := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
-.PHONY: help backends demo demo-programs docs test lint bench sim sim-txn mutate hostile generate image lock system chaos clean
+.PHONY: help backends demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -32,6 +32,9 @@ test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); inst
 	@$(BIN)/python -m compileall -q kproxy
 	-@$(BIN)/python -m kproxy.testing.archive_kafka
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-busy: $(STAMP)  ## tests beside endless loops, one a core: what fails only here waits too short (ARGS=tests/interop)
+	$(BIN)/python -m tools.busy -q $(ARGS)
 
 # Before a commit: the cores and the shell, on a fake broker. No program of others is started.
 CHECKED = $(addprefix tests/,codec config dedup net proxy txn)
