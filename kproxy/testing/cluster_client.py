@@ -2,12 +2,14 @@
 
 ``RawConnection`` speaks any message in any version to one broker; ``ClusterClient`` finds leaders and offers what a
 test needs: create and delete topics, produce a ready-made batch, read a partition back, ask for offsets. Neither
-retries a produce on its own: what a test sends is what the broker gets.
+retries a produce on its own: what a test sends is what the broker gets. ``ClusterClient`` repeats its questions
+(offsets, Fetch) when their connection dies: a Kafka that replaces or deletes a segment closes those that read it.
 """
 
+import contextlib
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -46,15 +48,15 @@ from kproxy.codec._generated.produce import (
     ProduceResponsePartitionProduceResponse,
 )
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.testing.raw_connection import RawConnection
+from kproxy.testing.raw_connection import PATIENCE_S, RawConnection
 from kproxy.txn.visibility import Aborted, visible
 
 __all__ = ["EARLIEST", "LATEST", "ClusterClient", "RawConnection"]
 
 _MessageT = TypeVar("_MessageT", bound=Message)
-_PATIENCE_S: Final = 30.0
 _FETCH_BYTES: Final = 8 << 20
 _API_VERSIONS: Final = 3
+_RETRIES: Final = 2
 EARLIEST: Final = -2
 LATEST: Final = -1
 
@@ -65,7 +67,7 @@ class ClusterClient:
     :param bootstrap: ``host:port`` or several of them joined by commas.
     """
 
-    def __init__(self, bootstrap: str, *, client_id: str = "kproxy-test", timeout: float = 30.0) -> None:
+    def __init__(self, bootstrap: str, *, client_id: str = "kproxy-test", timeout: float = PATIENCE_S) -> None:
         places = [place.rpartition(":") for place in bootstrap.split(",")]
         self._bootstrap = [(host, int(port)) for host, _, port in places]
         self._client_id = client_id
@@ -99,11 +101,11 @@ class ClusterClient:
         return self._connect(place) if place else self.any_broker()
 
     def leader(self, topic: str, partition: int) -> RawConnection:
-        """Return a connection to a partition's leader, waiting up to 30 s for there to be one.
+        """Return a connection to a partition's leader, waiting up to a minute for there to be one.
 
         :raises TimeoutError: there is none.
         """
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             place = self._leader_place(topic, partition)
             if place is not None:
@@ -141,9 +143,9 @@ class ClusterClient:
     def wait_served(self, topic: str, partition: int) -> None:
         """Wait until the leader knows that it leads: metadata names it a moment earlier, after a restart, too.
 
-        :raises RuntimeError: it does not within 30 s; the message has Kafka's error.
+        :raises RuntimeError: it does not within a minute; the message has Kafka's error.
         """
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.offset(topic, partition)
@@ -178,7 +180,7 @@ class ClusterClient:
         part = ListOffsetsRequestListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         wanted = ListOffsetsRequestListOffsetsTopic(name=topic, partitions=[part])
         request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[wanted])
-        answer = self.leader(topic, partition).call(request, 5, ListOffsetsResponse).topics[0].partitions[0]
+        answer = self._ask(self.leader, topic, partition, request, 5, ListOffsetsResponse).topics[0].partitions[0]
         _check(answer.error_code, f"list offsets of {topic}-{partition}")
         return answer.offset
 
@@ -203,7 +205,7 @@ class ClusterClient:
             isolation_level=isolation_level,
             topics=[FetchRequestFetchTopic(topic=topic, partitions=[part])],
         )
-        return self._reader(topic, partition).call(request, version, FetchResponse)
+        return self._ask(self._reader, topic, partition, request, version, FetchResponse)
 
     def _reader(self, topic: str, partition: int) -> RawConnection:
         """The leader, which knows this client's software: kproxy hides control batches from clients without a name."""
@@ -261,6 +263,21 @@ class ClusterClient:
             return self.any_broker().call(request, version, answer)
         except ConnectionError:
             return self.any_broker().call(request, version, answer)
+
+    def _ask(
+        self,
+        find: Callable[[str, int], RawConnection],
+        topic: str,
+        partition: int,
+        request: Message,
+        version: int,
+        answer: type[_MessageT],
+    ) -> _MessageT:
+        """Ask a partition's leader what changes nothing; ask it again, twice at most, if its connection dies."""
+        for _ in range(_RETRIES):
+            with contextlib.suppress(ConnectionError):
+                return find(topic, partition).call(request, version, answer)
+        return find(topic, partition).call(request, version, answer)
 
     def _leader_place(self, topic: str, partition: int) -> tuple[str, int] | None:
         metadata = self.metadata(topic)

@@ -4,12 +4,13 @@ import select
 import socket
 import struct
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
 
 _MessageT = TypeVar("_MessageT", bound=Message)
+PATIENCE_S: Final = 60.0
 
 
 class RawConnection:
@@ -18,7 +19,9 @@ class RawConnection:
     :param timeout: seconds to wait for the connection and for each answer; then ``TimeoutError``.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str | None = "kproxy-test", timeout: float = 30.0) -> None:
+    def __init__(
+        self, host: str, port: int, *, client_id: str | None = "kproxy-test", timeout: float = PATIENCE_S
+    ) -> None:
         self._socket = socket.create_connection((host, port), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id

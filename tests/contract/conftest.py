@@ -79,7 +79,7 @@ def _address(request: pytest.FixtureRequest, fixture: str, brokers: int) -> str:
 @pytest.fixture
 def client(bootstrap: str) -> Iterator[ClusterClient]:
     """A client of one broker."""
-    with ClusterClient(bootstrap, timeout=12) as connected:
+    with ClusterClient(bootstrap) as connected:
         yield connected
 
 

@@ -9,6 +9,7 @@ import trio
 
 from kproxy.testing.fake_broker import ClusterConfig, open_fake_cluster
 from tests.contract.faults.levers import FakeLevers
+from tests.support.patience import PATIENCE_S
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def fake_cluster(brokers: int, config: ClusterConfig | None = None) -> Iterator[
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()
-    levers, stop = started.get(timeout=30)
+    levers, stop = started.get(timeout=PATIENCE_S)
     yield levers
     stop()
-    thread.join(30)
+    thread.join(PATIENCE_S)

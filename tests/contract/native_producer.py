@@ -24,8 +24,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
 from tests.contract.coordinators import STARTING, TRANSACTION, find_coordinator
+from tests.support.patience import eventually, repeat_while
 
-PATIENCE_S: Final = 20.0
 _BUSY: Final = (*STARTING, ErrorCode.CONCURRENT_TRANSACTIONS)
 NONE: Final = ErrorCode.NONE
 
@@ -45,10 +45,7 @@ TV2: Final = Protocol(12, 5, 5, True)
 
 def until(told: Callable[[], ErrorCode]) -> ErrorCode:
     """The response once the coordinator has started and is not busy any more."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (error := told()) in _BUSY and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return error
+    return repeat_while(_BUSY.__contains__, told)
 
 
 @dataclass
@@ -165,10 +162,8 @@ class NativeProducer:
 
     def settle(self, index: int = 0) -> int:
         """The last stable offset once it is the end of the log."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.stable(index) < (end := self.client.offset(self.topic, index)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return end
+        eventually(lambda: self.stable(index) == self.client.offset(self.topic, index))
+        return self.client.offset(self.topic, index)
 
 
 def committed_offset(client: ClusterClient, group: str, topic: str) -> tuple[int, ErrorCode]:

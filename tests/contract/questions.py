@@ -1,7 +1,5 @@
 """Questions to one broker about one partition, for the contract tests."""
 
-import time
-
 from kproxy.codec._generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsRequestCreatableReplicaAssignment,
@@ -43,21 +41,14 @@ def create_on(client: ClusterClient, topic: str, *nodes: int, config: dict[str, 
     wanted = CreateTopicsRequestCreatableTopic(
         name=topic, num_partitions=-1, replication_factor=-1, assignments=[placed], configs=configs
     )
-    request = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
     answer = client.any_broker().call(request, 5, CreateTopicsResponse).topics[0]
     assert ErrorCode(answer.error_code) is ErrorCode.NONE
-    deadline = time.monotonic() + 15
-    while True:
-        try:
-            client.offset(topic, 0)
-            return
-        except RuntimeError:  # the leader does not know yet that it leads
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+    client.wait_served(topic, 0)
 
 
 def send(
-    connection: RawConnection, topic: str, data: bytes | bytearray, *, acks: int = -1, timeout_ms: int = 10_000
+    connection: RawConnection, topic: str, data: bytes | bytearray, *, acks: int = -1, timeout_ms: int = 30_000
 ) -> tuple[ErrorCode, int]:
     """Produce to partition 0; the error and the base offset."""
     part = ProduceRequestPartitionProduceData(index=0, records=bytes(data))
@@ -90,15 +81,15 @@ def delete_before(connection: RawConnection, topic: str, offset: int) -> tuple[E
     """DeleteRecords of partition 0; the error and the low watermark."""
     part = DeleteRecordsRequestDeleteRecordsPartition(partition_index=0, offset=offset)
     wanted = DeleteRecordsRequestDeleteRecordsTopic(name=topic, partitions=[part])
-    request = DeleteRecordsRequest(topics=[wanted], timeout_ms=5_000)
+    request = DeleteRecordsRequest(topics=[wanted], timeout_ms=30_000)
     answer = connection.call(request, 2, DeleteRecordsResponse).topics[0].partitions[0]
     return ErrorCode(answer.error_code), answer.low_watermark
 
 
-def connect(client: ClusterClient, node: int, timeout: float = 20) -> RawConnection:
+def connect(client: ClusterClient, node: int) -> RawConnection:
     """A connection of its own to a broker."""
     broker = next(broker for broker in client.metadata().brokers if broker.node_id == node)
-    return RawConnection(broker.host, broker.port, timeout=timeout)
+    return RawConnection(broker.host, broker.port)
 
 
 def in_sync(client: ClusterClient, topic: str) -> list[int]:

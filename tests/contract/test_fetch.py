@@ -16,6 +16,10 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch, values
+from tests.support.patience import PATIENCE_S
+
+_LONG_MS = 600_000
+"""Far longer than a client waits for an answer."""
 
 
 def _partition(answer: FetchResponse, index: int = 0) -> FetchResponsePartitionData:
@@ -91,15 +95,13 @@ def test_a_poll_ends_when_data_comes(client: ClusterClient, bootstrap: str, topi
 
     def poll() -> None:
         with ClusterClient(bootstrap) as other:
-            answers.append(other.fetch(topic, 0, 0, max_wait_ms=20_000))
+            answers.append(other.fetch(topic, 0, 0, max_wait_ms=_LONG_MS))
 
     thread = threading.Thread(target=poll)
-    begin = time.monotonic()
     thread.start()
     time.sleep(0.2)
     client.produce(topic, 0, batch(b"a"))
-    thread.join(15)
-    assert time.monotonic() - begin < 10
+    thread.join(PATIENCE_S)
     assert values(bytes(_partition(answers[0]).records or b"")) == [b"a"]
 
 
@@ -114,10 +116,8 @@ def test_a_poll_waits_for_min_bytes(client: ClusterClient, topic: str) -> None:
 @pytest.mark.parametrize("offset", [2, 1000, -1])
 def test_an_offset_outside_the_log_is_an_error_at_once(client: ClusterClient, topic: str, offset: int) -> None:
     client.produce(topic, 0, batch(b"a"))
-    begin = time.monotonic()
-    answer = _partition(client.fetch(topic, 0, offset, max_wait_ms=5_000))
+    answer = _partition(client.fetch(topic, 0, offset, max_wait_ms=_LONG_MS))
     assert (answer.error_code, answer.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert time.monotonic() - begin < 3
 
 
 def test_unknown_places(client: ClusterClient, topic: str) -> None:

@@ -1,6 +1,5 @@
 """Offsets of consumer groups in brokers' own transactions: when they move, and who is refused."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,8 +22,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator, init_transactional_id
 from tests.contract.test_groups import Consumer
+from tests.support.patience import repeat_while
 
-_PATIENCE_S = 20.0
 _BUSY = (*STARTING, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
@@ -43,11 +42,9 @@ class Mover:
         return f"mover-{self.group}"
 
     def init(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            answer = init_transactional_id(self.client, self.name)
-            if answer.error_code not in _BUSY or time.monotonic() > deadline:
-                break
+        answer = repeat_while(
+            lambda answer: answer.error_code in _BUSY, lambda: init_transactional_id(self.client, self.name)
+        )
         assert answer.error_code == ErrorCode.NONE
         self.producer = (answer.producer_id, answer.producer_epoch)
 
@@ -88,10 +85,7 @@ class Mover:
         return row.committed_offset, ErrorCode(row.error_code)
 
     def settled(self) -> int:
-        deadline = time.monotonic() + _PATIENCE_S
-        while self.told()[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return self.told()[0]
+        return repeat_while(lambda told: told[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT, self.told)[0]
 
 
 @pytest.fixture

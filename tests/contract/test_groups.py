@@ -43,7 +43,7 @@ class Consumer:
 
     def __init__(self, bootstrap: str, group: str) -> None:
         host, _, port = bootstrap.partition(":")
-        self.connection = RawConnection(host, int(port), client_id="contract", timeout=8)
+        self.connection = RawConnection(host, int(port), client_id="contract")
         self.group = group
         self.member_id = ""
         self.generation = -1

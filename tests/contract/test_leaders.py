@@ -1,7 +1,7 @@
 """Three brokers: what a broker says that does not lead, and who coordinates."""
 
-import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -40,12 +40,13 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import LATEST, ClusterClient, RawConnection
 from tests.contract.batches import batch
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator
+from tests.support.patience import repeat_while
 
 
 @pytest.fixture
 def cluster(cluster_bootstrap: str) -> Iterator[ClusterClient]:
     """A client of three brokers."""
-    with ClusterClient(cluster_bootstrap, timeout=15) as connected:
+    with ClusterClient(cluster_bootstrap) as connected:
         yield connected
 
 
@@ -65,7 +66,7 @@ def outsider(cluster: ClusterClient, placed: str) -> Iterator[RawConnection]:
     """A connection to a broker that does not lead the partition."""
     metadata = cluster.metadata(placed)
     other = next(broker for broker in metadata.brokers if broker.node_id != _leader(metadata))
-    with RawConnection(other.host, other.port, timeout=15) as connection:
+    with RawConnection(other.host, other.port) as connection:
         yield connection
 
 
@@ -125,14 +126,11 @@ def test_a_group_has_one_coordinator(cluster: ClusterClient, unique: str) -> Non
     brokers = cluster.metadata().brokers
     assert (found.host, found.port) in [(broker.host, broker.port) for broker in brokers]
     for broker in brokers:
-        with RawConnection(broker.host, broker.port, timeout=15) as connection:
+        with RawConnection(broker.host, broker.port) as connection:
             here = broker.node_id == found.node_id
-            error = _heartbeat(connection, unique)
-            deadline = time.monotonic() + 15
             # a coordinator that still loads its groups says NONE to any heartbeat (GroupCoordinatorService.heartbeat)
-            while here and error in {ErrorCode.NONE, *STARTING} and time.monotonic() < deadline:
-                time.sleep(0.05)
-                error = _heartbeat(connection, unique)
+            early = {ErrorCode.NONE, *STARTING} if here else set()
+            error = repeat_while(early.__contains__, partial(_heartbeat, connection, unique))
         assert error is (ErrorCode.UNKNOWN_MEMBER_ID if here else ErrorCode.NOT_COORDINATOR)
 
 

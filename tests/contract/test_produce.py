@@ -3,7 +3,6 @@
 import itertools
 import os
 import struct
-import time
 
 import crc32c
 import pytest
@@ -20,8 +19,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import START_MS, batch, values
 from tests.contract.coordinators import TRANSACTION, find_coordinator, init_transactional_id
+from tests.support.patience import repeat_while
 
-_PATIENCE_S = 20.0
 _PIDS = itertools.count(int.from_bytes(os.urandom(4), "big") << 20)
 
 
@@ -141,13 +140,11 @@ def test_unknown_places_and_acks_are_refused(client: ClusterClient, topic: str) 
 
 def test_a_batch_of_no_transaction_is_refused(client: ClusterClient, topic: str, unique: str) -> None:
     find_coordinator(client, unique, TRANSACTION)
-    foreign, deadline = batch(b"a", transactional=True, pid=9, epoch=0, seq=0), time.monotonic() + _PATIENCE_S
-    while True:
-        answer = client.produce(topic, 0, foreign, version=9, transactional_id=unique)
-        # so it says while the coordinator, which is known by now, still loads
-        if answer.error_code != ErrorCode.NOT_ENOUGH_REPLICAS or time.monotonic() > deadline:
-            break
-        time.sleep(0.05)
+    foreign = batch(b"a", transactional=True, pid=9, epoch=0, seq=0)
+    answer = repeat_while(  # so it says while the coordinator, which is known by now, still loads
+        lambda answer: answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS,
+        lambda: client.produce(topic, 0, foreign, version=9, transactional_id=unique),
+    )
     assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     owner = init_transactional_id(client, unique)
     data = batch(b"a", transactional=True, pid=owner.producer_id, epoch=owner.producer_epoch, seq=0)

@@ -1,7 +1,5 @@
 """InitProducerId, DescribeProducers and WriteTxnMarkers: what brokers know of producers."""
 
-import time
-
 import pytest
 
 from kproxy.codec._generated.describe_producers import (
@@ -21,6 +19,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import START_MS, batch
 from tests.contract.coordinators import init_transactional_id
+from tests.support.patience import repeat_while
 
 PID = 2**62 + 17
 
@@ -134,12 +133,10 @@ def test_a_marker_for_nowhere(client: ClusterClient, topic: str) -> None:
 def _new_producer(client: ClusterClient, version: int) -> InitProducerIdResponse:
     """A broker that just started has no block of ids yet, and says so."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    for _ in range(100):
-        answer = client.any_broker().call(request, version, InitProducerIdResponse)
-        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            break
-        time.sleep(0.1)
-    return answer
+    return repeat_while(
+        lambda answer: answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        lambda: client.any_broker().call(request, version, InitProducerIdResponse),
+    )
 
 
 @pytest.mark.parametrize("version", range(6))

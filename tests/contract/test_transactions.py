@@ -1,6 +1,7 @@
 """Brokers' own transactions, as clients of both protocols meet them: KIP-98's, and KIP-890's whose epoch rises."""
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
 from tests.contract.coordinators import GROUP, TRANSACTION, find_coordinator
-from tests.contract.native_producer import NONE, PATIENCE_S, TV1, TV2, NativeProducer, committed_offset, until
+from tests.contract.native_producer import NONE, TV1, TV2, NativeProducer, committed_offset, until
+from tests.support.patience import PATIENCE_S, eventually, repeat_while
 
 
 @pytest.fixture(params=[TV1, TV2], ids=["TV1", "TV2"])
@@ -260,16 +262,18 @@ def test_groups_join_by_a_commit_in_the_second_protocol(producer: NativeProducer
     assert committed_offset(producer.client, group, producer.topic) == (5, NONE)
 
 
+def _has_marker(client: ClusterClient, topic: str, index: int) -> bool:
+    return client.offset(topic, index) == 2
+
+
 def test_what_takes_too_long_is_aborted_and_fenced(client: ClusterClient, topic: str) -> None:
     both = [NativeProducer(client, f"{topic}-{at}", topic, protocol, 100) for at, protocol in enumerate((TV1, TV2))]
     for index, producer in enumerate(both):
         producer.init()
         producer.write(b"a", index)
-    deadline = time.monotonic() + PATIENCE_S
     for index, producer in enumerate(both):
         # a real coordinator looks every 10 s
-        while client.offset(topic, index) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(partial(_has_marker, client, topic, index))
         producer.settle(index)
         pid, epoch = producer.producer
         assert _markers(producer, index) == [(1, epoch + 1, False)]
@@ -305,11 +309,9 @@ def test_a_coordinator_describes_what_is_open_and_how_it_ended(producer: NativeP
         producer.write(b"a")
         assert producer.end(committed=committed) is NONE
         producer.settle()
-        row = _described(producer, producer.name)
-        deadline = time.monotonic() + PATIENCE_S
-        while row.transaction_state.startswith("Prepare") and time.monotonic() < deadline:
-            time.sleep(0.01)
-            row = _described(producer, producer.name)
+        row = repeat_while(
+            lambda row: row.transaction_state.startswith("Prepare"), partial(_described, producer, producer.name)
+        )
         assert (row.transaction_state, row.topics) == (state, [])
         assert (row.producer_id, row.producer_epoch) == producer.producer
 

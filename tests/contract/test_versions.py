@@ -55,7 +55,7 @@ RANGES = {
 
 def _connect(bootstrap: str) -> RawConnection:
     host, _, port = bootstrap.partition(":")
-    return RawConnection(host, int(port), timeout=10)
+    return RawConnection(host, int(port))
 
 
 def test_the_table_covers_what_the_fake_serves() -> None:

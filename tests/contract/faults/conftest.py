@@ -78,12 +78,12 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Levers]:
 @pytest.fixture
 def cluster(replicas: Levers) -> Iterator[ClusterClient]:
     """A client of the three brokers."""
-    with ClusterClient(replicas.bootstrap, timeout=20) as connected:
+    with ClusterClient(replicas.bootstrap) as connected:
         yield connected
 
 
 @pytest.fixture
 def tidy_client(eager: Levers) -> Iterator[ClusterClient]:
     """A client of the broker that cleans up."""
-    with ClusterClient(eager.bootstrap, timeout=20) as connected:
+    with ClusterClient(eager.bootstrap) as connected:
         yield connected

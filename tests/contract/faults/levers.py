@@ -1,7 +1,6 @@
 """What a test of faults pulls, on the fake and on a real cluster alike."""
 
 import resource
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -9,8 +8,6 @@ import trio
 
 from kproxy.testing.fake_broker import FakeServer
 from kproxy.testing.kafka import RealKafka
-
-_PATIENCE_S = 40.0
 
 
 class Levers(Protocol):
@@ -179,18 +176,3 @@ class FakeLevers:
 
     def _do(self, what: Callable[[], None]) -> None:
         trio.from_thread.run_sync(what, trio_token=self._token)
-
-
-def eventually(condition: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Wait until a condition holds.
-
-    :param meanwhile: is called before each look.
-    :raises AssertionError: it does not hold after 40 s.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        meanwhile()
-        if condition():
-            return
-        assert time.monotonic() < deadline, "not within 40 s"
-        time.sleep(0.05)

@@ -11,8 +11,9 @@ import pytest
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
-from tests.contract.faults.levers import Levers, eventually
+from tests.contract.faults.levers import Levers
 from tests.contract.questions import producers, send
+from tests.support.patience import eventually
 
 FIRST_MS = int(time.time() * 1000)
 """Not long ago: the broker forgets producers by their last timestamp, and then compaction drops their batches."""

@@ -15,15 +15,15 @@ from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.cluster_client import ClusterClient
-from tests.contract.faults.levers import Levers, eventually
+from tests.contract.faults.levers import Levers
 from tests.contract.questions import create_on, in_sync
 from tests.net.harness import Proxied, running
 from tests.net.harness import eventually as soon
+from tests.support.patience import PATIENCE_S, eventually
 from verification.chaos.link import LinkLost
 from verification.chaos.raw_transactions import FIRST, SECOND, Protocol, RawTransactions, Refused
 
 _T = TypeVar("_T")
-PATIENCE_S = 40.0
 TIMEOUT_MS = 2_000
 OPTIONS: dict[str, Any] = {
     "coordinator": Transactions,
@@ -37,14 +37,14 @@ PROTOCOLS = {"first": FIRST, "second": SECOND}
 
 @asynccontextmanager
 async def kproxy(bootstrap: str, name: str) -> AsyncIterator[Proxied]:
-    with trio.fail_after(170):
+    with trio.fail_after(4 * PATIENCE_S):
         async with running(bootstrap, instance_id=name, **OPTIONS) as proxy:
             await soon(lambda: proxy.stats.upstream.ready, PATIENCE_S)
             yield proxy
 
 
 async def done(ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeat a request until it succeeds; Refused if the error is not retriable, or after 40 s."""
+    """Repeat a request until it succeeds; Refused if the error is not retriable, or after two minutes."""
     deadline = trio.current_time() + PATIENCE_S
     while True:
         try:
@@ -87,11 +87,11 @@ async def decided(proxy: Proxied, topic: str, *values: str) -> None:
     """Wait until all of partition 0 is decided; a read_committed consumer of kproxy receives exactly these values."""
 
     def is_decided() -> bool:
-        with ClusterClient(f"127.0.0.1:{proxy.port}", timeout=20) as client:
+        with ClusterClient(f"127.0.0.1:{proxy.port}") as client:
             return client.offset(topic, 0, isolation_level=1) == client.offset(topic, 0)
 
     def shown() -> bool:
-        with ClusterClient(f"127.0.0.1:{proxy.port}", timeout=20) as client:
+        with ClusterClient(f"127.0.0.1:{proxy.port}") as client:
             try:
                 data = client.read_all(topic, isolation_level=1)
             except RuntimeError:  # an answer without records: the next one may have some
@@ -164,7 +164,7 @@ def names(eager: Levers) -> Iterator[tuple[str, str]]:
     """Two topics of one partition."""
     name = f"kproxy-{uuid.uuid4().hex[:12]}"
     topics = f"{name}-one", f"{name}-two"
-    with ClusterClient(eager.bootstrap, timeout=20) as client:
+    with ClusterClient(eager.bootstrap) as client:
         for topic in topics:
             client.create_topic(topic)
     yield topics
@@ -191,7 +191,7 @@ async def test_an_id_is_not_stuck_after_a_topic_was_deleted(
 
 
 def recreate(levers: Levers, topic: str) -> None:
-    with ClusterClient(levers.bootstrap, timeout=20) as client:
+    with ClusterClient(levers.bootstrap) as client:
         client.delete_topic(topic)
         client.create_topic(topic, 4, config={"message.timestamp.type": "LogAppendTime"})
 
@@ -221,7 +221,7 @@ async def test_a_log_that_loses_its_records_is_reported_and_blocks_no_id(
             client.close()
         await decided(proxy, two, "next", "next")
         await soon(lambda: sum(proxy.stats.transactions.log_losses.values()) > 0, PATIENCE_S)
-        with ClusterClient(f"127.0.0.1:{proxy.port}", timeout=20) as reader:
+        with ClusterClient(f"127.0.0.1:{proxy.port}") as reader:
             answer = await trio.to_thread.run_sync(partial(reader.fetch, one, 0, 0, isolation_level=1))
         shown = answer.responses[0].partitions[0].records or b""
         assert list(iter_records(shown, max_decompressed_bytes=1 << 20)) == []

@@ -20,8 +20,9 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTop
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import batch
-from tests.contract.faults.levers import Levers, eventually
+from tests.contract.faults.levers import Levers
 from tests.contract.questions import connect, create_on, delete_before, in_sync, mark, producers, send
+from tests.support.patience import PATIENCE_S, eventually
 
 PID = 2**61 + 5
 OTHER = 2**61 + 6
@@ -76,7 +77,7 @@ def test_with_too_few_in_sync_acks_all_and_markers_are_refused(
         thread.start()
         replicas.out_of_sync(2)
         eventually(lambda: in_sync(cluster, unique) == in_sync(cluster, enough) == [1, 3])
-        thread.join(15)
+        thread.join(PATIENCE_S)
         assert answers == [(ErrorCode.NONE, 1)]
         assert cluster.offset(enough, 0) == 2
         for data in (_sent(1), _sent(0)):

@@ -5,8 +5,9 @@ import time
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import EARLIEST, ClusterClient
 from tests.contract.batches import batch
-from tests.contract.faults.levers import Levers, eventually
+from tests.contract.faults.levers import Levers
 from tests.contract.questions import delete_before, mark, producers, send
+from tests.support.patience import eventually
 
 PID = 2**61 + 15
 DAY_MS = 86_400_000

@@ -29,8 +29,9 @@ from kproxy.codec._generated.metadata import MetadataResponsePartition
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import LATEST, ClusterClient, RawConnection
 from tests.contract.batches import batch
-from tests.contract.faults.levers import Levers, eventually
+from tests.contract.faults.levers import Levers
 from tests.contract.questions import connect, delete_before, mark, producers, send
+from tests.support.patience import eventually
 
 PID = 2**61 + 55
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
@@ -64,7 +65,7 @@ def _questions(broker: RawConnection, topic: str) -> list[tuple[int, int]]:
 
 
 def test_a_full_disk_is_a_storage_error_until_the_broker_has_room(storage: Levers, unique: str) -> None:
-    with ClusterClient(storage.bootstrap, timeout=20) as client:
+    with ClusterClient(storage.bootstrap) as client:
         client.create_topic(unique)
         with connect(client, 1) as broker:
             assert send(broker, unique, _sent(0)) == (ErrorCode.NONE, 0)
