@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from kproxy.testing.ports import free_ports
+
 #: Of the clocks of a process (Linux: CPUCLOCK_SCHED) the one that does not count in steps of 10 ms.
 _SCHEDULED = 2
-_START_SECONDS = 30.0
-_STOP_SECONDS = 10.0
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
 
 
 class ProgramDied(RuntimeError):
@@ -54,10 +56,8 @@ class Program:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free loopback port."""
+    return free_ports(1)[0]
 
 
 def raise_file_limit() -> None:

@@ -28,10 +28,10 @@ async def with_control(tmp_path: Path, control: FakeTransactions, work: Callable
     """Runs a blocking piece of work against the real server on a socket."""
     path = tmp_path / "c.sock"
     config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=path)
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             await nursery.start(serve_control, config, control)
-            await trio.to_thread.run_sync(work, ControlClient(path, timeout=10))
+            await trio.to_thread.run_sync(work, ControlClient(path, timeout=60))
             nursery.cancel_scope.cancel()
 
 
@@ -90,12 +90,12 @@ async def test_over_tcp_with_the_token(tmp_path: Path) -> None:
 
     def work(address: Address) -> None:
         url = f"http://{address}"
-        assert ControlClient(url=url, token_file=path, timeout=10).list() == []
+        assert ControlClient(url=url, token_file=path, timeout=60).list() == []
         with pytest.raises(ControlError, match="Send the token") as caught:
-            ControlClient(url=url, timeout=10).list()
+            ControlClient(url=url, timeout=60).list()
         assert (caught.value.status, caught.value.error) == (401, "CLUSTER_AUTHORIZATION_FAILED")
 
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             address = await nursery.start(serve_control, config, FakeTransactions())
             await trio.to_thread.run_sync(work, address)
@@ -267,14 +267,14 @@ def test_a_stranger_is_told_from_kproxy(tmp_path: Path, answer: bytes) -> None:
         answering(path, [answer]),
         pytest.raises(ControlUnreachable, match=r"not kproxy's control API; give --socket, or --url of control\.http"),
     ):
-        ControlClient(path, timeout=10).list()
+        ControlClient(path, timeout=60).list()
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 2", b"\x00\x00\r\n\r\n"])
 def test_a_broken_answer_is_none(tmp_path: Path, answer: bytes) -> None:
     path = tmp_path / "c.sock"
     with answering(path, [answer]), pytest.raises(ControlUnreachable, match="no answer from kproxy at "):
-        ControlClient(path, timeout=10).list()
+        ControlClient(path, timeout=60).list()
 
 
 def test_fields_of_a_newer_kproxy_are_passed_over(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_fields_of_a_newer_kproxy_are_passed_over(tmp_path: Path) -> None:
     row = dict.fromkeys(("transactional_id", "state", "client_id", "instance_id", "novelty"), "x")
     row |= dict.fromkeys(("producer_id", "producer_epoch", "started_ms", "undecided_parts"), 1)  # type: ignore[arg-type]
     with answering(path, [http_answer(200, {"transactions": [row], "more": 1})]):
-        [found] = ControlClient(path, timeout=10).list()
+        [found] = ControlClient(path, timeout=60).list()
     assert (found.state, found.producer_id) == ("x", 1)
 
 

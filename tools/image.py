@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from kproxy import __version__
 from kproxy.demo.fake import running_fake
+from kproxy.testing.ports import free_ports
 from tools.image_build import ROOT, Image, built_image
 from tools.image_run import ended, run_in, started_in
 
@@ -89,9 +89,9 @@ def prove_extras(image: Image) -> str:
 
 def prove_work(image: Image) -> str:
     """A record goes through it, the engine's health check passes, SIGTERM ends it."""
-    listen, http = _free_port(), _free_port()
+    listen, http = free_ports(2)
     with running_fake() as bootstrap:
-        broker = _free_port()
+        broker = free_ports(1)[0]
         where = {"KPROXY_BOOTSTRAP_SERVERS": bootstrap, "KPROXY_LISTEN": f"127.0.0.1:{listen}"}
         where |= {"KPROXY_BROKER_PORTS": f"{broker}-{broker}", "KPROXY_HTTP": f"127.0.0.1:{http}"}
         program = [*image.settings["Entrypoint"], *image.settings["Cmd"]]
@@ -125,12 +125,6 @@ def _produce(bootstrap: str) -> None:
     producer.produce("proof", b"of the image", on_delivery=had)
     producer.flush(40)
     _demand(errors == [None], f"the record was answered with {errors}")
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _size(top: Path) -> int:

@@ -31,7 +31,7 @@ async def with_control(tmp_path: Path, given: dict[str, str], work: Callable[[li
     settings = make_settings(given)
     routes = config_routes(settings, Logs(settings.config, io.StringIO()))
     config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=path)
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             await nursery.start(serve_control, config, FakeTransactions(), lambda: routes)
             await trio.to_thread.run_sync(work, ["--socket", str(path)])

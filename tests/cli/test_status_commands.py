@@ -27,7 +27,7 @@ async def beside(tmp_path: Path, facts: FakeFacts, work: Callable[[Address, Path
     """Runs commands while a control socket and a status page are served."""
     here = Address("127.0.0.1", 0)
     config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=tmp_path / "c.sock", http=here)
-    with trio.fail_after(20), capture_logs():
+    with trio.fail_after(120), capture_logs():
         async with trio.open_nursery() as nursery:
             stats = Stats()
             await nursery.start(serve_control, config, FakeTransactions(), lambda: fact_routes(facts))

@@ -28,7 +28,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 async def with_control(tmp_path: Path, control: FakeTransactions, work: Callable[[], None]) -> None:
     """Runs commands against the real server on a socket that the environment names."""
     config = Config(bootstrap_servers=(Address("kafka", 9092),), control_socket=tmp_path / "c.sock")
-    with pytest.MonkeyPatch.context() as patch, trio.fail_after(20), capture_logs():
+    with pytest.MonkeyPatch.context() as patch, trio.fail_after(120), capture_logs():
         patch.setenv("KPROXY_CONTROL_SOCKET", str(tmp_path / "c.sock"))
         async with trio.open_nursery() as nursery:
             await nursery.start(serve_control, config, control)
@@ -150,7 +150,7 @@ async def test_over_a_url_with_the_token(tmp_path: Path, capsys: pytest.CaptureF
         assert main(["txn", "list", "--url", url]) == ExitCode.FAILURE
         assert main(["txn", "list", "--url", url, "--token-file", str(path)]) == ExitCode.OK
 
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             address = await nursery.start(serve_control, config, FakeTransactions())
             await trio.to_thread.run_sync(work, f"http://{address}")

@@ -64,7 +64,7 @@ async def make_log(fake: FakeServer) -> None:
 
 async def command(fake: FakeServer, *arguments: str) -> Ended:
     given = ["txn", "log", "--bootstrap-servers", fake.bootstrap, *arguments]
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         # trio.run wants a thread of its own; signals are for the main thread, so a process is what is like life.
         result = await trio.run_process(
             [sys.executable, "-m", "kproxy", *given], capture_stdout=True, capture_stderr=True, check=False
@@ -114,7 +114,7 @@ async def test_it_follows_until_it_is_interrupted() -> None:
         await make_log(fake)
         arguments = [sys.executable, "-m", "kproxy", "txn", "log", "--follow", "--bootstrap-servers", fake.bootstrap]
         run = partial(trio.run_process, arguments, stdout=subprocess.PIPE, stderr=None, check=False)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             process: trio.Process = await nursery.start(run)
             assert process.stdout is not None
             seen = b""
@@ -133,7 +133,7 @@ async def test_who_reads_may_go(capfd: pytest.CaptureFixture[str]) -> None:
         read_end, write_end = os.pipe()
         os.close(read_end)
         arguments = [sys.executable, "-m", "kproxy", "txn", "log", "--bootstrap-servers", fake.bootstrap]
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             result = await trio.run_process(arguments, stdout=write_end, check=False)
         os.close(write_end)
     assert (result.returncode, capfd.readouterr().err) == (ExitCode.OK, "")

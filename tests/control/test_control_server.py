@@ -32,7 +32,7 @@ def make_config(tmp_path: Path, **changes: Any) -> Config:
 
 @asynccontextmanager
 async def serving(config: Config, control: FakeTransactions) -> AsyncIterator[Address | None]:
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             yield await nursery.start(serve_control, config, control)
             nursery.cancel_scope.cancel()
@@ -41,12 +41,12 @@ async def serving(config: Config, control: FakeTransactions) -> AsyncIterator[Ad
 
 class OverUnix(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.connect(str(self._path))
 
 
@@ -80,7 +80,7 @@ async def test_over_loopback(tmp_path: Path) -> None:
     control = FakeTransactions()
     async with serving(make_config(tmp_path, control_socket=None), control) as address:
         assert address is not None
-        over = partial(http.client.HTTPConnection, address.host, address.port, timeout=10)
+        over = partial(http.client.HTTPConnection, address.host, address.port, timeout=60)
         assert (await ask(over(), "POST", ALL, {"client_id": "loader"}))[0] == 401
         assert control.calls == []
         bearer = {"Authorization": f"Bearer {TOKEN}"}
@@ -100,7 +100,7 @@ async def test_both_at_once(tmp_path: Path) -> None:
 
 async def test_off_returns_at_once(tmp_path: Path) -> None:
     config = make_config(tmp_path, control_http=None, control_socket=None, control_token_file=None)
-    with trio.fail_after(5):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             assert await nursery.start(serve_control, config, FakeTransactions()) is None
 

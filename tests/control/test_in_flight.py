@@ -20,7 +20,7 @@ async def test_requests_are_waited_for() -> None:
         await may_end.wait()
 
     counted = in_flight.watch(app)
-    with trio.fail_after(5):
+    with trio.fail_after(120):
         await in_flight.quiet()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(counted, {"type": "http"}, nothing, send)

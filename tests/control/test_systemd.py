@@ -12,7 +12,7 @@ def test_states(tmp_path: Path, abstract: bool) -> None:
     name = f"@kproxy-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind("\0" + name[1:] if abstract else name)
-        systemd.settimeout(5)
+        systemd.settimeout(60)
         notifier = Notifier({"NOTIFY_SOCKET": name})
         notifier.ready()
         assert systemd.recv(1000).decode().splitlines() == ["READY=1", f"MAINPID={os.getpid()}"]

@@ -11,7 +11,7 @@ from kproxy.testing.raw_connection import RawConnection
 
 def connect(bootstrap: str) -> RawConnection:
     host, _, port = bootstrap.rpartition(":")
-    return RawConnection(host, int(port), timeout=5)
+    return RawConnection(host, int(port), timeout=60)
 
 
 def test_it_answers_inside_the_block_and_has_ended_after_it() -> None:

@@ -15,14 +15,14 @@ def test_it_is_ready_when_the_block_begins_and_gone_when_it_ends() -> None:
     with running_fake() as bootstrap:
         with open_sidecar(bootstrap) as sidecar:
             host, _, port = sidecar.address.rpartition(":")
-            with RawConnection(host, int(port), timeout=10) as connection:
+            with RawConnection(host, int(port), timeout=60) as connection:
                 answer = connection.call(MetadataRequest(topics=None), 1, MetadataResponse)
             assert len(answer.brokers) == 1
             assert f"{answer.brokers[0].host}:{answer.brokers[0].port}" != bootstrap
-            with urllib.request.urlopen(f"http://{sidecar.http}/metrics", timeout=10) as page:
+            with urllib.request.urlopen(f"http://{sidecar.http}/metrics", timeout=60) as page:
                 assert page.status == 200
         with pytest.raises(ConnectionRefusedError):
-            RawConnection(host, int(port), timeout=5)
+            RawConnection(host, int(port), timeout=60)
 
 
 def test_a_proxy_that_ends_at_once_is_a_failure_with_what_it_printed() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import trio
 import yaml
 
 from kproxy.config import Address
+from kproxy.testing.ports import free_ports
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 RULES = DEPLOY / "prometheus" / "kproxy.rules.yml"
@@ -64,8 +64,7 @@ async def watching(target: Address, folder: Path) -> AsyncIterator[Prometheus]:
         "scrape_configs": [{"job_name": "kproxy", "static_configs": [{"targets": [str(target)]}]}],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [
         program("prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",

@@ -1,5 +1,3 @@
-import socket
-
 import pytest
 
 from kproxy.codec.messages import ApiKey
@@ -7,13 +5,12 @@ from kproxy.config import Address
 from kproxy.doctor import brokers
 from kproxy.doctor.examined import ClockSkew, Examined, SeenBroker
 from kproxy.doctor.findings import Level
+from kproxy.testing.ports import free_ports
 from tests.doctor.patients import edit, examined, fake, levels, make_config, only
 
 
 def nobodys_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_ports(1)[0]
 
 
 async def test_a_cluster_that_is_well() -> None:

@@ -28,11 +28,12 @@ from kproxy.net.server import Server
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, SaslRules, open_fake_cluster
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from kproxy.net.txn.service import Transactions
 
-PATIENCE = 30.0
+PATIENCE = PATIENCE_S
 
 #: Makes what decides transactions for a server.
 CoordinatorMaker: TypeAlias = Callable[[Cluster, Config, Stats, trio.Nursery], "Transactions"]

@@ -35,7 +35,7 @@ class Instance:
 
     async def open(self) -> None:
         """Open the log; trio.TooSlowError if that takes long."""
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await self.log.open(self.nursery)
 
 

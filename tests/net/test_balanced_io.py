@@ -17,6 +17,8 @@ from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, Proxied, eventually, metadata, proxied, values_in
 from tests.net.retrying import batch, end, request
 
+pytestmark = pytest.mark.idle_clock
+
 HOSTS = {"proxy_protocol_hosts": ("localhost",)}
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 

@@ -11,6 +11,8 @@ from kproxy.testing.fake_broker import open_fake_cluster
 from tests.net.harness import FrameClient, Proxied, errors_of, eventually, running, values_in
 from tests.net.retrying import Gate, bases, batch, end, request
 
+pytestmark = pytest.mark.idle_clock
+
 
 @asynccontextmanager
 async def two(**options: Any) -> AsyncIterator[tuple[Proxied, Proxied]]:

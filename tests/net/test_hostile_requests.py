@@ -78,15 +78,16 @@ def test_a_produce_request_of_empty_partitions(proxy: Besieged, topic: bytes) ->
 
 @pytest.mark.parametrize("records", [2_500_000, 400_000])
 def test_a_small_wrapper_with_millions_of_empty_records(proxy: Besieged, records: int) -> None:
-    """Once a stall of 20 s: others are answered many times while it is converted, and the longest pause is short."""
+    """Once a stall of 20 s: others are answered many times while it is converted, and no step of it takes long."""
     bomb = wrapper(1, [entry(0, None, None, magic=0) * records], magic=0)
     data = ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, bomb)])
     frame = encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 0, 1, "bomb")
     assert len(frame) < 200_000
+    proxy.longest_stretch.seconds = 0.0
     with costs_at_most(proxy, 8.0, 10 * MIB), Pings(proxy) as pings:
         answer_to(proxy, frame)
     assert pings.count > 20
-    assert pings.slowest < 1.0
+    assert proxy.longest_stretch.seconds < 1.0
 
 
 def test_large_requests_of_honest_clients_are_served(proxy: Besieged) -> None:

@@ -17,6 +17,8 @@ from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, Proxied, eventually, proxied
 from tests.net.test_tls_network import listening, tls_client
 
+pytestmark = pytest.mark.idle_clock
+
 _MUTATIONS = 60
 
 
@@ -83,7 +85,7 @@ async def sent(proxy: Proxied, data: bytes) -> FrameClient:
 async def answered_to_the_end(client: FrameClient) -> bytes:
     """All that kproxy said before it ended the connection."""
     said = b""
-    with suppress(trio.BrokenResourceError), trio.fail_after(30):
+    with suppress(trio.BrokenResourceError), trio.fail_after(120):
         async for part in client.stream:
             said += part
     return said

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
@@ -38,6 +39,7 @@ async def test_a_request_waits_for_a_producer_id() -> None:
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
+@pytest.mark.idle_clock
 async def test_a_client_is_answered_in_time_and_nothing_of_it_is_written() -> None:
     request = produce("t", b"a", timeout_ms=200)
     async with told_late(request) as (proxy, client):
@@ -46,6 +48,7 @@ async def test_a_client_is_answered_in_time_and_nothing_of_it_is_written() -> No
         assert proxy.stats.produce.requests_timed_out == 1
 
 
+@pytest.mark.idle_clock
 async def test_what_was_sent_after_a_refused_request_is_refused_too() -> None:
     """Taken, it would be in the log before the retry of the first."""
     async with proxied() as proxy:
@@ -62,6 +65,7 @@ async def test_what_was_sent_after_a_refused_request_is_refused_too() -> None:
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
+@pytest.mark.idle_clock
 async def test_a_client_that_gives_what_it_repeats_another_time_is_answered_once() -> None:
     """After its back-off; sarama does so."""
     async with told_late(produce("t", b"a", timeout_ms=200)) as (proxy, client):
@@ -70,6 +74,7 @@ async def test_a_client_that_gives_what_it_repeats_another_time_is_answered_once
         assert values_in(proxy.brokers, "t") == [b"a"]
 
 
+@pytest.mark.idle_clock
 async def test_what_a_client_had_ready_after_a_refused_request_is_refused_too() -> None:
     """librdkafka sends it when it reads the refusal, before the retry, also with one request in flight."""
     first, second = produce("t", b"a", timeout_ms=200), produce("t", b"b")
@@ -82,7 +87,7 @@ async def test_what_a_client_had_ready_after_a_refused_request_is_refused_too() 
 
 async def test_all_that_was_there_before_a_refusal_is_refused_however_busy_kproxy_is() -> None:
     asked, values = trio.Event(), [b"%d" % number for number in range(12)]
-    first, more = produce("t", b"a", timeout_ms=200), [produce("t", value) for value in values]
+    first, more = produce("t", b"a", timeout_ms=2_000), [produce("t", value) for value in values]
 
     def no_id(call: object) -> Answer:
         asked.set()
@@ -112,6 +117,7 @@ async def test_all_that_was_there_before_a_refusal_is_refused_however_busy_kprox
         assert values_in(proxy.brokers, "t") == [b"a", *values]
 
 
+@pytest.mark.idle_clock
 async def test_without_a_producer_id_for_long_the_connection_ends() -> None:
     async with proxied(upstream_request_timeout_ms=100) as proxy:
         proxy.brokers.create_topic("t")

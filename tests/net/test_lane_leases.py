@@ -17,6 +17,8 @@ from kproxy.testing.fake_broker import Answer, Close, Drop, open_fake_cluster
 from tests.net.harness import errors_of, eventually, produce, proxied, running
 from tests.net.lane_harness import ONE, TWO, Instance, entries, instance
 
+pytestmark = pytest.mark.idle_clock
+
 STRIDE = LEASE_EPOCHS + 1
 
 
@@ -26,7 +28,7 @@ async def lanes(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Instance,
     async with instance(bootstrap, opened=False, **options) as kproxy:
         made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats.produce, kproxy.log)
         kproxy.nursery.start_soon(made.run)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await kproxy.log.opened.wait()
         yield kproxy, made
 
@@ -131,7 +133,7 @@ async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
     async with open_fake_cluster(1) as fake, lanes(fake.bootstrap, crash_recovery_enable=False) as (kproxy, leases):
         fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda _: Answer(refusal), times=2)
         fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda _: Close(), times=2)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             leases.give_back(await leases.lease(ONE))
         assert kproxy.stats.upstream.errors["init_producer_id"] == 2  # what takes a moment is no error
 
@@ -153,7 +155,7 @@ async def test_a_lease_that_is_given_up_leaves_nothing_behind() -> None:
         assert scope.cancelled_caught
         assert kproxy.stats.produce.producer_ids_active == 1
         fake.cluster.controls.remove(silent)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             lane = await leases.lease(ONE)
         assert lane.producer_id != held.producer_id
         assert len({key for _, key, _ in entries(fake.cluster)}) == 2

@@ -11,6 +11,8 @@ from tests.codec.message_sets import message_set
 from tests.net.harness import Proxied, errors_of, eventually, proxied, running, values_in
 from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
 
+pytestmark = pytest.mark.idle_clock
+
 
 async def lose_answer(proxy: Proxied, message: object, version: int = 8, *, reset: bool = True) -> None:
     """A request is written, and its client ends the connection without a look at the answer."""

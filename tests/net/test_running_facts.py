@@ -17,6 +17,8 @@ from kproxy.proxy.durations import Requests
 from kproxy.proxy.facts import fact_json
 from tests.net.harness import Proxied, eventually, produce, proxied
 
+pytestmark = pytest.mark.idle_clock
+
 
 @asynccontextmanager
 async def watched(**options: Any) -> AsyncIterator[tuple[Proxied, Facts]]:

@@ -71,7 +71,7 @@ async def test_closing_wakes_who_reads_and_who_writes_and_may_be_done_twice() ->
         with pytest.raises(trio.ClosedResourceError):
             await one.send_all([bytes(8_000_000)])
 
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ended, trio.Event())
             nursery.start_soon(cut)

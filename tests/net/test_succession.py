@@ -6,7 +6,7 @@ from kproxy.net.succession import Succession
 
 async def test_without_a_predecessor_nothing_is_waited_for() -> None:
     succession = Succession()
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         await succession.may_accept()
         await succession.alone()
     assert succession.ports == {}

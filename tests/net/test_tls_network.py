@@ -43,7 +43,7 @@ async def tls_client(port: int, files: TlsFiles, name: str = "localhost") -> Fra
         server_hostname=name,
         https_compatible=True,
     )
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         await stream.do_handshake()
     return FrameClient(stream, "test")
 
@@ -55,7 +55,7 @@ async def may_use(client: FrameClient, transactional_id: str) -> bool:
 
 async def first_bytes(io: ByteIO) -> bytes:
     buffer = memoryview(bytearray(100))
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while (got := io.receive_now([buffer])) is None:
             await io.readable()
     return bytes(buffer[:got])

@@ -31,7 +31,7 @@ async def test_new_content_is_handed_on_without_being_asked_for(tmp_path: Path) 
         watched.use = use
         nursery.start_soon(watched.watch)
         await file.write_text("second")
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await came.wait()
         nursery.cancel_scope.cancel()
     assert (seen, watched.content) == (["second"], "second")

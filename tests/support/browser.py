@@ -9,7 +9,7 @@ from selenium.webdriver.chrome.service import Service
 
 #: Not in any DNS: Chromium is told to look for it on this host.
 FOREIGN_NAME = "evil.example"
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tests.net.txn.wire_producer import WireProducer
 
 _LOST = (EOFError, OSError, trio.BrokenResourceError, trio.TooSlowError)
 #: Seconds that an answer may take: other programs have the processor, too.
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 class TransactionalLoad:

@@ -10,7 +10,7 @@ import trio
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def request(number: int, api_key: int = ApiKey.PRODUCE, body: bytes = b"body") -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from kproxy.testing.relay import FaultRelay, Faults
 from kproxy.testing.relay_thread import RelayThread
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 def test_bytes_pass_and_methods_are_called_in_the_thread() -> None:

@@ -16,7 +16,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.cluster_client import ClusterClient
 from verification.hostile.stretches import LongestStretch
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 #: After so long the fake broker is taken for broken, in seconds.
 _BROKER_PATIENCE = 3.0
 

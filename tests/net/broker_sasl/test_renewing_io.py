@@ -20,6 +20,8 @@ from kproxy.proxy.broker_login.login import Login, LoginFrames
 from kproxy.proxy.slots import Buffer
 from tests.net.byte_io import read, sockets
 
+pytestmark = pytest.mark.idle_clock
+
 OWN = -7
 HANDSHAKE = 17
 AUTHENTICATE = 36
@@ -95,7 +97,7 @@ async def connected(
     if due and not lifetime_ms:
         io._due = 0.0  # as if most of an hour had gone by
     try:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             yield io, Broker(far, renewals)
     finally:
         near.close()

@@ -168,5 +168,5 @@ async def test_what_is_no_kafka_broker_is_refused(broker: Broker) -> None:
         with pytest.raises(RemoteProtocolError):
             await BrokerClient.open(SocketNetwork(), place, 1000, 500)
 
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         await against(broker, test)

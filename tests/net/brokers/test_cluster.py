@@ -54,7 +54,7 @@ async def test_a_slow_answer_holds_up_no_other_question() -> None:
         proxy.brokers.control(ApiKey.FIND_COORDINATOR, lambda _: Delay(3600), times=1)
         nursery.start_soon(proxy.cluster.coordinators.find, "slow")
         await trio.testing.wait_all_tasks_blocked(0.05)
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             await proxy.cluster.coordinators.find("fast")
         nursery.cancel_scope.cancel()
 

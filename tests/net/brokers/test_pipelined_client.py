@@ -18,6 +18,8 @@ from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import Call, Close, Delay, Drop, FakeServer, open_fake_cluster
 from tests.net.harness import eventually
 
+pytestmark = pytest.mark.idle_clock
+
 Answers = list[Message | None]
 
 

@@ -24,6 +24,8 @@ from kproxy.txn.view import IdView
 from tests.net.txn.instances import Cast, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
 
+pytestmark = pytest.mark.idle_clock
+
 FIRST, SECOND = Producer(7, 0), Producer(7, 1)
 
 

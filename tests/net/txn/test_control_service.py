@@ -19,6 +19,8 @@ from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventua
 from tests.net.txn.test_rpcs_whole import committed_values
 from tests.net.txn.wire_producer import produce_request, transactional_batch
 
+pytestmark = pytest.mark.idle_clock
+
 OPTIONS: dict[str, Any] = {"coordinator": Transactions, "transaction_state_log_num_partitions": 4, "instance_id": "box"}
 TIMEOUT_MS = 60_000
 

@@ -91,7 +91,7 @@ class TestOneClient:
             owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
             owner.keeper.timeout_ms = 1
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while owner.transaction is not None:  # noqa: ASYNC110 - time itself is waited for
                     await trio.sleep(0.05)
             owner.keeper.timeout_ms = TIMEOUT_MS
@@ -255,7 +255,7 @@ class TestInstances:
             assert view is not None
             assert b.transactions.views.bound(*P0) == 0
             b.transactions.coordinator.log.end_overdue(view)
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.01)
             again = await cast.instance("a")  # the id is still its own
@@ -276,7 +276,7 @@ class TestInstances:
             b.transactions.coordinator.log.end_overdue(view)
             owner = a.transactions.coordinator.log.of("id")
             assert owner is not None
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while a.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.01)
             assert owner.transaction is not None
@@ -405,7 +405,7 @@ class TestClocks:
             await a.kill()
             await b.transactions.log.read_to_end("id")
             assert b.transactions.views.bound(*P0) == 0
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while b.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
                     await trio.sleep(0.05)
 

@@ -47,7 +47,7 @@ Lose = Callable[[Cast], None]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while not condition():  # noqa: ASYNC110 - nobody announces it
             await trio.sleep(0.005)
 

@@ -16,6 +16,8 @@ from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.member_scene import MemberGroup, refused, seen
 from tests.net.txn.takeover_scene import Gate, Point, log_of
 
+pytestmark = pytest.mark.idle_clock
+
 
 @pytest.fixture(autouse=True)
 def no_errands(monkeypatch: pytest.MonkeyPatch) -> None:

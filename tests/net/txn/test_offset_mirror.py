@@ -214,7 +214,7 @@ class TestOrder:
 
             at.proxy.brokers.control(key, hold)
             await at.move(5)
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 await held.wait()
             assert await commit(at.reader, "g", 3) == 0
             assert at.broker_has() == 3
@@ -250,10 +250,10 @@ class TestOrder:
                     answers.append(await commit(at.reader, "g", 3))
 
                 nursery.start_soon(plain)
-                with trio.fail_after(30):
+                with trio.fail_after(120):
                     await waits.wait()
                 nursery.start_soon(_write_ignoring, mirror)
-                with trio.fail_after(30):
+                with trio.fail_after(120):
                     await held.wait()
                 go.set()
                 await eventually(lambda: answers == [0])

@@ -67,7 +67,7 @@ class Writing:
     async def ask(self, work: Callable[[], Awaitable[object]]) -> None:
         """Begins a request, which has to wait."""
         self._nursery.start_soon(self._ask, work)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while self._at.transactions.jobs == 0:  # noqa: ASYNC110 - nobody announces it
                 await trio.sleep(0.001)
         await trio.sleep(0.05)
@@ -81,7 +81,7 @@ class Writing:
             self.ended.append(ErrorCode(rows[0].error_code).name if isinstance(rows, list) else "NONE")
 
     async def all_ended(self, count: int) -> list[str]:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while len(self.ended) < count:  # noqa: ASYNC110 - nobody announces it
                 await trio.sleep(0.005)
         return self.ended
@@ -109,7 +109,7 @@ def overdue(at: Instance) -> Iterator[None]:
 
 async def decided(at: Instance) -> None:
     """Readers of the healthy partition continue."""
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while at.transactions.views.bound(*HEALTHY) is not None:  # noqa: ASYNC110 - nobody announces it
             await trio.sleep(0.005)
 
@@ -162,7 +162,7 @@ class TestWhileWritersWait:
             client = Client("id", bumps)
             await client.init(a)
             await fill(client, a, writing)
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 await a.transactions.coordinator.log.abort("id", client.producer)
             await decided(a)
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):

@@ -288,7 +288,7 @@ async def test_instances_race_for_one_id(seed: int, instances: int) -> None:
                 else:
                     (told_committed if pause != 3 else told_otherwise).append(value)
 
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
                 for who, at in enumerate(kproxies):
                     nursery.start_soon(one, at, who)

@@ -130,7 +130,7 @@ async def test_no_answer_is_an_error_that_may_pass(fault: Close | Edit) -> None:
 @pytest.mark.kafka
 async def test_on_a_real_broker(kafka: RealKafka) -> None:
     name = f"policies-{uuid.uuid4().hex[:12]}"
-    with ClusterClient(kafka.bootstrap, timeout=12) as client:
+    with ClusterClient(kafka.bootstrap) as client:
         client.create_topic(f"{name}-1")
         client.create_topic(f"{name}-2", config={"cleanup.policy": "compact,delete"})
     async with connections(kafka.bootstrap) as (_, pool):

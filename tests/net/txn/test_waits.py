@@ -23,6 +23,8 @@ from kproxy.txn.ids import TXN_BITS
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import PATIENCE, FrameClient, Proxied, fetch, proxied
 
+pytestmark = pytest.mark.idle_clock
+
 PID = TXN_BITS | 9
 NOW = 4_000_000_000_000
 

@@ -192,7 +192,7 @@ class TestRequests:
                 await w.writer.room(20_000)
             assert waited.cancelled_caught
             gate.set()
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 await w.writer.room(20_000)
             assert first.settled
 
@@ -202,7 +202,7 @@ class TestRequests:
             sends = [w.accept(b"%d" % n, index=n % 3) for n in range(30)]
             with pytest.raises(LocalProtocolError):
                 w.writer.written()
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 await w.writer.flush()
             assert all(send.settled and not send.error_code for send in sends)
             assert w.writer.written()["t", 2].end_offset == 10
@@ -590,13 +590,13 @@ async def test_on_a_real_broker(kafka: RealKafka) -> None:
                     values = b"%d." % n, b"%d;" % n
                     sends += writer.accept([batch(*values, index=index, topic=topic) for index in (0, 1)])
                     if n in (10, 20, 30):
-                        with trio.fail_after(30):
+                        with trio.fail_after(120):
                             await writer.settled(sends[:n])
                         for broker in pool.cluster.map.brokers.values():
                             lost = pool.client(broker)
                             assert lost is not None
                             lost.close()
-                with trio.fail_after(30):
+                with trio.fail_after(120):
                     await writer.flush()
                 assert writer.failed is None
                 for index in (0, 1):
@@ -610,6 +610,6 @@ async def test_on_a_real_broker(kafka: RealKafka) -> None:
             assert sum(stats.produce.resends.values()) > 0
             late = TransactionWriter(pool, PID, EPOCH)
             (send,) = late.accept([batch(b"late", topic=topic)])
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 await late.settled([send])
             assert late.failed == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -13,10 +13,10 @@ def test_it_prints_its_addresses_and_serves() -> None:
         try:
             assert process.stdout is not None
             bootstrap = process.stdout.readline().strip()
-            with ClusterClient(bootstrap, timeout=10) as client:
+            with ClusterClient(bootstrap, timeout=60) as client:
                 client.create_topic("t", replication=2)
                 assert [f"{b.host}:{b.port}" for b in client.metadata().brokers] == bootstrap.split(",")
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from kproxy.testing.ports import free_ports
+from tests.support.patience import PATIENCE_S
 from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess
 
 
@@ -14,7 +15,7 @@ def without_brokers(directory: Path, name: str = "k") -> KproxyProcess:
 
 async def test_who_waits_for_a_start_is_let_go_when_the_next_fault_comes(tmp_path: Path) -> None:
     kproxy = without_brokers(tmp_path)
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(kproxy.start)
             await trio.testing.wait_all_tasks_blocked()
@@ -23,7 +24,7 @@ async def test_who_waits_for_a_start_is_let_go_when_the_next_fault_comes(tmp_pat
 
 
 async def test_one_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(KproxyFailed, match="ended with 2"), trio.fail_after(60):
+    with pytest.raises(KproxyFailed, match="ended with 2"), trio.fail_after(PATIENCE_S):
         await without_brokers(tmp_path, name="no such name!").start()
 
 

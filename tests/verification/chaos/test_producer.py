@@ -17,6 +17,7 @@ from kproxy.testing.fake_broker.controls import CloseAfter, ControlFunction, Dro
 from kproxy.testing.fake_broker.fake_api import Call
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.fake_server import open_fake_cluster
+from tests.net.harness import eventually
 from verification.chaos.habits import EQUAL, Habits, PendingRecord, record_set
 from verification.chaos.producer import LegacyProducer
 from verification.chaos.recorder import Recorder
@@ -26,14 +27,6 @@ from verification.history import AnomalyKind, Operation, Outcome, check, read_hi
 TOPICS = {"one": 2, "two": 2}
 PLACES = tuple((topic, partition) for topic, count in TOPICS.items() for partition in range(count))
 HABITS = Habits("p", PLACES, version=3, pause_s=0.001, backoff_s=0.001, timeout_ms=200)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        await trio.sleep(0.01)
-    raise TimeoutError("30 s are over")
 
 
 async def produce(
@@ -49,7 +42,7 @@ async def produce(
             producer = LegacyProducer(habits, (host, int(port)), recorder)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(producer.run)
-                await until(functools.partial(enough, recorder))
+                await eventually(functools.partial(enough, recorder))
                 producer.stop()
             batches = io.StringIO()
             read = functools.partial(read_everything, cluster.bootstrap, TOPICS, batches)

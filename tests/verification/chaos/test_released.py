@@ -8,6 +8,7 @@ from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker.controls import CloseAfter
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.fake_server import open_fake_cluster
+from tests.net.harness import eventually
 from verification.chaos.recorder import Recorder
 from verification.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
 from verification.history import AnomalyKind, Kind, Outcome, check, read_history
@@ -17,11 +18,7 @@ COPIER = {"name": "copier", "places": [["t", 0], ["t", 1]], "transactional_id": 
 
 
 async def until_acknowledged(recorder: Recorder, count: int) -> None:
-    for _ in range(6000):
-        if recorder.records[Outcome.OK] >= count:
-            return
-        await trio.sleep(0.01)
-    raise TimeoutError("60 s are over")
+    await eventually(lambda: recorder.records[Outcome.OK] >= count)
 
 
 async def test_transactions_and_what_is_read_of_them_make_a_clean_history(tmp_path: Path) -> None:
@@ -67,10 +64,7 @@ async def test_the_old_reader_takes_control_records_for_data_where_a_broker_send
                 nursery.start_soon(copier.run)
                 await until_acknowledged(recorder, 10)
                 nursery.start_soon(reader.run)
-                for _ in range(6000):
-                    if recorder.polled > 10:
-                        break
-                    await trio.sleep(0.01)
+                await eventually(lambda: recorder.polled > 10)
                 copier.stop()
                 reader.stop()
         recorder.flush()

@@ -16,6 +16,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.testing.fake_broker.controls import Edit
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.fake_server import FakeServer, open_fake_cluster
+from tests.net.harness import eventually
 from verification.chaos.link import Address
 from verification.chaos.recorder import Recorder
 from verification.chaos.unaware import ByHand, PerRequest, Unaware, places_of
@@ -36,18 +37,10 @@ async def brokers() -> AsyncIterator[tuple[FakeServer, Address]]:
         yield cluster, (host, int(port))
 
 
-async def until(enough: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if enough():
-            return
-        await trio.sleep(0.01)
-    raise TimeoutError("30 s are over")
-
-
 async def run(client: ByHand | PerRequest, enough: Callable[[], bool]) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
-        await until(enough)
+        await eventually(enough)
         client.stop()
 
 

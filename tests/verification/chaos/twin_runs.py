@@ -4,9 +4,15 @@ from collections.abc import Callable
 
 import trio
 
+from tests.support.patience import PATIENCE_S
 from verification.chaos.recorder import Recorder
 from verification.chaos.twins import Twin
 from verification.history import AnomalyKind, Kind, Operation, Outcome, check, read_history
+
+
+def recorded(recorder: Recorder) -> list[Operation]:
+    recorder.flush()
+    return list(read_history(recorder.path))
 
 
 async def run(recorder: Recorder, twins: list[Twin], enough: Callable[[list[Operation]], bool]) -> None:
@@ -14,13 +20,9 @@ async def run(recorder: Recorder, twins: list[Twin], enough: Callable[[list[Oper
     async with trio.open_nursery() as nursery:
         for twin in twins:
             nursery.start_soon(twin.run)
-        for _ in range(600):
-            recorder.flush()
-            if enough(list(read_history(recorder.path))):
-                break
-            await trio.sleep(0.05)
-        else:
-            raise TimeoutError("the twins did not do what is looked for")
+        with trio.fail_after(PATIENCE_S):
+            while not enough(recorded(recorder)):  # noqa: ASYNC110 - a file is read
+                await trio.sleep(0.05)
         for twin in twins:
             twin.stop()
 

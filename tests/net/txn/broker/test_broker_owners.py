@@ -15,6 +15,8 @@ from tests.net.txn.broker.fenced_client import Client, client_of, told
 from tests.net.txn.broker.native_stage import stage
 from tests.net.txn.log_harness import PATIENCE
 
+pytestmark = pytest.mark.idle_clock
+
 UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 Kind: TypeAlias = type[fenced_client.Client] | type[native_stage.Client]
 KINDS = pytest.mark.parametrize("kind", [fenced_client.Client, native_stage.Client], ids=["of its own", "managed"])

@@ -27,6 +27,8 @@ from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.member_scene import MemberGroup, refused
 from tests.net.txn.takeover_scene import log_of
 
+pytestmark = pytest.mark.idle_clock
+
 AT_HOME = (HomeRule("*", Home.BROKER),)
 
 
