@@ -11,6 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyarrow import parquet
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +22,7 @@ from kproxy.spark.audit.catalogue import FINDINGS, Finding
 from kproxy.spark.audit.content import digest
 from kproxy.spark.audit.group_checks import fetched_offsets
 from kproxy.spark.audit.log_facts import decoded_log, log_facts
-from kproxy.spark.audit.log_reading import connector, log_slices, read_batches, read_log, read_records
+from kproxy.spark.audit.log_reading import Slice, are_few, connector, log_slices, read_batches, read_log, read_records
 from kproxy.spark.audit.next_run import CARRIED_TABLE, carried, carry, local, next_places
 from kproxy.spark.audit.offset_spans import Span, find_spans
 from kproxy.spark.audit.picture import png_page
@@ -53,6 +54,9 @@ class _Run(NamedTuple):
     topics: Sequence[str]
     tables: Tables
     log: DataFrame
+    #: Whether the driver reads the log by itself, and all of the topics, too.
+    is_short: bool
+    is_small: bool
     #: Whether the transaction log can be read: else this run judges nothing, and the next one begins where it did.
     is_readable: bool
 
@@ -100,7 +104,8 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
         slices = log_slices(brokers)
     # kept before anything is made of them: plans that exist already would read them again
     log = read_log(spark, log_from, slices).persist(_STORED)
-    facts = log_facts(log, {each.partition: each.start for each in slices}).persist(_STORED)
+    is_short = are_few(slices)
+    facts = log_facts(log, {each.partition: each.start for each in slices}, few=is_short).persist(_STORED)
     # the log is read before the groups are asked: a group that continues meanwhile has no lag
     is_readable = facts.where(_UNREADABLE).count() == 0
     with open_cluster() as cluster:
@@ -110,18 +115,21 @@ def _begin(spark: SparkSession, request: Request) -> _Run:
     limits = Limits(
         int(began.timestamp() * 1000), request.window_ms, request.open_ms, request.prepared_ms, request.run_length
     )
+    is_small = is_short and are_few([Slice(span.topic, span.partition, span.reread, span.end) for span in spans])
     tables = Tables(
         batches=read_batches(spark, where, spans).persist(_STORED),
         records=digest(read_records(spark, where, spans), request.key).persist(_STORED),
         spans=spark.createDataFrame(list(spans), SPANS),
         carried=carried(spark, request.out, state),
         facts=told,
-        fetched=fetched_offsets(told, topics, open_cluster),
+        fetched=fetched_offsets(told, topics, open_cluster, few=is_short),
         limits=limits,
     )
     directory = request.out / f".run={name}"
     directory.mkdir(parents=True)
-    return _Run(name, began, directory, state, spans, cluster_name, topics, tables, log, is_readable)
+    return _Run(
+        name, began, directory, state, spans, cluster_name, topics, tables, log, is_short, is_small, is_readable
+    )
 
 
 # -- judging
@@ -139,7 +147,7 @@ def _judge(run: _Run, request: Request, tell: Tell) -> Summary:
     visibility = _stored(run, "visibility", exposure.visibility(tables))
     protection = _stored(run, "protection", exposure.protection(tables))
     stable = _stored(run, "stable_offsets", exposure.stable_offsets(tables))
-    _stored(run, "transaction_log", decoded_log(run.log))
+    _stored(run, "transaction_log", decoded_log(run.log, few=run.is_short))
     largest = (
         visibility.groupBy("topic").agg(F.sum("bytes").alias("all_bytes")).orderBy(F.desc("all_bytes")).limit(WORST)
     )
@@ -165,9 +173,14 @@ def _judge(run: _Run, request: Request, tell: Tell) -> Summary:
 
 def _stored(run: _Run, name: str, frame: DataFrame) -> DataFrame:
     """The frame, computed once: from its table from now on."""
-    path = local(run.directory / name)
-    frame.write.parquet(path)
-    return frame.sparkSession.read.schema(frame.schema).parquet(path)
+    directory = run.directory / name
+    if run.is_small:
+        rows = frame.toArrow()
+        directory.mkdir()
+        parquet.write_table(rows, directory / "part-0.parquet")
+        return frame.sparkSession.createDataFrame(rows, frame.schema)
+    frame.write.parquet(local(directory))
+    return frame.sparkSession.read.schema(frame.schema).parquet(local(directory))
 
 
 def _outcome(run: _Run, finding: Finding) -> Outcome:

@@ -6,6 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kproxy.spark.audit.log_facts import made_of
 from kproxy.spark.audit.tables import FETCHED, Tables
 from kproxy.spark.kafka_cluster import KafkaCluster
 
@@ -56,10 +57,12 @@ def _lower(tables: Tables) -> DataFrame:
     )
 
 
-def fetched_offsets(facts: DataFrame, topics: Collection[str], connect: Callable[[], KafkaCluster]) -> DataFrame:
+def fetched_offsets(
+    facts: DataFrame, topics: Collection[str], connect: Callable[[], KafkaCluster], *, few: bool
+) -> DataFrame:
     """What OffsetFetch says now of each group that the log names with one of the topics; asked by Spark's tasks.
 
-    ``connect`` opens a cluster and travels to them; its KafkaError ends the job.
+    ``connect`` opens a cluster and travels to them; its KafkaError ends the job. ``few`` as in ``made_of``.
     """
 
     def ask(rows: Iterable[Any]) -> Iterator[tuple[str, str, int, int]]:
@@ -70,4 +73,4 @@ def fetched_offsets(facts: DataFrame, topics: Collection[str], connect: Callable
 
     named = facts.where((F.col("fact") == "offsets") & F.col("topic").isin(*topics))
     groups = named.select("group_id").distinct()
-    return facts.sparkSession.createDataFrame(groups.rdd.mapPartitions(ask), FETCHED, verifySchema=False)
+    return made_of(groups, ask, FETCHED, few=few)

@@ -4,8 +4,8 @@ A partition of the log is short (snapshots replace deleted records), so one task
 state as kproxy itself. Nothing comes to the driver. Rows, not Arrow: for that PySpark would need pandas, too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -17,28 +17,37 @@ DECODED: Final = (
     "log_partition int, log_offset long, at timestamp, kind string, transactional_id string, producer_id long, "
     "producer_epoch int, committed boolean, text string"
 )
+Make: TypeAlias = Callable[[Iterable[Any]], Iterable[tuple[Any, ...]]]
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value")
 
 
-def log_facts(log: DataFrame, starts: Mapping[int, int]) -> DataFrame:
-    """``FACTS`` from records of the log (partition, offset, timestamp, key, value); ``starts`` as in ``fold_log``."""
+def log_facts(log: DataFrame, starts: Mapping[int, int], *, few: bool = False) -> DataFrame:
+    """``FACTS`` from records of the log (partition, offset, timestamp, key, value); ``starts`` as in ``fold_log``.
+
+    ``few``: as in ``made_of``.
+    """
     starts = dict(starts)
 
     def fold(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         return _tuples(fold_log(_records(rows), starts), FACTS)
 
     ordered = log.select(*_COLUMNS).repartition("partition").sortWithinPartitions("partition", "offset")
-    return log.sparkSession.createDataFrame(ordered.rdd.mapPartitions(fold), FACTS, verifySchema=False)
+    return made_of(ordered, fold, FACTS, few=few)
 
 
-def decoded_log(log: DataFrame) -> DataFrame:
-    """Each record of the log, decoded: ``DECODED``."""
+def decoded_log(log: DataFrame, *, few: bool = False) -> DataFrame:
+    """Each record of the log, decoded: ``DECODED``; ``few`` as in ``made_of``."""
 
     def decode_all(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         return _tuples(map(decoded_row, _records(rows)), DECODED)
 
-    decoded = log.select(*_COLUMNS).rdd.mapPartitions(decode_all)
-    return log.sparkSession.createDataFrame(decoded, DECODED, verifySchema=False)
+    return made_of(log.select(*_COLUMNS), decode_all, DECODED, few=few)
+
+
+def made_of(rows: DataFrame, make: Make, schema: str, *, few: bool) -> DataFrame:
+    """What a function in Python makes of the rows of each task; ``few``: of all rows, on the driver."""
+    made: Any = list(make(rows.collect())) if few else rows.rdd.mapPartitions(make)
+    return rows.sparkSession.createDataFrame(made, schema, verifySchema=False)
 
 
 def _records(rows: Iterable[Any]) -> Iterator[LogRecord]:

@@ -70,8 +70,10 @@ class Answers:
         return {TopicPartition("orders", 1): 5, TopicPartition("orders", 2): 6} if group == "billing" else {}
 
 
-def test_each_group_of_the_log_is_asked_for_once(spark: SparkSession) -> None:
+@pytest.mark.parametrize("few", [False, True])
+def test_each_group_of_the_log_is_asked_for_once(spark: SparkSession, few: bool) -> None:
     facts = [said("orders", 1), said("orders", 2), said("orders", 1, group_id="gone"), fact("known", group_id="no")]
     facts.append(said("bills", 1, group_id="of-another-topic"))
-    found = Found(fetched_offsets(frame(spark, FACTS, facts), ["orders"], Answers))  # type: ignore[arg-type]
+    asked = fetched_offsets(frame(spark, FACTS, facts), ["orders"], Answers, few=few)  # type: ignore[arg-type]
+    found = Found(asked)
     assert found.all("group_id", "partition", "fetched_offset") == [("billing", 1, 5), ("billing", 2, 6)]
