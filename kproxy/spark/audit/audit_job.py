@@ -1,6 +1,7 @@
 """One audit from its offsets to its report: read, judge, write, and leave the next run its beginning.
 
-All data stay in Spark: what comes to the driver are offsets of partitions, counts, and the rows of a page.
+All data stay in Spark: what comes to the driver are offsets of partitions, counts, and the rows of a page. Of a small
+run the driver reads all, and writes the tables.
 """
 
 import json
