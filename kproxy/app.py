@@ -1,4 +1,4 @@
-"""The one place where everything is put together."""
+"""Builds a kproxy from its configuration: the one place where all parts are put together."""
 
 import gc
 import os

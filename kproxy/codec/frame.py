@@ -19,7 +19,7 @@ _LARGEST_STEP: Final = 1 << 20
 
 
 class FrameSplitter:
-    """Whole frames out of pieces. Holds one frame at most, and never much more than what has come of it."""
+    """Cuts pieces of a byte stream into whole frames. Holds at most one frame, little more than its received bytes."""
 
     __slots__ = ("_filled", "_max_other_bytes", "_partial", "_size", "_start", "max_frame_bytes")
 

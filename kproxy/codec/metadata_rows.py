@@ -43,7 +43,7 @@ _ONE_BYTE: Final = 128
 
 
 class MetadataBrokers(MetadataResponse):
-    """A response whose topics have names and ids, but no partitions; it is written as it was read, but for brokers.
+    """A response whose topics have names and ids, but no partitions; all but the brokers is written as it was read.
 
     To be written in the version in which it was read.
     """

@@ -43,7 +43,7 @@ class DeliverRule(NamedTuple):
 
 
 class IsolationRule(NamedTuple):
-    """What consumers whose client.id matches the glob pattern read, whatever they ask for."""
+    """The isolation level of consumers whose client.id matches the glob pattern, whatever they request."""
 
     client_id: str
     level: str

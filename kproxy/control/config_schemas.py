@@ -1,4 +1,4 @@
-"""What goes in and out of the control API's routes for configuration and logs, as JSON Schema."""
+"""Requests and responses of the control API's routes for configuration and logs, as JSON Schema."""
 
 from typing import Final
 

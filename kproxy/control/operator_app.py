@@ -1,4 +1,4 @@
-"""The HTTP pages of operators, without a password: metrics, health, readiness, the status page and its facts."""
+"""The HTTP pages for operators, without a password: metrics, health, readiness, the status page and its facts."""
 
 from functools import partial
 

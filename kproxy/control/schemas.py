@@ -1,4 +1,4 @@
-"""What goes in and out of the control API, as JSON Schema: bodies are checked by it, OpenAPI shows it."""
+"""Requests and responses of the control API, as JSON Schema: it checks bodies, and OpenAPI shows it."""
 
 from collections.abc import Sequence
 from typing import Any, Final

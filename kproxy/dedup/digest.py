@@ -1,4 +1,4 @@
-"""What two copies of a record have in common: a hash of key, value and headers, and the time that the client gave."""
+"""What two copies of a record have in common: a hash of key, value and headers, and the timestamp of the client."""
 
 import struct
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What an answer of the broker says about the batch that was sent: a table, and the one rule around it."""
+"""What a broker's response says about a batch: a table of error codes, and the one rule around it."""
 
 from enum import Enum, auto
 from typing import Final

@@ -1,4 +1,4 @@
-"""The lanes of other processes, as the entries in the log tell: of a former kproxy, or of other instances."""
+"""The lanes of other processes, by the entries in the log: of a former kproxy, or of other instances."""
 
 from collections.abc import Callable, Iterable
 from typing import Final

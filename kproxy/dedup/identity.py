@@ -7,7 +7,7 @@ _LOCAL = "localhost"
 
 
 class Identity(NamedTuple):
-    """One producer, as far as it can be told without its help."""
+    """One producer, as far as kproxy can recognize it without its help."""
 
     principal: str
     client_id: str

@@ -20,7 +20,7 @@ VALUE_VERSION: Final = 0
 
 
 class LaneKey(NamedTuple):
-    """Whose entry it is. One for each producer id, so that the topic grows with these and not with leases."""
+    """The key of an entry. One for each producer id, so that the topic grows with these and not with leases."""
 
     instance_id: str
     producer_id: int

@@ -1,4 +1,4 @@
-"""What to do next with a track whose batches did not all get through: one step at a time, in order.
+"""The next step for a track with batches that were not acknowledged: one step at a time, in order.
 
 The shell calls ``next_step``, does what it says, reports the answer with ``Track.answered`` or ``Track.lost`` (of a
 fence: ``Track.fenced``), and asks again until nothing is left. Nothing new may be sent on the track meanwhile.
@@ -36,7 +36,7 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Fence the track's epoch + 1 at the partition's leader, look what the log holds, and tell ``Track.fenced``."""
+    """Fence the track's epoch + 1 at the partition's leader, read what the log holds, and call ``Track.fenced``."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""``kproxy doctor``: looks at the brokers, the topics and the options, and says what does not fit and what to do.
+"""``kproxy doctor``: checks brokers, topics and options, and says what does not fit and what to do.
 
 ``gather`` asks all that there is to ask, once; the checks are functions of what it found.
 """

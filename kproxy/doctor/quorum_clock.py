@@ -1,4 +1,4 @@
-"""The clock of the cluster's controller: DescribeQuorum tells it (KIP-836): a leader has just caught up with itself.
+"""The clock of the cluster's controller: DescribeQuorum returns it (KIP-836): a leader has just caught up with itself.
 
 No other question that changes nothing is answered with a broker's time.
 """

@@ -1,1 +1,1 @@
-"""kproxy as a sidecar of pods that ask for it: an admission webhook of Kubernetes."""
+"""kproxy as a sidecar: an admission webhook of Kubernetes adds it to pods that ask for it."""

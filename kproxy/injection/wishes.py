@@ -1,4 +1,4 @@
-"""What a sidecar is like: the defaults of the webhook, and the annotations of a pod over them."""
+"""The settings of a sidecar: the defaults of the webhook, overridden by a pod's annotations."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The log of what was refused to whom: one line for each thing refused, but not one for each time."""
+"""The log of refusals: one line for each client and thing refused, but not one for each time."""
 
 from typing import Final
 

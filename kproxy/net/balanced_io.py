@@ -1,4 +1,4 @@
-"""A client's connection through a load balancer that tells the client's address first (PROXY protocol)."""
+"""A client's connection through a load balancer that sends the client's address first (PROXY protocol)."""
 
 import socket
 
@@ -8,7 +8,7 @@ from kproxy.net.socket_io import SocketIO
 
 
 class BalancedIO(SocketIO):
-    """A socket whose ends are those that the balancer names, from ``introduced`` on."""
+    """A socket with the addresses that the balancer names, from ``introduced`` on."""
 
     __slots__ = ("_ends_told",)
 

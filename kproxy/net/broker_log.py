@@ -1,4 +1,4 @@
-"""The logs of brokers, as kproxy looks into them: what it wrote, and fences against what may yet come."""
+"""Reads the logs of brokers for what kproxy wrote, and fences producers against batches that may still arrive."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial

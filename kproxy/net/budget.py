@@ -72,7 +72,7 @@ class Budget:
 
 
 class Unfinished:
-    """The bytes of requests whose rest has not come, by sender; each sender has half of the memory for them at most.
+    """The bytes of incomplete requests, by sender; each sender has at most half of the memory for them.
 
     A sender is a principal, or the address of clients that have none. So one that begins many requests and ends none
     keeps only its own clients waiting.

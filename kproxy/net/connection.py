@@ -1,4 +1,4 @@
-"""The pump of one client connection: reads, one synchronous call into the session, writes.
+"""One client connection: reads bytes, makes one synchronous call into the session, writes the results.
 
 Up to three tasks run for a connection: one reads the client, one the broker, one sends again what is indefinite.
 """

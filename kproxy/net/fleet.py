@@ -24,7 +24,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.2
 
 
 class Fleet:
-    """The other instances, as the lane log tells."""
+    """The other instances, by the lane log."""
 
     def __init__(self, config: RetryOptions, lane_log: LaneLog, wall: Callable[[], float]) -> None:
         """``wall`` tells the time in seconds since the epoch."""

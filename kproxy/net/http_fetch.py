@@ -1,4 +1,4 @@
-"""Small documents over HTTP: tokens, and the keys of those who issue them.
+"""Small documents over HTTP: tokens, and the keys of their issuers.
 
 urllib in a thread, because it is in the standard library: an asynchronous client would bring five packages for one
 request every few minutes.

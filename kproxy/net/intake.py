@@ -1,4 +1,4 @@
-"""From frames to what the session took: each is offered until it can be taken, or its client must be told something."""
+"""Offers each frame to the session until it is accepted, or has to be refused."""
 
 from typing import TYPE_CHECKING
 

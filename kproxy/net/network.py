@@ -1,4 +1,4 @@
-"""What the shell needs of the world outside: connections, listeners and the time of day.
+"""The interface between the shell and the outside world: connections, listeners and the time of day.
 
 The shell is given a ``Network`` and asks nothing else, so that the same code runs over sockets and in a simulation.
 """

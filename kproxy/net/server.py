@@ -1,4 +1,4 @@
-"""Listeners: one port to bootstrap from, one for each broker; and the limits on who may connect."""
+"""Listeners: one port to bootstrap from, one for each broker; and the limits on connections."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

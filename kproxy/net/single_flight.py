@@ -6,7 +6,7 @@ import trio
 
 
 class SingleFlight:
-    """Does something once for all who asked before it began."""
+    """Does something once for all tasks that asked before it began."""
 
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
         """``work`` is done by one of the tasks that ask. If it fails, that task gets the error, another one tries."""

@@ -1,4 +1,4 @@
-"""Non-blocking sockets: try first, wait only when it would block. A proxy's time goes to wake-ups and copies."""
+"""Non-blocking sockets: try first, wait only if it would block. A proxy spends its time on wake-ups and copies."""
 
 import fcntl
 import select

@@ -1,4 +1,4 @@
-"""Sends again, batch by batch and in order, what got no definite answer, until each fate is known.
+"""Sends batches without a definite response again, one by one and in order, until the outcome of each is known.
 
 Where sending again could write a second copy, the partition's leader is fenced first and its log looked through.
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """What went wrong for a client: a word or two, and when (seconds since the epoch)."""
+    """The last error of a client: a word or two, and when (seconds since the epoch)."""
 
     reason: str
     at: float

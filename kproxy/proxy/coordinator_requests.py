@@ -67,7 +67,7 @@ class ImplicitProduce(NamedTuple):
 
 
 class UnstableOffsets(Enum):
-    """What becomes of offsets that an open transaction has."""
+    """What is done with the offsets that an open transaction has."""
 
     TELL = auto()
     """The client receives UNSTABLE_OFFSET_COMMIT (KIP-447)."""

@@ -30,7 +30,7 @@ class Rows(NamedTuple, Generic[_Row]):
 
 
 class Failure(NamedTuple):
-    """The last thing that went wrong: a word or two, and when."""
+    """The last error: a word or two, and when."""
 
     reason: str
     at_ms: int

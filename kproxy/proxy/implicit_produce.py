@@ -46,7 +46,7 @@ class ImplicitTransaction(Protocol):
 
 
 class ImplicitTransactionFinder(Protocol):
-    """Whose Produce requests go into transactions that the client knows nothing of."""
+    """The clients whose Produce requests go into transactions that they know nothing of."""
 
     def of(self, client_id: str) -> ImplicitTransaction | None:
         """Where those of a client go that come now; None if they are written as they are."""
@@ -54,7 +54,7 @@ class ImplicitTransactionFinder(Protocol):
 
 
 class CountConverted(Protocol):
-    """Who counts conversions."""
+    """Counts conversions."""
 
     def __call__(self, direction: str, magic: int, batches: int, records: int) -> None:
         """So many batches and records of this magic were converted."""

@@ -1,4 +1,4 @@
-"""The principal of a client, in Kafka's form ``User:NAME``: from SASL, from its certificate, or ANONYMOUS."""
+"""The principal of a client, in Kafka's form ``User:NAME``: from SASL, from its certificate, or ``User:ANONYMOUS``."""
 
 import re
 from collections.abc import Sequence

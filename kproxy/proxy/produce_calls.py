@@ -1,4 +1,4 @@
-"""Calls: one Produce request of a client each, the batches it became, and the messages they are put into."""
+"""Calls: each is one Produce request of a client, its batches, and the messages that carry them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class PartitionCall:
 
 @dataclass(slots=True, eq=False)
 class UpstreamProduce:
-    """What goes upstream as one request: at most one batch for each partition."""
+    """One request to the broker: at most one batch for each partition."""
 
     call: "ProduceCall"
     batches: list[tuple[PartitionCall, memoryview, int]]

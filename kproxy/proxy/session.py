@@ -1,4 +1,4 @@
-"""One client connection, without its sockets: what becomes of each request and each answer.
+"""One client connection, without its sockets: decides what is done with each request and each response.
 
 The shell reports what happens by calls (``request`` from the client, ``response`` from the broker, and so on), writes
 ``to_client`` and ``to_upstream``, and carries out commands (``kproxy.proxy.commands``). It knows no more of a session.

@@ -1,4 +1,4 @@
-"""The two queues of a session: what goes to the broker and is owed by it, and what goes to the client in order."""
+"""The two queues of a session: requests to the broker whose responses are due, and responses to the client in order."""
 
 from collections import deque
 from dataclasses import dataclass

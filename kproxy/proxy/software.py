@@ -8,7 +8,7 @@ _MOST_KINDS: Final = 200
 
 
 class Software(NamedTuple):
-    """Name and version as ApiVersions tells them from its v3 on (KIP-511)."""
+    """Name and version of a client's software, from ApiVersions v3 on (KIP-511)."""
 
     name: str
     version: str

@@ -51,7 +51,7 @@ class Traced:
 
 
 class Traces(Protocol):
-    """Who makes spans."""
+    """Makes spans."""
 
     def answered(self, ctx: "Context", slot: "Slot", now: float, size: int) -> None:
         """A request was answered with ``size`` bytes, or ended its connection (``Slot.failed``); seconds."""

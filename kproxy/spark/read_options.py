@@ -1,4 +1,4 @@
-"""The options of the source, as Spark's own Kafka source names them: read once, told in one line if they are wrong."""
+"""The options of the source, as Spark's own Kafka source names them: read once; an error is one line."""
 
 import re
 from collections.abc import Mapping

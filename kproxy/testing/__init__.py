@@ -1,1 +1,1 @@
-"""For tests of users, too: a real Kafka from Maven artefacts, a fake broker, a relay that injects faults, a client."""
+"""Test tools, also for users: a real Kafka from Maven artefacts, a fake broker, a relay with faults, a client."""

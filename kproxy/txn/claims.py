@@ -15,7 +15,7 @@ NOBODY: Final = Producer(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """For whom an id is claimed."""
+    """The client that an id is claimed for."""
 
     nonce: bytes
     client: Producer

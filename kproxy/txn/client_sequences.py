@@ -30,7 +30,7 @@ class Order(Enum):
 
 
 class ClientSequences(Generic[T]):
-    """Of one client: what it sent last to each partition, and what became of it (a ``T`` for each batch)."""
+    """The last batches that one client sent to each partition, and their results (a ``T`` for each batch)."""
 
     def __init__(self) -> None:
         """Nothing sent."""

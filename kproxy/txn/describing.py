@@ -1,4 +1,4 @@
-"""What the transaction log says of a transactional id, as the control API tells it."""
+"""Describes a transactional id for the control API, by the transaction log."""
 
 from typing import TYPE_CHECKING
 

@@ -6,7 +6,7 @@ from kproxy.txn.ids import Producer
 
 
 class TxnRequest(NamedTuple):
-    """Who asks, and of which transactional id."""
+    """The client that sends a request, and its transactional id."""
 
     transactional_id: str
     #: As the client knows itself.
@@ -28,7 +28,7 @@ class ClientBatch(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What became of a batch: an error, or where it stands."""
+    """The result of a batch: an error, or its offset."""
 
     error_code: int
     base_offset: int

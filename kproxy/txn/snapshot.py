@@ -86,7 +86,7 @@ _NOTHING: Final = Step((), ())
 
 
 class PartitionLoader:
-    """Reads one partition from its log start on, and tells what may be applied.
+    """Reads one partition from its log start on, and returns what may be applied.
 
     While it is not sure, it holds the records: at most those between two snapshots, as long as nothing is deleted
     before a snapshot is whole.

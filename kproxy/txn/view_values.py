@@ -32,7 +32,7 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who owns an id, and the epochs that its transactions may take."""
+    """The owner of an id, and the epochs that its transactions may take."""
 
     generation: int
     producer_id: int
@@ -108,7 +108,7 @@ class BrokerTransaction(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A member of a transaction: whose it is, its name, and the nonce that its records carry."""
+    """A member of a transaction: its owner, its name, and the nonce in its records."""
 
     owner: Producer
     name: str
@@ -124,7 +124,7 @@ class Joined(NamedTuple):
 
 
 class Unended(NamedTuple):
-    """A member that is decided, of which the broker may not have been told, which keeps its transaction."""
+    """A member that is decided, of which the broker may not be informed yet; it keeps its transaction."""
 
     native: BrokerTransaction
     name: str

@@ -1,4 +1,4 @@
-"""A network each of whose connections to brokers is logged in."""
+"""A network that logs in on each connection to a broker."""
 
 import random
 from collections.abc import Sequence

@@ -51,7 +51,7 @@ class LogError(RemoteProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class Told(Generic[T]):
-    """A leader's word on a partition; ``value`` is None if it does not serve the request (UNSUPPORTED_VERSION)."""
+    """A leader's answer about a partition; ``value`` is None if it does not serve the request (UNSUPPORTED_VERSION)."""
 
     error_code: int
     value: T | None

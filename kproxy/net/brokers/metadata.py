@@ -1,4 +1,4 @@
-"""Who leads partitions and what topics are called: asked of any broker, and remembered for all of kproxy."""
+"""The leaders of partitions and the names of topics: asked of any broker, and remembered for all of kproxy."""
 
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol

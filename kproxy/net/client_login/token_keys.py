@@ -1,4 +1,4 @@
-"""The public keys of those who issue tokens: a JSON Web Key Set (RFC 7517) from a file or a server."""
+"""The public keys of token issuers: a JSON Web Key Set (RFC 7517) from a file or a server."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

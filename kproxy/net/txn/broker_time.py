@@ -20,7 +20,7 @@ _UNKNOWN: Final = -1
 
 
 class BrokerTime:
-    """Milliseconds since the epoch, as brokers tell them."""
+    """Milliseconds since the epoch, by the brokers' clocks."""
 
     def __init__(self, network: Network) -> None:
         """``network``: its wall clock counts until a broker has told its time."""

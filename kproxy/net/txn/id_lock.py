@@ -1,4 +1,4 @@
-"""Whose turn it is at a transactional id, and how an abort cuts short what others wait for in theirs.
+"""The lock of a transactional id, and how an abort cuts short the waits of its holder.
 
 A request may have to wait for data brokers in its turn: for room in the writer, for outstanding batches, for a
 coordinator of a group. A partition that takes no writes makes these waits as long as it likes. A time-out, an abort and

@@ -14,7 +14,7 @@ from kproxy.txn.txn_error import TxnError
 
 
 class Parties(NamedTuple):
-    """Who takes part in open transactions."""
+    """The clients that take part in open transactions."""
 
     #: Serial numbers of connections.
     connections: set[int]

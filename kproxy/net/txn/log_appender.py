@@ -1,4 +1,4 @@
-"""Appends to the transaction log: one batch, sent again as it is until the broker's word is definite."""
+"""Appends to the transaction log: one batch, sent again unchanged until the broker's answer is definite."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class AppendRefused(AppendError):
 
 
 class AppendUnknown(AppendError):
-    """An attempt may be in the log, or may yet come to it: the log has to be read to its end."""
+    """An attempt may be in the log, or may still reach it: the log has to be read to its end."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ _WAIT_MS: Final = 30_000
 
 
 class LogPolls:
-    """Asks who leads a partition whenever that is not known, or turned out wrong, and reads from there."""
+    """Finds the leader of a partition whenever it is unknown, or has changed, and reads from there."""
 
     def __init__(
         self,

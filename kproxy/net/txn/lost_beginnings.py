@@ -1,4 +1,4 @@
-"""Partitions of the transaction log whose first records were deleted though no snapshot states them.
+"""Partitions of the transaction log whose first records were deleted without a snapshot that states them.
 
 kproxy deletes only what a snapshot states, so somebody else did this: ``kafka-delete-records.sh``, a wrong
 ``retention.ms``. An instance that has read these records writes a snapshot of them at once. Where none does, the other
@@ -20,7 +20,7 @@ _GRACE_SECONDS: Final = 60.0
 
 
 class LostBeginnings:
-    """Looks for such partitions, and ends the wait at them."""
+    """Finds such partitions, and ends the wait at them."""
 
     def __init__(
         self, views: Views, follower: LogFollower, snapshots: Snapshots, begin_without: Callable[[int], None]

@@ -25,7 +25,7 @@ _MOST_FREE: Final = 1_000
 
 
 class Joining(NamedTuple):
-    """Who wants to be a member."""
+    """The request to become a member."""
 
     transactional_id: str
     name: str

@@ -18,7 +18,7 @@ from kproxy.txn.txn_error import TxnError
 
 
 class Groups(Protocol):
-    """What becomes of the offsets of consumer groups in transactions."""
+    """The offsets of consumer groups in transactions."""
 
     async def check(self, offsets: TransactionOffsets) -> int:
         """Kafka's error code if the group has moved on since the offsets' generation; 0 if it has not."""
@@ -46,7 +46,7 @@ class Topics(Protocol):
 
 
 class Ends(Protocol):
-    """Who knows where partitions end."""
+    """The ends of partitions."""
 
     async def __call__(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The high watermark of each. OSError, RemoteProtocolError; TxnError if a partition can't be written."""

@@ -1,4 +1,4 @@
-"""Looks after producer ids that readers have met and the transaction log does not know: readers wait there for ever.
+"""Rejects producer ids that readers have met and the transaction log does not know: otherwise readers wait for ever.
 
 An instance that rejects one must have met its data, and then read the log to its end: what is not in the log then will
 never be. The model (``verification.models.transaction_log``) shows what happens otherwise.

@@ -125,7 +125,7 @@ class StableOffsets:
 
 
 class _Scan:
-    """Looks for the first undecided batch in [position, end)."""
+    """Finds the first undecided batch in [position, end)."""
 
     may_wait = False
 

@@ -15,7 +15,7 @@ from kproxy.txn.verdict import Decisions
 
 
 class Changes(Protocol):
-    """Tells when more of the log was read."""
+    """Wakes tasks when more of the log was read."""
 
     @property
     def version(self) -> int:
@@ -26,7 +26,7 @@ class Changes(Protocol):
 
 
 class Groups(Protocol):
-    """Tells what the log says of groups' offsets, as ``kproxy.proxy.offset_fetch_overlay`` has it."""
+    """Returns what the log says of groups' offsets, for ``kproxy.proxy.offset_fetch_overlay``."""
 
     async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
         """What the broker may not know of them."""

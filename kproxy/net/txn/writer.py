@@ -1,4 +1,4 @@
-"""Writes the data of one transaction: batches go to the leaders, and again, until the fate of each is definite."""
+"""Writes the data of one transaction: batches go to the leaders, and again, until the outcome of each is known."""
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from functools import partial

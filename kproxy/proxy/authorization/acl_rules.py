@@ -82,7 +82,7 @@ IMPLIED: Final[dict[Operation, frozenset[Operation]]] = {
 
 
 class Subject(NamedTuple):
-    """Who asks: Kafka's principal (``User:alice``), the address of the peer, and what the client calls itself."""
+    """Kafka's principal (``User:alice``), the address of the peer, and the client.id of a request."""
 
     principal: str
     host: str

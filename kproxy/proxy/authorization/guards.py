@@ -55,7 +55,7 @@ def with_error(request: Any, version: int, error: int) -> Message:
 
 
 class Whole:
-    """A request that is allowed or refused as a whole; then ``rest`` looks into it."""
+    """A request that is allowed or refused as a whole; then ``rest`` checks its parts."""
 
     def __init__(self, *asked: Asked, refusal: Refusal = with_error, rest: Guard | None = None) -> None:
         """All of ``asked`` is needed; the first that is not allowed is the error."""

@@ -23,7 +23,7 @@ Finish: TypeAlias = Callable[[bytes], bytes]
 
 
 class Screening(NamedTuple):
-    """What becomes of a frame."""
+    """What is done with a frame."""
 
     #: What is forwarded; None if nothing is.
     frame: bytearray | None

@@ -12,7 +12,7 @@ _MOST_OWN_BYTES: Final = 65_536
 
 
 class Sifted(NamedTuple):
-    """What became of the bytes: so many are left for others, at the front; and the answer that became whole."""
+    """The result of received bytes: how many at the front belong to others, and the response that is complete now."""
 
     kept: int
     own: bytes | None

@@ -61,7 +61,7 @@ class _Login:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request, or a bare token, whose answer is to be made."""
+    """A request, or a bare token, that has no response yet."""
 
     header: RequestHeader | None
     size: int

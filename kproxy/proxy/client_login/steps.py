@@ -1,4 +1,4 @@
-"""What an exchange of tokens comes to, step by step."""
+"""The results of a login's steps."""
 
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -10,7 +10,7 @@ class Challenge(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The client is who it says."""
+    """The client has proven its identity."""
 
     name: str
     #: The last thing to say to it.

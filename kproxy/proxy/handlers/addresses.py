@@ -78,7 +78,7 @@ class Metadata(_Addresses):
 
 
 class DescribeCluster(_Addresses):
-    """Rewrites the list of brokers; the controllers' own addresses are not told."""
+    """Rewrites the list of brokers; the controllers' own addresses are left out."""
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         """All brokers of the answer."""

@@ -49,7 +49,7 @@ _METADATA = 12
 
 
 class Fetch(Handler):
-    """Conversion for old versions and for clients whose codecs are set; committed data alone for those who want it."""
+    """Conversion for old versions and for clients whose codecs are set; committed data alone if asked for."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Whether the records may need a change, whatever is asked for."""

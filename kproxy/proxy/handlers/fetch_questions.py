@@ -1,4 +1,4 @@
-"""What kproxy asks the broker for one Fetch that it looks through: from where on, how much, and for how long."""
+"""The requests to the broker for one Fetch whose records kproxy examines: offsets, sizes, and waiting times."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""Limits and whom they are for, in Kafka's order of precedence (KIP-13, KIP-55, ``ClientQuotaManager``)."""
+"""Limits and the clients that they apply to, in Kafka's order of precedence (KIP-13, KIP-55,
+``ClientQuotaManager``).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +65,7 @@ def _rank(pattern: str | None) -> int:
 
 
 class Share(NamedTuple):
-    """A limit that holds for a client, and with whom it shares it."""
+    """A limit that applies to a client, and the entity that shares it."""
 
     value: int
     entity: Entity

@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """All that a finding may look at."""
+    """All that a finding may read."""
 
     batches: DataFrame
     records: DataFrame

@@ -1,4 +1,4 @@
-"""Pipelines: a YAML file says what is read, what is made of it and where it goes; Spark and kproxy run it exactly once.
+"""Pipelines: a YAML file names sources, steps and sinks; Spark and kproxy run them exactly once.
 
     import os
     from pathlib import Path

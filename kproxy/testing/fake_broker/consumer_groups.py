@@ -18,7 +18,7 @@ ANY_GENERATION: Final = -1
 
 
 class GroupState(Enum):
-    """The states of a group, by the names that DescribeGroups tells."""
+    """The states of a group, by their names in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

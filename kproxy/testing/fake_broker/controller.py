@@ -1,4 +1,4 @@
-"""Requests that a broker passes on to the controller, and what becomes of them when there is none."""
+"""Requests that a broker passes on to the controller, and their errors when there is none."""
 
 from collections.abc import Iterable
 from typing import Final

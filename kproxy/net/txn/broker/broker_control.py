@@ -1,4 +1,4 @@
-"""Transactions by hand that the brokers decide: what ``ControlService`` hands on, by the home of their ids."""
+"""Transactions by hand that the brokers decide: the part of ``ControlService`` for ids that brokers coordinate."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ _MOST_REMEMBERED: Final = 1_000
 
 
 class BrokerControl:
-    """Knows those that were begun here and are open; of all others the broker's own tools tell."""
+    """Knows those that were begun here and are open; the broker's own tools list all others."""
 
     def __init__(self, coordinator: Coordinator, begun: ManagedTransactions, cluster: Cluster) -> None:
         """``begun`` is what connections ask where a client's requests go."""

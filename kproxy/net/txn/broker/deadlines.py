@@ -18,7 +18,7 @@ _NEAR: Final = 0.25
 
 
 class Deadlines:
-    """Looks at all of them, once a second."""
+    """Checks all of them once a second."""
 
     def __init__(self, transactions: TransactionLog, stats: TransactionStats, time: BrokerTime) -> None:
         """``stats.prepared_until`` is kept. ``time``: members expire by the brokers' clocks."""

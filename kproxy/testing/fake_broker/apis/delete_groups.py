@@ -1,4 +1,4 @@
-"""DeleteGroups (42): versions 0-2. Only a group without members goes, with its offsets."""
+"""DeleteGroups (42): versions 0-2. Only a group without members is deleted, with its offsets."""
 
 from kproxy.codec._generated.delete_groups import (
     DeleteGroupsRequest,

@@ -1,4 +1,4 @@
-"""Heartbeat (12): versions 0-4. Keeps a member alive and tells it of a rebalance."""
+"""Heartbeat (12): versions 0-4. Keeps a member alive and informs it of a rebalance."""
 
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
