@@ -485,8 +485,6 @@ class LogOwner:
         self, transaction: Transaction, why: str | None, bumps: bool, beside: DecidedParts
     ) -> Verdict:
         """Appends the decision (None: to commit) and gives the verdict that the log shows; by a claim if it must."""
-        if why is not None:
-            transaction.writer.abandon()
         written = transaction.writer.written() if why is None else None
         fresh = await self._tools.new_producer_id() if bumps and needs_client_producer_id(self.keeper.client) else -1
         following_client = next_client(self.keeper.client, fresh) if bumps else self.keeper.client

@@ -159,10 +159,13 @@ async def test_what_became_of_a_decision_is_found_out_before_an_abort_by_hand(
 
 async def test_a_producer_id_is_asked_for_once_while_its_epochs_last() -> None:
     async with stage() as cast:
-        a, client, asked = await cast.instance(), Client("id"), list[int]()
+        a, client, asked = await cast.instance(), Client("id", bumps=True), list[int]()
         cast.fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: asked.append(call.connection))
         first = await client.init(a)
         count = len(asked)
+        for committed in (True, False):
+            await client.write(a, "1", P0)
+            await client.end(a, committed=committed)
         assert (await client.init(a)).producer_id == first.producer_id
         assert len(asked) == count
 
