@@ -4,15 +4,18 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import pytest
+import trio
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.log_appender import AppendUnknown
+from kproxy.testing.fake_broker import Call
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import EVERYTHING
+from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
-from tests.net.txn.instances import Client, Instance, stage
+from tests.net.txn.instances import TIMEOUT_MS, Client, Instance, stage
 
 P0 = ("t", 0)
 BOTH = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
@@ -47,6 +50,11 @@ async def unheard(append: Append) -> None:
     """The record is appended; the answer is lost."""
     await append()
     raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def no_answer(*_: object) -> object:
+    """The log can't be read."""
+    raise OSError("no answer")
 
 
 async def test_of_many_offsets_one_record_of_each_member_is_kept() -> None:
@@ -135,9 +143,6 @@ async def test_what_became_of_a_decision_is_found_out_before_an_abort_by_hand(
         await client.init(a)
         await client.write(a, "1", P0)
 
-        async def no_answer(transactional_id: str) -> object:
-            raise OSError("no answer")
-
         with monkeypatch.context() as deaf:
             at_decision(deaf, a, unheard if arrives else never)
             deaf.setattr(a.transactions.log, "read_to_end", no_answer)
@@ -155,6 +160,187 @@ async def test_what_became_of_a_decision_is_found_out_before_an_abort_by_hand(
         await client.end(a)
         assert cast.visible(a.transactions.views) == (["1", "2"] if arrives else ["2"])
         assert a.stats.transactions.open == 0
+
+
+@BOTH
+@pytest.mark.parametrize("arrives", [False, True], ids=["lost", "written"])
+async def test_a_new_producer_need_not_find_out_what_became_of_the_last_decision(
+    bumps: bool, arrives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        with monkeypatch.context() as deaf:
+            at_decision(deaf, a, unheard if arrives else never)
+            deaf.setattr(a.transactions.log, "read_to_end", no_answer)
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                await client.end(a)
+        await client.init(a)
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == (["1", "2"] if arrives else ["2"])
+        assert a.stats.transactions.open == 0
+
+
+@BOTH
+async def test_a_partition_that_the_log_does_not_name_is_not_written(
+    bumps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers would not know where undecided records may be."""
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps)
+        await client.init(a)
+
+        async def lost(*_: object) -> int:
+            monkeypatch.undo()
+            raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+        monkeypatch.setattr(a.transactions.log, "append_unread", lost)
+        if not bumps:
+            await client.add(a, P0)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.send(a, [client.batch("1", P0)])
+        assert cast.batches(*P0) == []
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.end(a)
+        await client.end(a, committed=False)
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["2"]
+
+
+async def test_nor_is_one_whose_end_was_asked_for_when_a_new_producer_came() -> None:
+    async with stage() as cast:
+        a, old, new = await cast.instance(), Client("id", bumps=True), Client("id", bumps=True)
+        await old.init(a)
+        held, rows = trio.Event(), list[Written]()
+
+        async def hold(call: Call) -> None:
+            if any(topic.name == "t" for topic in call.request.topics):
+                held.set()
+                await trio.sleep_forever()
+
+        async def write() -> None:
+            rows.extend(await old.send(a, [old.batch("old", P0)]))
+
+        control = cast.fake.cluster.control(ApiKey.LIST_OFFSETS, hold)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await held.wait()
+            await new.init(a)
+        assert [row.error_code for row in rows] == [ErrorCode.TRANSACTION_ABORTABLE]
+        assert cast.batches(*P0) == []
+        cast.fake.cluster.controls.remove(control)
+        await new.write(a, "new", P0)
+        await new.end(a)
+        assert cast.visible(a.transactions.views) == ["new"]
+
+
+async def test_records_that_wait_for_a_broker_are_given_up_for_a_new_producer() -> None:
+    async with stage() as cast:
+        a, old, new = await cast.instance(), Client("id"), Client("id")
+        await old.init(a)
+        await old.write(a, "learns the leader", P0)
+        held, rows = trio.Event(), list[Written]()
+
+        async def hold(call: Call) -> None:
+            if any(topic.name == "t" for topic in call.request.topic_data):
+                held.set()
+                await trio.sleep_forever()
+
+        async def write() -> None:
+            rows.extend(await old.send(a, [old.batch("old", P0)]))
+
+        control = cast.fake.cluster.control(ApiKey.PRODUCE, hold)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await held.wait()
+            await new.init(a)
+        assert [row.error_code for row in rows] == [ErrorCode.TRANSACTION_ABORTABLE]
+        cast.fake.cluster.controls.remove(control)
+        await new.write(a, "new", P0)
+        await new.end(a)
+        assert cast.visible(a.transactions.views) == ["new"]
+
+
+async def test_the_timeout_is_that_of_the_newest_producer() -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id")
+        for timeout_ms in (40_000, 20_000):
+            await client.init(a, timeout_ms)
+            view = a.transactions.views.of("id")
+            assert view is not None
+            assert view.claim is not None
+            assert view.claim.timeout_ms == timeout_ms
+
+
+async def test_who_is_fenced_claims_nothing_when_its_transaction_takes_too_long() -> None:
+    """The claim would abort the transaction of the newer producer."""
+    async with stage() as cast:
+        a, b = await cast.instance("a"), await cast.instance("b")
+        old, new = Client("id"), Client("id")
+        await old.init(a)
+        await old.write(a, "old", P0)
+        await new.init(b)
+        await new.write(b, "new", P0)
+        await a.transactions.log.read_to_end("id")
+        owner = a.transactions.coordinator.log.of("id")
+        assert owner is not None
+        assert owner.transaction is not None
+        owner.transaction.began_at -= TIMEOUT_MS
+        fenced = a.stats.transactions.fenced
+        await owner.time_out()
+        assert a.stats.transactions.claims == {"won": 1}
+        assert (a.stats.transactions.fenced, a.stats.transactions.open) == (fenced + 1, 0)
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            await old.end(a)
+        await new.end(b)
+        assert cast.visible(b.transactions.views) == ["new"]
+
+
+class TestARestartedKproxyWhoseLogNamesNoPartition:
+    """AddPartitionsToTxn writes nothing to the log; a kproxy that ends after it takes that knowledge along."""
+
+    async def test_answers_that_the_transaction_can_only_be_aborted(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance("a"), Client("id")
+            await client.init(a)
+            await client.write(a, "1", P0)
+            await client.end(a)
+            await client.add(a, P0)
+            await a.kill()
+            again = await cast.instance("a")
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.send(again, [client.batch("2", P0)])
+            await client.end(again, committed=False)
+            await client.write(again, "3", P0)
+            await client.end(again)
+            assert cast.visible(again.transactions.views) == ["1", "3"]
+
+    async def test_knows_from_the_next_transaction_on_what_was_added(self) -> None:
+        async with stage() as cast:
+            a, client = await cast.instance("a"), Client("id")
+            await client.init(a)
+            await a.kill()
+            again = await cast.instance("a")
+            await client.write(again, "1", P0)
+            await client.end(again)
+            with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
+                await client.send(again, [client.batch("2", P0)])
+
+
+@BOTH
+async def test_a_doomed_transaction_takes_no_offsets(bumps: bool) -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        if not bumps:
+            await client.add_offsets(a, "g")
+        await a.transactions.coordinator.log.abort("id", client.producer)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.commit_offsets(a, "g", 5)
 
 
 async def test_a_producer_id_is_asked_for_once_while_its_epochs_last() -> None:
