@@ -17,10 +17,11 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsPartition,
     TransactionOffsetsTopic,
 )
+from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.broker_requests import FIRST, SECOND, BrokerRequests, Protocol
 from kproxy.net.txn.writer_connections import WriterConnections
-from kproxy.testing.fake_broker import Answer, Call, Close, Edit
+from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
@@ -41,6 +42,7 @@ async def test_the_protocol_is_what_the_cluster_has_agreed_on(level: int, protoc
 def test_a_level_names_its_protocol() -> None:
     assert [Protocol.of(level) for level in range(4)] == [FIRST, FIRST, SECOND, SECOND]
     assert (FIRST.level, SECOND.level) == (1, 2)
+    assert FIRST.produce < 12 <= SECOND.produce, "from v12 on partitions join by being written"
 
 
 async def test_who_can_not_be_asked_is_not_available() -> None:
@@ -70,6 +72,17 @@ async def test_the_first_protocol_and_a_doubted_one_are_asked_for_again() -> Non
         assert await asks.protocol() is SECOND
 
 
+async def test_brokers_before_v4_of_api_versions_tell_their_level() -> None:
+    def older(answer: object) -> None:
+        for row in answer.api_keys:  # type: ignore[attr-defined]
+            if row.api_key == ApiKey.API_VERSIONS:
+                row.max_version = 3
+
+    async with stage(1) as cast:
+        cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Edit(older))
+        assert await (await requests(cast)).protocol() is FIRST
+
+
 async def test_no_protocol_is_read_from_an_error() -> None:
     async with stage(1) as cast:
         asks = await requests(cast)
@@ -88,7 +101,7 @@ async def test_each_id_may_have_connections_of_its_own(nursery: trio.Nursery) ->
         cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: used.append(call.connection))
         config = configured(cast.server.bootstrap)
         for name in ("a", "b"):
-            own = WriterConnections(kproxy.cluster, config, kproxy.stats, nursery)
+            own = WriterConnections(kproxy.cluster, config, kproxy.stats.produce, nursery)
             await BrokerRequests(kproxy.cluster, name, 5.0, own).init(60_000)
             own.close()
         assert len(set(used)) == 2
@@ -237,6 +250,60 @@ async def test_offsets_join_before_or_with_their_commit(protocol: Protocol) -> N
             await asks.commit_offsets(producer, protocol, nobody)
         await asks.end(producer, protocol, committed=True)
         assert cast.server.cluster.groups["g"].offsets[TOPIC, 0].offset == 5
+
+
+@pytest.mark.parametrize(
+    ("newest", "epoch", "member"), [(1, -1, (-1, "", None)), (2, 4, (-1, "", None)), (3, 4, (3, "m", "i"))]
+)
+async def test_an_older_coordinator_is_not_sent_what_it_can_not_read(
+    newest: int, epoch: int, member: tuple[int, str, str | None]
+) -> None:
+    """Leader epochs came with v2, members with v3."""
+
+    def older(answer: object) -> None:
+        for row in answer.api_keys:  # type: ignore[attr-defined]
+            if row.api_key == ApiKey.TXN_OFFSET_COMMIT:
+                row.max_version = newest
+
+    seen: list[object] = []
+
+    def answer(call: Call) -> Answer:
+        (topic,) = call.request.topics
+        of = (call.request.generation_id, call.request.member_id, call.request.group_instance_id)
+        seen.append((call.version, topic.partitions[0].committed_leader_epoch, of))
+        return Answer(TxnOffsetCommitResponse())
+
+    async with stage() as cast:
+        cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Edit(older))
+        cast.server.cluster.control(ApiKey.TXN_OFFSET_COMMIT, answer)
+        asks = await requests(cast)
+        producer = await asks.init(60_000)
+        rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(0, 5, 4)])]
+        offsets = TransactionOffsets(group_id="g", generation_id=3, member_id="m", group_instance_id="i", topics=rows)
+        await asks.commit_offsets(producer, FIRST, offsets)
+        assert seen == [(newest, epoch, member)]
+
+
+async def test_an_end_without_an_answer_is_repeated() -> None:
+    async with stage() as cast:
+        asks = await requests(cast)
+        producer = await asks.init(60_000)
+        await asks.add_partitions(producer, [(TOPIC, 0)])
+        cast.server.cluster.control(ApiKey.END_TXN, lambda call: CloseAfter(), times=1)
+        assert await asks.end(producer, FIRST, committed=True) is None
+
+
+async def test_offsets_go_to_the_coordinator_of_their_group() -> None:
+    async with stage(brokers=3) as cast:
+        asks = await requests(cast)
+        producer = await asks.init(60_000)
+        found: list[tuple[str, int]] = []
+        cast.server.cluster.control(
+            ApiKey.FIND_COORDINATOR, lambda call: found.append((call.request.key, call.request.key_type))
+        )
+        rows = [TransactionOffsetsTopic(TOPIC, [TransactionOffsetsPartition(0, 5)])]
+        await asks.commit_offsets(producer, SECOND, TransactionOffsets(group_id="g", topics=rows))
+        assert found == [("g", 0)]
 
 
 async def test_errors_of_partitions_and_unknown_ones_are_returned() -> None:
