@@ -5,6 +5,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
+import trio
+
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
@@ -99,7 +101,8 @@ FORGETS_BATCHES: Final = _with(TransactionDecision, _forgets_batch_ids)
 
 async def rejects_unread(self: Rejects, one: Any) -> bool:
     """A producer id is rejected as far as the log was read."""
-    if one.producer_id not in self._views.unknown:
-        return False
+    self._log.wanted.set()
+    while not self._log._follower.partitions:  # noqa: ASYNC110 - learned in silence
+        await trio.sleep(0.05)
     await self._log.reject(one.producer_id)
     return True

@@ -160,7 +160,7 @@ def outlived(seed: int) -> WorldPlan:
 
 def rejected_unread(seed: int) -> WorldPlan:
     """A kproxy hears nothing of the log, meets a member's data, and is asked to reject their producer id."""
-    plan = member_group(batch(pause=6.0))
+    plan = member_group(batch(*(attempt(0),) * 3, pause=6.0))
 
     async def script(world: TransactionWorld) -> None:
         def control(call: Call) -> Fault | None:
@@ -168,11 +168,11 @@ def rejected_unread(seed: int) -> WorldPlan:
 
         rejects = trio.Event()
         async with trio.open_nursery() as nursery:
+            world.brokers.control(ApiKey.FETCH, _of_the_log(control))  # before a Fetch waits for what the log will say
             driver = _driver(world, plan)
             await trio.sleep(0.3)
             nursery.start_soon(driver.run, 1)
             await _until_taken(world)
-            world.brokers.control(ApiKey.FETCH, _of_the_log(control))
             await _reject_what_is_met(world, 2, rejects)
 
     return by_hand(seed, script, instances=3)
@@ -193,10 +193,12 @@ async def _reject_what_is_met(world: TransactionWorld, instance: int, begins: tr
     with trio.move_on_after(6.0):
         while not list(transactions.views.unknown):  # noqa: ASYNC110 - met by a reader
             await trio.sleep(0.05)
-    begins.set()
-    for one in list(transactions.views.unknown):
-        with trio.move_on_after(5.0):
-            await transactions.rejects._try(one)
+    async with trio.open_nursery() as nursery:
+        for one in list(transactions.views.unknown):
+            nursery.start_soon(transactions.rejects._try, one)
+        await trio.sleep(1.0)
+        begins.set()
+        nursery.cancel_scope.deadline = trio.current_time() + 5.0
 
 
 def killed_at_a_record(seed: int) -> WorldPlan:

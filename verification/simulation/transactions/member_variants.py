@@ -65,6 +65,6 @@ MEMBER_VARIANTS: Final = (
         ((Rejects, "_reject", broken_members.rejects_unread),),
         member_scripts.rejected_unread,
         (*_LOST, TOGETHER),
-        60,
+        12,
     ),
 )
