@@ -178,6 +178,58 @@ class Status(NamedTuple):
     history: History
 
 
+class InstanceFact(NamedTuple):
+    """One instance of the fleet, as it announced itself last."""
+
+    instance_id: str
+    version: str
+    #: Another instance has a newer version.
+    old: bool
+    host: str
+    listen: str
+    #: Of its status page; empty if there is none.
+    http: str
+    started_ms: int
+    announced_ms: int
+    connections: int
+    legacy_total: int
+    #: What is wrong there, in words.
+    problems: list[str]
+
+
+class FleetClient(NamedTuple):
+    """A client that Kafka 4 would refuse, of all instances at which it was."""
+
+    client_id: str
+    software: str
+    #: In versions that Kafka 4 removed, since the starts of these instances.
+    requests: int
+    instances: int
+    #: What it used of them, as "Produce v2".
+    removed: list[str]
+
+
+class FleetFact(NamedTuple):
+    """All instances that share a transaction log and announce themselves."""
+
+    #: Whether this instance announces itself.
+    announces: bool
+    #: Not all announcements could be read.
+    incomplete: bool
+    #: Entries of the topic that are no announcements.
+    ignored: int
+    newest_version: str
+    total: int
+    in_trouble: int
+    old: int
+    connections: int
+    #: Those in trouble first.
+    instances: list[InstanceFact]
+    legacy_total: int
+    #: The busiest first.
+    legacy_clients: list[FleetClient]
+
+
 def fact_json(fact: Any) -> Any:
     """A fact as the API writes it: tuples with names become objects."""
     if hasattr(fact, "_asdict"):

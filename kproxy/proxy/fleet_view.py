@@ -1,0 +1,135 @@
+"""The fleet as its announcements show it: who is there, who is old, who is in trouble, which clients are legacy."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kproxy.codec.records import Record
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.announcements import Announcement, decode_key, decode_value
+from kproxy.proxy.facts import MOST_ROWS, FleetClient, FleetFact, InstanceFact
+
+#: An instance that has left out so many announcements is not listed any more.
+MISSED: Final = 3
+#: Instances that are kept at most, and what their entries may take together.
+_MOST_INSTANCES: Final = 20_000
+_MOST_BYTES: Final = 32 << 20
+#: Clocks of brokers and of this host may differ by less.
+_CLOCKS_AGREE_MS: Final = 300_000
+_VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})")
+_SHARED: Final = "instance.id is used by two processes: give each its own"
+
+
+class _Seen:
+    """The newest announcement of an instance."""
+
+    __slots__ = ("announcement", "at_ms", "shared", "size")
+
+    def __init__(self, announcement: Announcement, at_ms: int, size: int, shared: bool) -> None:
+        self.announcement = announcement
+        self.at_ms = at_ms
+        self.size = size
+        self.shared = shared
+
+
+class FleetView:
+    """Reads announcements in the order of the log; of each instance the last one counts."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._size = 0
+        #: Entries that are no announcements, of a newer kproxy, or more than are kept.
+        self.damaged = 0
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Takes the next entries of the log."""
+        for record in records:
+            try:
+                self._take(record)
+            except RemoteProtocolError:
+                self.damaged += 1
+
+    def _take(self, record: Record) -> None:
+        instance_id = decode_key(record.key)
+        if record.value is None:
+            former = self._seen.pop(instance_id, None)
+            self._size -= 0 if former is None else former.size
+            return
+        made = decode_value(instance_id, record.value)
+        size = len(record.key or b"") + len(record.value)
+        former = self._seen.get(instance_id)
+        grown = self._size + size - (0 if former is None else former.size)
+        if grown > _MOST_BYTES or (former is None and len(self._seen) >= _MOST_INSTANCES):
+            raise RemoteProtocolError("more announcements than are kept")
+        # A restarted process began later than the one before it; two that live at once take turns.
+        shared = former is not None and (former.shared or made.started_ms < former.announcement.started_ms)
+        self._seen[instance_id] = _Seen(made, record.timestamp, size, shared)
+        self._size = grown
+
+    def fleet(self, now_ms: int, *, announces: bool, incomplete: bool) -> FleetFact:
+        """The fleet at a moment, without those that were not heard of in time.
+
+        ``announces``: whether the instance that asks does so itself. ``incomplete``: not all could be read.
+        """
+        alive = [seen for seen in self._seen.values() if _is_alive(seen, now_ms)]
+        newest = max((version for seen in alive if (version := _version(seen.announcement)) is not None), default=None)
+        rows = [_row(seen, newest) for seen in alive]
+        # In trouble first, then old.
+        rows.sort(key=lambda row: (not row.problems, not row.old, row.instance_id))
+        clients = _clients(seen.announcement for seen in alive)
+        return FleetFact(
+            announces=announces,
+            incomplete=incomplete,
+            ignored=self.damaged + sum(seen.at_ms > now_ms + _CLOCKS_AGREE_MS for seen in self._seen.values()),
+            newest_version="" if newest is None else ".".join(map(str, newest)),
+            total=len(rows),
+            in_trouble=sum(bool(row.problems) for row in rows),
+            old=sum(row.old for row in rows),
+            connections=sum(row.connections for row in rows),
+            instances=rows[:MOST_ROWS],
+            legacy_total=len(clients),
+            legacy_clients=clients[:MOST_ROWS],
+        )
+
+
+def _is_alive(seen: _Seen, now_ms: int) -> bool:
+    return now_ms - MISSED * seen.announcement.interval_ms < seen.at_ms <= now_ms + _CLOCKS_AGREE_MS
+
+
+def _version(announcement: Announcement) -> tuple[int, int, int] | None:
+    """Of a release, comparable; None for what is none."""
+    found = _VERSION.match(announcement.version)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+
+
+def _row(seen: _Seen, newest: tuple[int, int, int] | None) -> InstanceFact:
+    made, version = seen.announcement, _version(seen.announcement)
+    return InstanceFact(
+        instance_id=made.instance_id,
+        version=made.version,
+        old=version is not None and newest is not None and version < newest,
+        host=made.host,
+        listen=made.listen,
+        http=made.http,
+        started_ms=made.started_ms,
+        announced_ms=max(seen.at_ms, 0),
+        connections=made.connections,
+        legacy_total=made.legacy_total,
+        problems=[*made.problems, *([_SHARED] if seen.shared else [])],
+    )
+
+
+def _clients(announcements: Iterable[Announcement]) -> list[FleetClient]:
+    """The legacy clients of all instances by client.id and software, the busiest first."""
+    found: dict[tuple[str, str], FleetClient] = {}
+    for made in announcements:
+        for row in made.legacy_clients:
+            key = row.client_id, row.software
+            known = found.get(key, FleetClient(*key, 0, 0, []))
+            found[key] = FleetClient(
+                *key,
+                known.requests + row.requests,
+                known.instances + 1,
+                sorted({*known.removed, *row.removed}),
+            )
+    return sorted(found.values(), key=lambda row: (-row.requests, row.client_id, row.software))

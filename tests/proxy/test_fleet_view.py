@@ -1,0 +1,127 @@
+"""The fleet, read from the entries of its topic."""
+
+from kproxy.codec.records import Record
+from kproxy.proxy.announcements import Announcement, announcement_of, encode_key, encode_value
+from kproxy.proxy.facts import FleetClient, FleetFact, LegacyClient
+from kproxy.proxy.fleet_view import FleetView
+from tests.control.fake_facts import STATUS
+
+NOW_MS = 1_700_000_000_000
+MADE = announcement_of(STATUS._replace(legacy_clients=[], legacy_total=0), "node-7", "10.0.0.7:19644", 60_000)
+
+
+def made(instance_id: str, **changes: object) -> Announcement:
+    return MADE._replace(instance_id=instance_id, **changes)  # type: ignore[arg-type]
+
+
+def entry(announcement: Announcement, age_ms: int = 1000) -> Record:
+    return Record(0, NOW_MS - age_ms, encode_key(announcement.instance_id), encode_value(announcement))
+
+
+def fleet(*records: Record) -> FleetFact:
+    view = FleetView()
+    view.apply(records)
+    return view.fleet(NOW_MS, announces=True, incomplete=False)
+
+
+def names(found: FleetFact) -> list[str]:
+    return [row.instance_id for row in found.instances]
+
+
+def test_all_that_announced_themselves_in_time_are_listed() -> None:
+    found = fleet(entry(made("b")), entry(made("a", connections=2)), entry(made("late"), 180_000))
+    assert names(found) == ["a", "b"]
+    assert (found.total, found.connections, found.ignored) == (2, 44, 0)
+    row = found.instances[1]
+    assert (row.host, row.http, row.version, row.announced_ms) == ("node-7", "10.0.0.7:19644", "0.1.0", NOW_MS - 1000)
+
+
+def test_an_instance_expires_by_its_own_interval() -> None:
+    assert names(fleet(entry(made("a", interval_ms=1000), 2999))) == ["a"]
+    assert names(fleet(entry(made("a", interval_ms=1000), 3000))) == []
+
+
+def test_of_each_instance_the_last_entry_counts() -> None:
+    [row] = fleet(entry(made("a"), 5000), entry(made("a", connections=7))).instances
+    assert (row.connections, row.announced_ms) == (7, NOW_MS - 1000)
+
+
+def test_an_instance_that_has_left_is_not_listed() -> None:
+    gone = Record(0, NOW_MS, encode_key("a"), None)
+    assert names(fleet(entry(made("a")), entry(made("b")), gone, gone)) == ["b"]
+
+
+def test_who_is_old() -> None:
+    found = fleet(*(entry(made(version, version=version)) for version in ("0.9.0", "0.10.0", "0.10.0.dev1", "mine")))
+    assert found.newest_version == "0.10.0"
+    assert {row.instance_id for row in found.instances if row.old} == {"0.9.0"}
+    assert found.old == 1
+
+
+def test_those_in_trouble_come_first_then_the_old() -> None:
+    found = fleet(
+        entry(made("c")), entry(made("b", version="0.0.1")), entry(made("d", problems=["no broker has been reached"]))
+    )
+    assert names(found) == ["d", "b", "c"]
+    assert found.in_trouble == 1
+
+
+def test_two_processes_of_one_instance_id_are_found() -> None:
+    one, other = made("a", started_ms=1000), made("a", started_ms=2000, host="node-8")
+    [row] = fleet(entry(one), entry(other), entry(one), entry(other)).instances
+    assert row.problems == ["instance.id is used by two processes: give each its own"]
+    assert fleet(entry(one), entry(one), entry(other), entry(other)).in_trouble == 0
+
+
+def test_legacy_clients_are_added_up_over_the_fleet() -> None:
+    old = LegacyClient("billing", "", 10, ["Produce v2"])
+    more = LegacyClient("billing", "", 5, ["Fetch v3", "Produce v2"])
+    other = LegacyClient("loader", "sarama", 100, ["Produce v1"])
+    found = fleet(
+        entry(made("a", legacy_clients=[old], legacy_total=1)),
+        entry(made("b", legacy_clients=[more, other], legacy_total=2)),
+        entry(made("late", legacy_clients=[other], legacy_total=1), 180_000),
+    )
+    assert found.legacy_clients == [
+        FleetClient("loader", "sarama", 100, 1, ["Produce v1"]),
+        FleetClient("billing", "", 15, 2, ["Fetch v3", "Produce v2"]),
+    ]
+    assert found.legacy_total == 2
+
+
+def test_what_is_no_announcement_is_ignored_and_counted() -> None:
+    found = fleet(
+        entry(made("a")),
+        Record(0, NOW_MS, None, b"x"),
+        Record(0, NOW_MS, encode_key("b"), b"\x00\x00"),
+        Record(0, NOW_MS, encode_key("b"), b"\x7f\x00"),
+        Record(0, NOW_MS, b"", b""),
+    )
+    assert (names(found), found.ignored) == (["a"], 4)
+
+
+def test_an_entry_of_the_future_does_not_make_all_others_old() -> None:
+    found = fleet(entry(made("a")), entry(made("b", version="999.0.0"), -3_600_000))
+    assert (names(found), found.old, found.ignored) == (["a"], 0, 1)
+
+
+def test_a_flood_of_instances_is_bounded() -> None:
+    view = FleetView()
+    value = encode_value(MADE)
+    view.apply(Record(0, NOW_MS, encode_key(f"i-{number}"), value) for number in range(20_003))
+    found = view.fleet(NOW_MS, announces=False, incomplete=True)
+    assert (found.total, found.ignored, len(found.instances)) == (20_000, 3, 500)
+    assert (found.announces, found.incomplete) == (False, True)
+    # Those that are known are still renewed.
+    view.apply([entry(made("i-1", problems=["p"]))])
+    assert names(view.fleet(NOW_MS, announces=False, incomplete=True))[0] == "i-1"
+
+
+def test_long_entries_are_bounded_in_bytes() -> None:
+    legacy = [LegacyClient("c" * 250, "s", 1, ["r" * 250] * 5)] * 20
+    value = encode_value(made("x", legacy_clients=legacy))
+    view = FleetView()
+    view.apply(Record(0, NOW_MS, encode_key(f"i-{number}"), value) for number in range(6000))
+    found = view.fleet(NOW_MS, announces=True, incomplete=False)
+    assert found.total * len(value) <= 32 << 20
+    assert found.total + found.ignored == 6000
