@@ -25,6 +25,7 @@ from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
+from kproxy.net.announcer import Announcer
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.control_tls import control_context
 from kproxy.net.handover import HandOver, Predecessor
@@ -164,6 +165,10 @@ class _Process:
             facts = Facts(config, self._stats, self._cluster, server)
             nursery.start_soon(facts.run)
             http = await nursery.start(serve_http, config, self._stats, facts, transactions.control)
+            sockets.callback(facts.fleet_log.close)
+            place = (socket.gethostname(), str(http or ""))
+            announcer = Announcer(config, self._cluster, facts.fleet_log, facts.status, *place)
+            nursery.start_soon(announcer.run)
             if self._predecessor is None:
                 nursery.start_soon(self._cluster.run)
                 nursery.start_soon(transactions.run)
@@ -189,6 +194,8 @@ class _Process:
             self._notifier.ready()
             await self._stop.requested.wait()
             await self._end()
+            if not self._stop.handed_over:  # else the other process announces itself under the same name
+                await announcer.leave()
 
     async def _say_ready(self, listen: str, page: str) -> None:
         """Logs once that clients are served: brokers answered, and what a former kproxy left is known."""

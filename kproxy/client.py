@@ -251,6 +251,10 @@ class ControlClient:
         """``total`` and ``brokers``."""
         return self._ask(dict, "GET", "/v1/brokers")
 
+    def fleet(self) -> dict[str, Any]:
+        """``instances`` that announce themselves on the same brokers, and ``legacy_clients`` of all of them."""
+        return self._ask(dict, "GET", "/v1/fleet")
+
     def transaction(
         self,
         transactional_id: str | None = None,

@@ -37,6 +37,9 @@ _ELSEWHERE = {
     "doctor": Elsewhere(
         "kproxy.cli.doctor_command", "doctor", "Check brokers, rights and options, and say what to do."
     ),
+    "fleet": Elsewhere(
+        "kproxy.cli.fleet_command", "fleet", "List all instances on the same brokers, and their legacy clients."
+    ),
     "health": Elsewhere("kproxy.cli.health_command", "health", "Check the health of the kproxy on this host."),
     "lanes": Elsewhere(
         "kproxy.cli.status_commands", "lanes", "List kproxy's producer ids and the clients that use them."

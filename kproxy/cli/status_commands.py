@@ -16,36 +16,36 @@ from kproxy.errors import KproxyError
 
 _Answer = TypeVar("_Answer")
 
-_WHERE: Final = """\b
+WHERE: Final = """\b
 Where kproxy is found:
   its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
   else its status page (http), at 127.0.0.1:19644 or where KPROXY_HTTP says
   --url (or KPROXY_URL) takes the address of http, or that of control.http with --token-file"""
 
 
-@click.command(epilog=_WHERE)
+@click.command(epilog=WHERE)
 @control_options
 def status(as_json: bool, **where: Any) -> int:
     """Show what a running kproxy is doing, and its brokers."""
-    found, brokers = _ask(where, lambda client: (client.status(), client.brokers()))
+    found, brokers = ask(where, lambda client: (client.status(), client.brokers()))
     return show(found | {"brokers": brokers["brokers"]}, as_json, lambda _: print_status(found, brokers))
 
 
-@click.command(epilog=_WHERE)
+@click.command(epilog=WHERE)
 @control_options
 def clients(as_json: bool, **where: Any) -> int:
     """List the clients of a running kproxy, the busiest first."""
-    return show(_ask(where, ControlClient.clients), as_json, print_clients)
+    return show(ask(where, ControlClient.clients), as_json, print_clients)
 
 
-@click.command(epilog=_WHERE)
+@click.command(epilog=WHERE)
 @control_options
 def lanes(as_json: bool, **where: Any) -> int:
     """List kproxy's producer ids and the clients that use them, waiting ones first."""
-    return show(_ask(where, ControlClient.lanes), as_json, print_lanes)
+    return show(ask(where, ControlClient.lanes), as_json, print_lanes)
 
 
-def _ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) -> _Answer:
+def ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) -> _Answer:
     """The response of the control API, or of the status page where there is none. KproxyError if no kproxy responds."""
     page = _page_url()
     if where["url"] or where["socket_path"] != DEFAULT_SOCKET or Path(DEFAULT_SOCKET).exists() or page is None:

@@ -34,14 +34,14 @@ def print_status(found: _Fact, brokers: _Fact) -> None:
             for row in found["legacy_clients"]
         ]
         names = ("client.id", "software", "uses what Kafka 4 removed", "requests")
-        _print_rows(console, "clients that Kafka 4 refuses", names, rows)
+        print_rows(console, "clients that Kafka 4 refuses", names, rows)
     _print_brokers(console, brokers)
     _print_errors(console, found)
 
 
 def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "state", "ready" if found["ready"] else f"not ready: {'; '.join(found['reasons'])}"
-    yield "running for", _span(found["now_ms"] - found["started_ms"])
+    yield "running for", span(found["now_ms"] - found["started_ms"])
     yield "clients at", f"{found['listen']}, brokers from {found['bootstrap_servers']}"
     yield "connections", f"{found['connections']:,} of at most {found['max_connections']:,}"
     if found["legacy_total"]:
@@ -49,12 +49,12 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "traffic", traffic(found["per_second"])
     yield "requests/s", _bars(found["history"]["requests"])
     yield "producer ids", f"{found['lanes']:,} in use, {found['in_flight']:,} batches in flight"
-    yield "unacknowledged", f"for {_span(found['unacknowledged_ms'])}" if found["unacknowledged_ms"] else "nothing"
+    yield "unacknowledged", f"for {span(found['unacknowledged_ms'])}" if found["unacknowledged_ms"] else "nothing"
     yield "in doubt", f"{found['in_doubt']:,} batches"
     yield "duplicates", f"{found['records_matched']:,} records kept out"
     yield "buffers", f"{size(found['buffered_bytes'])} of {size(found['buffer_memory'])}"
     open_now = found["transactions"]
-    oldest = f", the oldest for {_span(open_now['oldest_open_ms'])}" if open_now["open"] else ""
+    oldest = f", the oldest for {span(open_now['oldest_open_ms'])}" if open_now["open"] else ""
     yield "transactions", f"{open_now['open']} open{oldest}, {open_now['prepared']} prepared"
     yield "decided", f"{open_now['commits']:,} committed, {open_now['aborts']:,} aborted"
     if open_now["unknown_producer_ids"]:
@@ -82,7 +82,7 @@ def _print_brokers(console: "Console", brokers: _Fact) -> None:
         )
         for row in brokers["brokers"]
     ]
-    _print_rows(
+    print_rows(
         console,
         "brokers",
         ("broker", "address", "state", "like Kafka", "rack", "port here", "connections", "last error (UTC)"),
@@ -94,7 +94,7 @@ def _print_brokers(console: "Console", brokers: _Fact) -> None:
 def _print_errors(console: "Console", found: _Fact) -> None:
     if found["recent_errors"]:
         rows = [(moment(row["at_ms"]), row["client_id"], row["host"], row["reason"]) for row in found["recent_errors"]]
-        _print_rows(console, "last errors of clients", ("when (UTC)", "client.id", "host", "what"), rows)
+        print_rows(console, "last errors of clients", ("when (UTC)", "client.id", "host", "what"), rows)
 
 
 def print_clients(found: _Fact) -> None:
@@ -122,7 +122,7 @@ def print_clients(found: _Fact) -> None:
         "traffic",
         "last error (UTC)",
     )
-    _print_rows(new_console(), "clients", names, rows, found)
+    print_rows(new_console(), "clients", names, rows, found)
 
 
 def print_lanes(found: _Fact) -> None:
@@ -136,7 +136,7 @@ def print_lanes(found: _Fact) -> None:
             row["host"],
             str(row["partitions"]),
             str(row["in_flight"]),
-            _span(row["unacknowledged_ms"]) if row["unacknowledged_ms"] else "-",
+            span(row["unacknowledged_ms"]) if row["unacknowledged_ms"] else "-",
             str(row["in_doubt"]),
         )
         for row in found["lanes"]
@@ -152,12 +152,13 @@ def print_lanes(found: _Fact) -> None:
         "unacknowledged",
         "in doubt",
     )
-    _print_rows(new_console(), "lanes", names, rows, found)
+    print_rows(new_console(), "lanes", names, rows, found)
 
 
-def _print_rows(
+def print_rows(
     console: "Console", title: str, names: Sequence[str], rows: Sequence[Sequence[str]], found: _Fact | None = None
 ) -> None:
+    """A table, or a sentence if it has no rows; ``found`` has the ``total`` of which these rows are a part."""
     if not rows:
         console.print(f"no {title}")
         return
@@ -200,7 +201,7 @@ def size(count: float) -> str:
     return f"{count:,.3g} {_UNITS[-1]}"
 
 
-def _span(ms: int) -> str:
+def span(ms: int) -> str:
     """A time of two units at most: 2 h 5 min."""
     if ms < _STEP:
         return f"{ms} ms"

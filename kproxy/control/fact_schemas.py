@@ -6,7 +6,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from kproxy.control.json_schema import Schema, an_object, list_of
 from kproxy.proxy import facts
 
-_MOMENTS: Final = ("at_ms", "connected_ms", "now_ms", "started_ms")
+_MOMENTS: Final = ("announced_ms", "at_ms", "connected_ms", "now_ms", "started_ms")
 _PLAIN: Final[dict[Any, Schema]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -61,6 +61,29 @@ _PARTS[facts.LegacyClient] = _schema(
     removed='What it used of them, as "Produce v2".',
 )
 
+_PARTS[facts.InstanceFact] = _schema(
+    facts.InstanceFact,
+    "An instance, as it announced itself last.",
+    old="Another instance has a newer version.",
+    http="Of its status page; empty if there is none.",
+    problems="What is wrong there, in words; empty if nothing is.",
+)
+_PARTS[facts.FleetClient] = _schema(
+    facts.FleetClient,
+    "A client that Kafka 4 would refuse, of all instances at which it was.",
+    requests="In versions that Kafka 4 removed, since the starts of these instances.",
+    removed='What it used of them, as "Produce v2".',
+)
+FLEET: Final = _schema(
+    facts.FleetFact,
+    "All instances on the same brokers that announce themselves.",
+    announces="Whether this instance announces itself.",
+    incomplete="Not all announcements could be read in time.",
+    ignored="Entries of the topic that are no announcements.",
+    connections="Of clients, at all instances.",
+    instances="At most 500; those in trouble first.",
+    legacy_clients="At most 500, the busiest first; each instance names 20.",
+)
 STATUS: Final = _schema(
     facts.Status,
     "The whole in short.",

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from kproxy.proxy.facts import BrokerFact, ClientFact, LaneFact, Rows, Status
+from kproxy.proxy.facts import BrokerFact, ClientFact, FleetFact, LaneFact, Rows, Status
 
 
 class FactSource(Protocol):
@@ -16,6 +16,10 @@ class FactSource(Protocol):
 
     def lanes(self) -> Rows[LaneFact]:
         """One row for each producer id, those that wait for something first."""
+        ...
+
+    async def fleet(self) -> FleetFact:
+        """All instances that announce themselves. OSError, with the reason, if their announcements are unreadable."""
         ...
 
     def brokers(self) -> Rows[BrokerFact]:

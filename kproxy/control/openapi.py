@@ -69,6 +69,7 @@ OPERATIONS: Final = (
     _O("get", "/v1/clients", "clients", "Who is connected, the busiest first.", "ClientList", query=_CLIENT_ID),
     _O("get", "/v1/lanes", "lanes", "Producer ids and who writes under them, those that wait first.", "LaneList"),
     _O("get", "/v1/brokers", "brokers", "The brokers, by id.", "BrokerList"),
+    _O("get", "/v1/fleet", "fleet", "All instances on the same brokers that announce themselves.", "Fleet"),
     _O("get", TRANSACTIONS, "list", "All transactional ids that the log knows.", "TransactionList", query=_STATES),
     _O("post", TRANSACTIONS, "begin", "Begins a transaction.", "Transaction", "Begin", True, HTTPStatus.CREATED),
     _O("get", _ONE, "describe", "One transactional id and its transaction.", "Transaction"),
@@ -182,6 +183,7 @@ def document() -> dict[str, Any]:
                 "ClientList": fact_schemas.CLIENTS,
                 "LaneList": fact_schemas.LANES,
                 "BrokerList": fact_schemas.BROKERS,
+                "Fleet": fact_schemas.FLEET,
                 "Problem": schemas.PROBLEM,
             },
             "securitySchemes": {

@@ -18,11 +18,11 @@ from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
-from kproxy.net.lane_reader import LaneReader
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
 from kproxy.net.own_topic import Refused, TopicDeleted, check
 from kproxy.net.single_flight import SingleFlight
+from kproxy.net.topic_reader import TopicReader
 
 log = structlog.get_logger("kproxy.lane_log")
 
@@ -41,7 +41,7 @@ class LaneLog:
         self._former = FormerLanes(config.instance_id.__eq__)
         self._elsewhere = FormerLanes(config.instance_id.__ne__)
         #: Of the partitions, once they are known.
-        self._readers: dict[TopicPartition, LaneReader] = {}
+        self._readers: dict[TopicPartition, TopicReader] = {}
         self._look = SingleFlight(self._read_all)
         #: Whether lanes are noted; False once the cluster has refused it.
         self.enabled = config.crash_recovery_enable and config.idempotence_enable
@@ -70,12 +70,12 @@ class LaneLog:
     async def _until_read(self) -> TopicPartition:
         backoff, began, logged = Backoff(self._config), trio.current_time(), False
         place: TopicPartition | None = None
-        reader: LaneReader | None = None
+        reader: TopicReader | None = None
         while True:
             try:
                 if place is None or reader is None:
                     place = await self._find()
-                    reader = LaneReader(self._leaders, place, self._former)
+                    reader = TopicReader(self._leaders, place, self._former)
                 await reader.read()
                 return place
             except (OSError, RemoteProtocolError) as error:
@@ -136,7 +136,7 @@ class LaneLog:
     async def _read_all(self) -> None:
         if not self._readers:
             places = [(TOPIC, index) for index in range(await self._topic.prepare())]
-            self._readers = {place: LaneReader(self._leaders, place, self._elsewhere) for place in places}
+            self._readers = {place: TopicReader(self._leaders, place, self._elsewhere) for place in places}
         # one request for each leader; what has not grown since is not read
         for place, told in (await self._leaders.ask(self._readers, list_offsets(LATEST))).items():
             told.reached(place)

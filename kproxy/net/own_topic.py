@@ -112,9 +112,13 @@ class OwnTopic:
         await self._create(metadata, count)
         return count
 
+    async def partitions(self) -> int:
+        """The number of its partitions, 0 if it is not there. OSError, RemoteProtocolError: try again; Refused."""
+        return self._partitions(await self._metadata())
+
     async def exists(self) -> bool:
-        """Whether it is there. OSError, RemoteProtocolError: try again; Refused."""
-        return bool(self._partitions(await self._metadata()))
+        """Whether it is there. As of ``partitions``."""
+        return bool(await self.partitions())
 
     async def _metadata(self) -> MetadataResponse:
         return await self._cluster.metadata.topics([MetadataRequestTopic(name=self.name)])

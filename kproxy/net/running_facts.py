@@ -11,6 +11,7 @@ from kproxy.config import Config, show
 from kproxy.dedup.identity import Identity
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.connection import Connection
+from kproxy.net.fleet_log import FleetLog
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server
 from kproxy.proxy.context import Fault
@@ -20,6 +21,7 @@ from kproxy.proxy.facts import (
     ClientError,
     ClientFact,
     Failure,
+    FleetFact,
     LaneFact,
     LegacyClient,
     Rows,
@@ -45,6 +47,7 @@ class Facts:
         self._cluster = cluster
         self._server = server
         self._sampler = Sampler(stats)
+        self.fleet_log = FleetLog(config, cluster)
         self._wall = cluster.network.wall() - trio.current_time()
         self._started_ms = self._now_ms()
 
@@ -196,6 +199,12 @@ class Facts:
         rows += [_lane(identity, count) for identity, count in doubts.items() if identity not in seen]
         rows.sort(key=lambda row: (-row.unacknowledged_ms, -row.in_doubt, row.state, row.client_id))
         return Rows(len(rows), rows[:MOST_ROWS])
+
+    # -- fleet
+
+    async def fleet(self) -> FleetFact:
+        """All instances that announce themselves on the same brokers. OSError if their announcements are unreadable."""
+        return await self.fleet_log.read()
 
     # -- brokers
 

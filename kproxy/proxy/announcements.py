@@ -27,6 +27,7 @@ class Announcement(NamedTuple):
     instance_id: str
     version: str
     host: str
+    #: Where clients find it.
     listen: str
     #: Of the status page; empty if there is none.
     http: str
@@ -41,13 +42,13 @@ class Announcement(NamedTuple):
     legacy_clients: Sequence[LegacyClient]
 
 
-def announcement_of(status: Status, host: str, http: str, interval_ms: int) -> Announcement:
-    """What the instance with this status announces; ``host`` is the name of its machine."""
+def announcement_of(status: Status, *, host: str, listen: str, http: str, interval_ms: int) -> Announcement:
+    """What the instance with this status announces; ``host`` is the name of its machine, the others as the fields."""
     return Announcement(
         instance_id=status.instance_id,
         version=status.version,
         host=host,
-        listen=status.listen,
+        listen=listen,
         http=http,
         started_ms=status.started_ms,
         interval_ms=interval_ms,
@@ -124,7 +125,7 @@ def decode_value(instance_id: str, data: bytes) -> Announcement:
         raise RemoteProtocolError("announcement with an impossible figure")
     return Announcement(
         instance_id=instance_id,
-        version=value.version,
+        version=value.kproxy_version,
         host=value.host,
         listen=value.listen,
         http=value.http,

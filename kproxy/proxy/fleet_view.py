@@ -1,4 +1,4 @@
-"""The fleet as its announcements show it: who is there, who is old, who is in trouble, which clients are legacy."""
+"""The fleet as its announcements show it: its instances, their versions and problems, and its legacy clients."""
 
 import re
 from collections.abc import Iterable
@@ -40,6 +40,10 @@ class FleetView:
         self._size = 0
         #: Entries that are no announcements, of a newer kproxy, or more than are kept.
         self.damaged = 0
+
+    def __len__(self) -> int:
+        """How many instances are known, expired ones included."""
+        return len(self._seen)
 
     def apply(self, records: Iterable[Record]) -> None:
         """Takes the next entries of the log."""

@@ -7,7 +7,10 @@ from kproxy.proxy.facts import (
     ClientError,
     ClientFact,
     Failure,
+    FleetClient,
+    FleetFact,
     History,
+    InstanceFact,
     LaneFact,
     LegacyClient,
     Rows,
@@ -78,6 +81,36 @@ STATUS = Status(
     history=History(2000, [1e6, 2e6, 2.5e6], [5e3, 7e3, 8e3], [100.0, 200.0, 240.0], 2.5, 25.0),
 )
 
+INSTANCE = InstanceFact(
+    "box-1",
+    "0.1.0",
+    True,
+    "node-7",
+    "127.0.0.1:19092",
+    "127.0.0.1:19644",
+    NOW_MS - 7_200_000,
+    NOW_MS - 3_000,
+    42,
+    1,
+    [],
+)
+TROUBLED = INSTANCE._replace(
+    instance_id="box-2", version="0.2.0", old=False, host="node-8", problems=["no broker has been reached yet"]
+)
+FLEET = FleetFact(
+    announces=True,
+    incomplete=False,
+    ignored=3,
+    newest_version="0.2.0",
+    total=2,
+    in_trouble=1,
+    old=1,
+    connections=84,
+    instances=[TROUBLED, INSTANCE],
+    legacy_total=1,
+    legacy_clients=[FleetClient("billing", "librdkafka", 24_000, 2, ["Fetch v3", "Produce v2"])],
+)
+
 
 @dataclass
 class FakeFacts:
@@ -87,6 +120,7 @@ class FakeFacts:
     the_clients: list[ClientFact] = field(default_factory=lambda: [CLIENT])
     the_lanes: list[LaneFact] = field(default_factory=lambda: [LANE, GIVEN_UP])
     left_out: int = 0
+    the_fleet: FleetFact | OSError = FLEET
     the_brokers: list[BrokerFact] = field(default_factory=lambda: [BROKER, LOST_BROKER])
 
     def status(self) -> Status:
@@ -98,6 +132,11 @@ class FakeFacts:
 
     def lanes(self) -> Rows[LaneFact]:
         return Rows(len(self.the_lanes), self.the_lanes)
+
+    async def fleet(self) -> FleetFact:
+        if isinstance(self.the_fleet, OSError):
+            raise self.the_fleet
+        return self.the_fleet
 
     def brokers(self) -> Rows[BrokerFact]:
         return Rows(len(self.the_brokers), self.the_brokers)

@@ -15,6 +15,7 @@ SCHEMAS: list[tuple[str, Any]] = [
     ("clients", fact_schemas.CLIENTS),
     ("lanes", fact_schemas.LANES),
     ("brokers", fact_schemas.BROKERS),
+    ("fleet", fact_schemas.FLEET),
 ]
 
 
@@ -23,6 +24,13 @@ async def test_answers_are_as_the_document_says(name: str, schema: Any) -> None:
     answer = await call(make_api(FakeTransactions(), fact_routes(FakeFacts())), "GET", f"/v1/{name}")
     assert answer.status == 200
     assert list(faults(answer.json, schema)) == []
+
+
+async def test_a_fleet_that_cannot_be_read_is_a_problem_with_its_reason() -> None:
+    facts = FakeFacts(the_fleet=OSError("no answer within 10 s"))
+    answer = await call(make_api(FakeTransactions(), fact_routes(facts)), "GET", "/v1/fleet")
+    assert answer.status == 503
+    assert answer.json["detail"] == "The fleet is not known: no answer within 10 s."
 
 
 async def test_names_become_objects() -> None:

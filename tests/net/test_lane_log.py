@@ -212,8 +212,8 @@ async def test_a_start_survives_lost_connections(api: ApiKey) -> None:
 
 
 async def test_long_logs_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kproxy.net.lane_reader._FETCH_BYTES", 1000)
-    monkeypatch.setattr("kproxy.net.lane_reader._PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("kproxy.net.topic_reader._FETCH_BYTES", 1000)
+    monkeypatch.setattr("kproxy.net.topic_reader._PROGRESS_SECONDS", 0.0)
     async with open_fake_cluster(1) as fake:
         async with instance(fake.bootstrap) as kproxy:
             for number in range(30):

@@ -1,6 +1,7 @@
 """What an instance says of itself, and what is believed of what is said."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,8 @@ from kproxy.proxy.announcements import (
 from kproxy.proxy.facts import LegacyClient
 from tests.control.fake_facts import STATUS
 
-MADE = announcement_of(STATUS, "node-7", "10.0.0.7:19644", 60_000)
+PLACE: dict[str, Any] = {"host": "node-7", "listen": "10.0.0.7:9092", "http": "10.0.0.7:19644", "interval_ms": 60_000}
+MADE = announcement_of(STATUS, **PLACE)
 
 
 def test_an_announcement_is_read_as_it_was_written() -> None:
@@ -51,8 +53,8 @@ def test_an_instance_that_serves_is_in_no_trouble() -> None:
         ),
     ],
 )
-def test_trouble_is_announced_in_words(changes: dict[str, object], problem: str) -> None:
-    assert announcement_of(STATUS._replace(**changes), "h", "", 1000).problems == [problem]  # type: ignore[arg-type]
+def test_trouble_is_announced_in_words(changes: dict[str, Any], problem: str) -> None:
+    assert announcement_of(STATUS._replace(**changes), **PLACE).problems == [problem]
 
 
 def test_an_entry_is_short_whatever_is_to_be_said() -> None:
@@ -78,9 +80,9 @@ def test_an_entry_is_short_whatever_is_to_be_said() -> None:
         {"legacy_clients": [LegacyClient("a", "", -1, [])]},
     ],
 )
-def test_what_no_kproxy_would_say_is_not_believed(changes: dict[str, object]) -> None:
+def test_what_no_kproxy_would_say_is_not_believed(changes: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError, match="impossible figure"):
-        decode_value("box-1", encode_value(MADE._replace(**changes)))  # type: ignore[arg-type]
+        decode_value("box-1", encode_value(MADE._replace(**changes)))
 
 
 def test_what_is_too_long_is_not_read() -> None:

@@ -1,5 +1,7 @@
 """The fleet, read from the entries of its topic."""
 
+from typing import Any
+
 from kproxy.codec.records import Record
 from kproxy.proxy.announcements import Announcement, announcement_of, encode_key, encode_value
 from kproxy.proxy.facts import FleetClient, FleetFact, LegacyClient
@@ -7,11 +9,17 @@ from kproxy.proxy.fleet_view import FleetView
 from tests.control.fake_facts import STATUS
 
 NOW_MS = 1_700_000_000_000
-MADE = announcement_of(STATUS._replace(legacy_clients=[], legacy_total=0), "node-7", "10.0.0.7:19644", 60_000)
+MADE = announcement_of(
+    STATUS._replace(legacy_clients=[], legacy_total=0),
+    host="node-7",
+    listen="10.0.0.7:9092",
+    http="10.0.0.7:19644",
+    interval_ms=60_000,
+)
 
 
-def made(instance_id: str, **changes: object) -> Announcement:
-    return MADE._replace(instance_id=instance_id, **changes)  # type: ignore[arg-type]
+def made(instance_id: str, **changes: Any) -> Announcement:
+    return MADE._replace(instance_id=instance_id, **changes)
 
 
 def entry(announcement: Announcement, age_ms: int = 1000) -> Record:

@@ -53,10 +53,10 @@ class FleetAnnouncement(Message):
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('version', 'host', 'listen', 'http', 'started_ms', 'interval_ms', 'connections', 'problems', 'legacy_total', 'legacy_clients', 'unknown_tags')
+    __slots__ = ('kproxy_version', 'host', 'listen', 'http', 'started_ms', 'interval_ms', 'connections', 'problems', 'legacy_total', 'legacy_clients', 'unknown_tags')
 
-    def __init__(self, version: str = '', host: str = '', listen: str = '', http: str = '', started_ms: int = 0, interval_ms: int = 0, connections: int = 0, problems: list[str] = NEW, legacy_total: int = 0, legacy_clients: list[FleetAnnouncementLegacyClient] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
-        self.version = version
+    def __init__(self, kproxy_version: str = '', host: str = '', listen: str = '', http: str = '', started_ms: int = 0, interval_ms: int = 0, connections: int = 0, problems: list[str] = NEW, legacy_total: int = 0, legacy_clients: list[FleetAnnouncementLegacyClient] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.kproxy_version = kproxy_version
         self.host = host
         self.listen = listen
         self.http = http
@@ -70,7 +70,7 @@ class FleetAnnouncement(Message):
 
     @classmethod
     def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
-        version, pos = read_compact_string(buf, pos)
+        kproxy_version, pos = read_compact_string(buf, pos)
         host, pos = read_compact_string(buf, pos)
         listen, pos = read_compact_string(buf, pos)
         http, pos = read_compact_string(buf, pos)
@@ -83,10 +83,10 @@ class FleetAnnouncement(Message):
         length, pos = read_length(buf, pos, True, False, 12)
         legacy_clients, pos = read_structs(buf, pos, version, length, _read_fleet_announcement_legacy_client)
         unknown_tags, pos = read_tags(buf, pos)
-        return cls(version, host, listen, http, started_ms, interval_ms, connections, problems, legacy_total, legacy_clients, unknown_tags), pos
+        return cls(kproxy_version, host, listen, http, started_ms, interval_ms, connections, problems, legacy_total, legacy_clients, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
-        write_compact_string(out, self.version)
+        write_compact_string(out, self.kproxy_version)
         write_compact_string(out, self.host)
         write_compact_string(out, self.listen)
         write_compact_string(out, self.http)

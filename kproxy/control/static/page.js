@@ -3,6 +3,8 @@
 
 const INTERVAL_MS = 2000;
 const PATIENCE_MS = 10000;
+// Reading the fleet costs requests at the brokers.
+const FLEET_MS = 30000;
 const SVG = "http://www.w3.org/2000/svg";
 const REASONS = {
   off: "To abort from here, give kproxy a control.token.file. Or use: kproxy txn abort ID --owner OWNER",
@@ -100,6 +102,18 @@ const COLUMNS = {
     ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
     ["Errors", (row) => whole.format(row.errors), "number", (row) => row.errors],
     ["Last error", failure, "wide", (row) => (row.last_error ? row.last_error.at_ms : 0)],
+  ],
+  fleet: [
+    ["Instance", (row) => row.instance_id],
+    ["State", (row) => row.problems.join("; ") || "well", (row) => (row.problems?.length ? "wide warn" : "wide")],
+    ["Version", (row) => (row.old ? `${row.version}, old` : row.version), (row) => (row.old ? "warn" : "")],
+    ["Host", (row) => row.host],
+    ["Clients at", (row) => row.listen],
+    ["Page", (row) => row.http || "none"],
+    ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
+    ["Kafka 4 refuses", (row) => whole.format(row.legacy_total), (row) => (row.legacy_total ? "number warn" : "number"),
+      (row) => row.legacy_total],
+    ["Running for", (row, now) => span(Math.max(now - row.started_ms, 0)), "number", (row) => -row.started_ms],
   ],
   errors: [
     ["When", (row) => moment(row.at_ms), "", (row) => row.at_ms],
@@ -362,6 +376,23 @@ async function transactions(now) {
   }
 }
 
+let fleetAt = -Infinity;
+
+async function fleet(now) {
+  if (performance.now() < fleetAt + FLEET_MS) return;
+  fleetAt = performance.now();
+  const note = byId("fleet-note");
+  try {
+    const found = await get("/v1/fleet");
+    byId("fleet-section").hidden = !found.total;
+    const old = found.old ? `, ${found.old} older than ${found.newest_version}` : "";
+    note.textContent = `${found.total} instances, ${found.in_trouble} in trouble${old}.`;
+    fill("fleet", found.instances.slice(0, 200), found.total, now);
+  } catch (error) {
+    note.textContent = "The fleet cannot be read now.";
+  }
+}
+
 async function refresh() {
   const silent = byId("silent");
   try {
@@ -373,6 +404,7 @@ async function refresh() {
     fill("lanes", lanes.lanes.slice(0, 200), lanes.total, status.now_ms);
     fill("brokers", brokers.brokers, brokers.total, status.now_ms);
     fill("errors", status.recent_errors, status.recent_errors.length, status.now_ms);
+    fleet(status.now_ms);
     await transactions(status.now_ms);
     silent.hidden = true;
     byId("updated").textContent = `as of ${moment(status.now_ms)}, asked every ${INTERVAL_MS / 1000} s`;

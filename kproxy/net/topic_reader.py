@@ -1,4 +1,7 @@
-"""Reads a partition of the lane log from its start to its end."""
+"""Reads a partition of a topic of kproxy's own to its end."""
+
+from collections.abc import Iterable
+from typing import Protocol
 
 import structlog
 import trio
@@ -7,31 +10,38 @@ from kproxy.codec._generated.fetch import FetchResponsePartitionData
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.batch_reader import entry_size
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.records import Record
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, fetch, list_offsets
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.brokers.metadata import NoLeader
-from kproxy.net.lane_topic import TOPIC
 from kproxy.net.own_topic import check
 
-log = structlog.get_logger("kproxy.lane_log")
+log = structlog.get_logger("kproxy.own_topic")
 
 _FETCH_BYTES = 1 << 20
 _DECOMPRESSED_BYTES = 16 << 20
 _PROGRESS_SECONDS = 5.0
 
 
-class LaneReader:
-    """Reads on where it was when an attempt failed."""
+class Entries(Protocol):
+    """What takes the entries, in their order; counts what cannot be read."""
 
-    def __init__(self, leaders: Leaders, place: TopicPartition, former: FormerLanes) -> None:
-        """Entries go to ``former``."""
+    damaged: int
+
+    def apply(self, records: Iterable[Record]) -> None: ...
+
+
+class TopicReader:
+    """Continues where it was when an attempt failed."""
+
+    def __init__(self, leaders: Leaders, place: TopicPartition, entries: Entries, start: int | None = None) -> None:
+        """``start``: the offset to read from; None: the start of the log."""
         self._leaders = leaders
         self._place = place
-        self._former = former
-        self._next: int | None = None
+        self._entries = entries
+        self._next = start
         self._told_at = trio.current_time()
 
     async def read(self) -> None:
@@ -39,7 +49,7 @@ class LaneReader:
         try:
             await self.read_to(await self._offset(LATEST))
         except NoLeader as lost:
-            check("Metadata", TOPIC, lost.error_code)
+            check("Metadata", self._place[0], lost.error_code)
             raise
 
     async def read_to(self, end: int) -> None:
@@ -56,20 +66,20 @@ class LaneReader:
                 self._next = self._take(memoryview(part.records), self._next)
                 self._tell(end)
         except NoLeader as lost:
-            check("Metadata", TOPIC, lost.error_code)
+            check("Metadata", self._place[0], lost.error_code)
             raise
 
     async def _offset(self, timestamp: int) -> int:
         told = await self._leaders.once(self._place, list_offsets(timestamp))
-        check("ListOffsets", TOPIC, told.error_code)
+        check("ListOffsets", self._place[0], told.error_code)
         return told.get(self._place, "ListOffsets")
 
     async def _fetch(self, offset: int) -> FetchResponsePartitionData:
         told = await self._leaders.once(self._place, fetch({self._place: (offset, _FETCH_BYTES)}, _FETCH_BYTES))
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._next = None  # deleted under the reader: what is left is read from its start
-            raise OSError(f"{TOPIC} begins after offset {offset}")
-        check("Fetch", TOPIC, told.error_code)
+            raise OSError(f"{self._place[0]} begins after offset {offset}")
+        check("Fetch", self._place[0], told.error_code)
         return told.get(self._place, "Fetch")
 
     def _take(self, data: memoryview, offset: int) -> int:
@@ -79,19 +89,19 @@ class LaneReader:
             offset = max(offset, self._take_batch(data[pos : pos + size]))
             pos += size
         if pos == 0:
-            raise RemoteProtocolError(f"{TOPIC} has no whole batch at offset {offset}")
+            raise RemoteProtocolError(f"{self._place[0]} has no whole batch at offset {offset}")
         return offset
 
     def _take_batch(self, batch: memoryview) -> int:
         last = int.from_bytes(batch[:8], "big", signed=True)
         try:
             last += read_header(batch).last_offset_delta
-            self._former.apply(iter_records(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES))
+            self._entries.apply(iter_records(batch, max_decompressed_bytes=_DECOMPRESSED_BYTES))
         except RemoteProtocolError:
-            self._former.damaged += 1
+            self._entries.damaged += 1
         return last + 1
 
     def _tell(self, end: int) -> None:
         if trio.current_time() >= self._told_at + _PROGRESS_SECONDS:
             self._told_at = trio.current_time()
-            log.info("reading the producer ids of the former kproxy", offset=self._next, end=end)
+            log.info("reading a topic of kproxy's own", topic=self._place[0], offset=self._next, end=end)

@@ -1,0 +1,97 @@
+"""``kproxy fleet``: all instances that announce themselves on the same brokers."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from kproxy.cli.json_output import show
+from kproxy.cli.status_commands import WHERE, ask
+from kproxy.cli.status_report import print_rows, span
+from kproxy.cli.tables import new_console, printable
+from kproxy.cli.where import control_options
+from kproxy.client import ControlClient
+
+_EXAMPLES: Final = """\b
+Examples:
+  kproxy fleet
+  kproxy fleet --json | jq -r '.instances[] | select(.old) | .instance_id'
+  kproxy fleet --json | jq -r '.legacy_clients[].client_id'
+
+\b
+Instances announce themselves with fleet.announce.interval.ms, for example 60s."""
+
+_Fact = Mapping[str, Any]
+
+
+@click.command(epilog=f"{_EXAMPLES}\n\n{WHERE}")
+@control_options
+def fleet(as_json: bool, **where: Any) -> int:
+    """List all instances of kproxy on the same brokers: versions, problems, and the clients that Kafka 4 refuses."""
+    return show(ask(where, ControlClient.fleet), as_json, print_fleet)
+
+
+def print_fleet(found: _Fact) -> None:
+    """A table of the instances, one of the clients that Kafka 4 refuses, and what is missing from them."""
+    console = new_console()
+    names = (
+        "instance",
+        "state",
+        "version",
+        "host",
+        "clients at",
+        "page",
+        "connections",
+        "legacy clients",
+        "running for",
+    )
+    newest = max((row["announced_ms"] for row in found["instances"]), default=0)
+    rows = [
+        (
+            row["instance_id"],
+            "; ".join(row["problems"]) or "well",
+            f"{row['version']}, old" if row["old"] else row["version"],
+            row["host"],
+            row["listen"],
+            row["http"] or "-",
+            f"{row['connections']:,}",
+            f"{row['legacy_total']:,}",
+            span(max(newest - row["started_ms"], 0)),
+        )
+        for row in found["instances"]
+    ]
+    if rows:
+        print_rows(console, _title(found), names, rows, found)
+    if found["legacy_clients"]:
+        clients = [
+            (
+                row["client_id"] or "-",
+                row["software"] or "-",
+                ", ".join(row["removed"]),
+                f"{row['requests']:,}",
+                f"{row['instances']:,}",
+            )
+            for row in found["legacy_clients"]
+        ]
+        columns = ("client.id", "software", "uses what Kafka 4 removed", "requests", "instances")
+        print_rows(console, "clients that Kafka 4 refuses", columns, clients)
+    for line in _remarks(found):
+        console.print(printable(line), markup=False)
+
+
+def _title(found: _Fact) -> str:
+    parts = [f"{found['total']:,} instances", f"{found['in_trouble']:,} in trouble"]
+    if found["newest_version"]:
+        parts.append(f"{found['old']:,} older than {found['newest_version']}")
+    return ", ".join(parts)
+
+
+def _remarks(found: _Fact) -> Iterator[str]:
+    if not found["instances"]:
+        yield "no instance announces itself: set fleet.announce.interval.ms, for example to 60s"
+    elif not found["announces"]:
+        yield "the instance that answers does not announce itself: set its fleet.announce.interval.ms"
+    if found["incomplete"]:
+        yield "not all announcements could be read in time: instances may be missing"
+    if found["ignored"]:
+        yield f"{found['ignored']:,} entries of __kproxy_fleet are no announcements, and are ignored"
