@@ -1,8 +1,7 @@
 """kproxy in front of a Kafka that decides the transactions, and what is to be seen of them at the broker itself."""
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -12,11 +11,10 @@ from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.raw_connection import RawConnection
 from tests.interop.proxy import KproxyProcess
+from tests.support.patience import PATIENCE_S, eventually
 
 if TYPE_CHECKING:
     from kproxy.codec._generated.describe_transactions import DescribeTransactionsResponse
-
-PATIENCE_S: Final = 60.0
 
 
 @dataclass
@@ -29,10 +27,7 @@ class Stage:
 
     def read(self) -> list[tuple[int, str]]:
         """Offset and value of what a read_committed consumer finds at the broker, up to where all is decided."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.state()[0].startswith("Prepare"):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(lambda: not self.state()[0].startswith("Prepare"))
         options = {"bootstrap.servers": self.kafka.bootstrap, "group.id": uuid4().hex, "enable.partition.eof": True}
         consumer = Consumer(options)
         consumer.assign([TopicPartition(self.name, 0, 0)])

@@ -1,15 +1,14 @@
 """A consumer that knows nothing of kproxy, and what it has read of committed records so far."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-_PATIENCE_S: Final = 120.0
+from tests.support.patience import eventually
 
 
 class CommittedReader:
@@ -35,10 +34,7 @@ class CommittedReader:
 
     def until(self, holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
         """Read until `holds`; AssertionError with what `otherwise` says if it does not in two minutes."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while not holds():
-            assert time.monotonic() < deadline, otherwise()
-            self.read(0.1)
+        eventually(holds, lambda: self.read(0.1), otherwise)
 
     def read(self, seconds: float) -> None:
         """Take what comes within a time."""

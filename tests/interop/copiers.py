@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kproxy.testing.kafka import die_with_parent
 from tests.support.clients import Command
+from tests.support.patience import PATIENCE_S
 
-_PATIENCE_S: Final = 60.0
 _RESULT: Final = "RESULT "
 
 
@@ -30,7 +30,7 @@ class Copier:
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
         assert self._process.stdout is not None
-        too_late = threading.Timer(_PATIENCE_S, self._process.kill)
+        too_late = threading.Timer(PATIENCE_S, self._process.kill)
         too_late.start()
         try:
             for line in self._process.stdout:

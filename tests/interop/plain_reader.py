@@ -1,12 +1,11 @@
 """What a read_committed consumer of the brokers finds that knows nothing of kproxy: librdkafka."""
 
 import time
-from typing import Final
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-PATIENCE_S: Final = 60.0
+from tests.support.patience import PATIENCE_S
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int, level: str = "read_committed") -> list[list[str]]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from kproxy.testing.ports import free_ports
+from tests.support.patience import PATIENCE_S
 
-_READY_TIMEOUT_S: Final = 90.0
+_READY_TIMEOUT_S: Final = PATIENCE_S
 BROKER_PORTS: Final = 6
 #: Longer than shutdown.grace.ms: kproxy waits for open transactions.
-_STOP_TIMEOUT_S: Final = 30.0
+_STOP_TIMEOUT_S: Final = PATIENCE_S
 
 
 class KproxyFailed(AssertionError):
@@ -84,12 +85,12 @@ class KproxyProcess:
 
     def metrics(self) -> str:
         """Return the Prometheus page."""
-        with urllib.request.urlopen(f"{self.http}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.http}/metrics", timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.http}/readyz", timeout=1) as answer:
+            with urllib.request.urlopen(f"{self.http}/readyz", timeout=PATIENCE_S) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import records
 from tests.interop.catalog import GZIP, NEWEST, Client
 from tests.support.clients import run_driver
+from tests.support.patience import PATIENCE_S
 
-STEP_TIMEOUT_MS: Final = 30_000
+STEP_TIMEOUT_MS: Final = 90_000
 EXTRA_MS: Final = 500
 """How long a client that has read everything waits for records that should not come."""
 GOLDEN: Final = {"plain": GZIP, "snappy": ("snappy",), "lz4": ("lz4",), "zstd": ("zstd",)}
@@ -49,7 +50,7 @@ def create_topics(
     # Kept in a variable: its futures die with the client.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(wanted).values():
-        future.result(30)
+        future.result(PATIENCE_S)
 
 
 def produce_step(topic: str, codec: str, batch: list[records.Record]) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def write_golden(bootstrap: str, prefix: str) -> dict[str, list[records.Record]]
             batch = records.make(f"golden.{name}", codec, _GOLDEN_FIELDS, now - 3_600_000)
             topics[f"{prefix}.{name}"] += batch
             steps.append(produce_step(f"{prefix}.{name}", codec, batch))
-    for result in run_driver(NEWEST.install(), job(bootstrap, NEWEST.options, steps), 60):
+    for result in run_driver(NEWEST.install(), job(bootstrap, NEWEST.options, steps)):
         assert "error" not in result, result["error"]
     return topics
 
@@ -108,7 +109,7 @@ def run_client(client: Client, bootstrap: str, topic: str, golden: Mapping[str, 
     half = len(sent) // 2 + 1
     steps = [produce_step(topic, codec, batch) for codec, batch in batches.items()]
     steps.append(consume_step(topic, f"group.{topic}", half))
-    first = run_driver(command, job(bootstrap, client.options, steps), 90)
+    first = run_driver(command, job(bootstrap, client.options, steps))
     run = Run(topic, (began, now_ms()), sent, [])
     for codec, result in zip(batches, first, strict=False):
         _note(run, f"produce {codec}", result)
@@ -118,7 +119,7 @@ def run_client(client: Client, bootstrap: str, topic: str, golden: Mapping[str, 
     run.read += first[-1].get("records") or []
     steps = [consume_step(topic, f"group.{topic}", len(sent) - half, EXTRA_MS)]
     steps += [consume_step(name, f"group.{topic}", len(written)) for name, written in golden.items()]
-    second = run_driver(command, job(bootstrap, client.options, steps), 90)
+    second = run_driver(command, job(bootstrap, client.options, steps))
     _note(run, "consume the second half", second[0])
     run.read += second[0].get("records") or []
     for name, result in zip(golden, second[1:], strict=True):

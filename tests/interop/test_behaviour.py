@@ -1,7 +1,6 @@
 """What a matrix of clients does not show: acks, several members in a group, topics made on first use."""
 
 import base64
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from tests.interop import log_files, records, session
 from tests.interop.catalog import CLIENTS, NEWEST, Client
 from tests.interop.conftest import Target
 from tests.support.clients import run_driver
+from tests.support.patience import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _LEGACY: dict[str, Any] = {"api.version.request": False, "broker.version.fallback": "0.9.0.1"}
@@ -32,7 +32,7 @@ def test_whatever_acks_ask_for_every_record_is_written_once_and_stamped(name: st
     sent = records.make(topic, "gzip", client.can, began - 60_000)
     producer = {**client.options.get("producer", {}), "acks": acks}
     steps = [session.produce_step(topic, "gzip", sent)]
-    [wrote] = run_driver(client.install(), session.job(target.bootstrap, {"producer": producer}, steps), 30)
+    [wrote] = run_driver(client.install(), session.job(target.bootstrap, {"producer": producer}, steps))
     assert "error" not in wrote, wrote["error"]
     _check_topic(target, topic, sent, (began, session.now_ms() + 5_000))
 
@@ -45,7 +45,7 @@ def test_a_topic_is_made_by_the_first_old_client_that_asks_for_it(target: Target
     sent = [{**record, "p": 0} for record in records.make(topic, "none", client.can, began)]
     options = {"producer": {**client.options["producer"], "topic.metadata.refresh.fast.interval.ms": 50}}
     steps = [session.produce_step(topic, "none", sent)]
-    [wrote] = run_driver(client.install(), session.job(target.bootstrap, options, steps), 30)
+    [wrote] = run_driver(client.install(), session.job(target.bootstrap, options, steps))
     assert "error" not in wrote, wrote["error"]
     _check_topic(target, topic, sent, (began, session.now_ms()))
 
@@ -53,8 +53,12 @@ def test_a_topic_is_made_by_the_first_old_client_that_asks_for_it(target: Target
 @pytest.mark.parametrize("name", ["kafka-python-1.4.7", "kafka-python-2.0.2-pinned-0.10.1"])
 def test_topics_are_made_and_deleted_by_an_old_administrator(name: str, target: Target) -> None:
     client = _BY_NAME[name]
-    job = session.job(target.bootstrap, client.options, [{"op": "admin", "topic": f"admin.{name}", "timeout_ms": 5000}])
-    [result] = run_driver(client.install(), job, 30)
+    job = session.job(
+        target.bootstrap,
+        client.options,
+        [{"op": "admin", "topic": f"admin.{name}", "timeout_ms": session.STEP_TIMEOUT_MS}],
+    )
+    [result] = run_driver(client.install(), job)
     assert "error" not in result, result["error"]
     assert result["partitions"] == [0, 1]
     assert not result["left"]
@@ -80,10 +84,10 @@ def test_a_record_that_is_too_large_is_refused_and_those_around_it_are_written(
         value = bytes(1_200_000) if index % 100 == 50 else b"small"
         producer.produce(topic, key=b"%d" % index, value=value, partition=0, on_delivery=delivered)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert sorted(refused) == [(key, KafkaError.MSG_SIZE_TOO_LARGE) for key in (b"150", b"250", b"50")]
     step = session.consume_step(topic, f"newest.{topic}", 297, session.EXTRA_MS)
-    [read] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 30)
+    [read] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]))
     keys = [int(base64.b64decode(record["k"])) for record in read["records"]]
     assert keys == [index for index in range(300) if index % 100 != 50]
     found = list(log_files.batches(target.kafka.directory / "data-1", topic, 0))
@@ -96,7 +100,7 @@ def test_all_topics_are_listed(settings: dict[str, Any], target: Target, request
     """Today's librdkafka asks for all topics with three bytes too many, which a broker does not mind."""
     topic = f"listed.{request.node.callspec.id}"
     session.create_topics(target.kafka.bootstrap, [topic])
-    cluster = AdminClient({"bootstrap.servers": target.bootstrap, **settings}).list_topics(timeout=10)
+    cluster = AdminClient({"bootstrap.servers": target.bootstrap, **settings}).list_topics(timeout=PATIENCE_S)
     assert set(cluster.topics[topic].partitions) == {0, 1, 2}
     brokers = {f"{broker.host}:{broker.port}" for broker in cluster.brokers.values()}
     if target.kproxy is not None:
@@ -118,14 +122,14 @@ def test_an_administrator_of_today_is_served(target: Target) -> None:
     def ask(answers: Any) -> list[Any]:
         """Wait for one answer, or for one for each key."""
         futures = answers.values() if isinstance(answers, dict) else [answers]
-        return [future.result(20) for future in futures]
+        return [future.result(PATIENCE_S) for future in futures]
 
     ask(admin.create_topics([NewTopic(topic, 2, 1)]))
     ask(admin.create_partitions([NewPartitions(topic, 3)]))
     producer = Producer({"bootstrap.servers": target.bootstrap})
     for index in range(30):
         producer.produce(topic, b"%d" % index, partition=index % 3)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     where = TopicPartition(topic, 0)
     [latest] = ask(admin.list_offsets({where: OffsetSpec.latest()}))
     # More than ten if kproxy had to fence a batch whose fate was open: a marker takes an offset, too.
@@ -153,19 +157,18 @@ def test_an_administrator_of_today_is_served(target: Target) -> None:
 
 def _retry_while_loading(alter: Callable[[], ConsumerGroupTopicPartitions]) -> None:
     """A broker's first group may find its coordinator loading, and the client leaves that to its caller."""
-    deadline = time.monotonic() + 20
-    while True:
+
+    def altered() -> bool:
         [error] = [position.error for position in alter().topic_partitions]
-        if error is None:
-            return
-        assert error.code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS, error.str()
-        assert time.monotonic() < deadline, error.str()
-        time.sleep(0.1)
+        assert error is None or error.code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS, error.str()
+        return error is None
+
+    eventually(altered)
 
 
 def _check_topic(target: Target, topic: str, sent: list[records.Record], arrival_ms: tuple[int, int]) -> None:
     step = session.consume_step(topic, f"newest.{topic}", len(sent), session.EXTRA_MS)
-    [read] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 30)
+    [read] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]))
     assert "error" not in read, read["error"]
     problems = records.differences(sent, read["records"], NEWEST.can, arrival_ms)
     assert not problems, problems
@@ -195,7 +198,7 @@ def test_partitions_move_between_the_members_of_a_group(
 
 @contextmanager
 def _member(bootstrap: str, topic: str, options: dict[str, Any]) -> Iterator[Consumer]:
-    settings = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "auto.offset.reset": "earliest", **options}
+    settings = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500, "auto.offset.reset": "earliest", **options}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"members.{topic}", **settings})
     consumer.subscribe([topic])
     try:
@@ -209,8 +212,8 @@ def _owned(consumer: Consumer) -> set[int]:
 
 
 def _poll_until(consumers: list[Consumer], done: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline, [sorted(_owned(consumer)) for consumer in consumers]
+    def poll() -> None:
         for consumer in consumers:
             consumer.poll(0.05)
+
+    eventually(done, poll, lambda: [sorted(_owned(consumer)) for consumer in consumers])

@@ -12,13 +12,14 @@ from kproxy.testing.kafka import RealKafka
 from kproxy.testing.kafka_sasl import unsecured_token
 from kproxy.testing.ports import free_ports
 from tests.interop.proxy import KproxyProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 
 OLD = {"api.version.request": "false", "broker.version.fallback": "0.9.0.1"}
 BOB = {"security.protocol": "sasl_plaintext", "sasl.username": "bob", "sasl.password": "bobs"}
 #: A login of a client that can't renew it ends its connection, too.
-LIFETIME_MS = 2000
+LIFETIME_MS = 5000
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +48,11 @@ def write_and_read(bootstrap: str, topic: str, *, count: int = 1000, **settings:
     for number in range(count):
         producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: errors.append(error))
         producer.poll(1.5 * LIFETIME_MS / 1000 / 1000)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert errors == [None] * count
     consumer = Consumer({**given, "group.id": topic, "enable.auto.commit": "false"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    assert [row.value() for row in consumer.consume(count, 30)] == [b"%d" % number for number in range(count)]
+    assert [row.value() for row in consumer.consume(count, PATIENCE_S)] == [b"%d" % number for number in range(count)]
     consumer.close()
 
 

@@ -72,7 +72,7 @@ def test_the_client_reads_what_the_newest_client_wrote(outcome: Outcome) -> None
 def test_the_newest_client_reads_what_the_client_wrote(outcome: Outcome, target: Target) -> None:
     run = outcome.run
     step = session.consume_step(run.topic, f"newest.{run.topic}", len(run.sent), session.EXTRA_MS)
-    [result] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 60)
+    [result] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]))
     assert "error" not in result, result["error"]
     _expect_none(records.differences(run.sent, result["records"], NEWEST.can, run.arrival_ms))
 

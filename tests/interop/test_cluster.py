@@ -37,7 +37,7 @@ def test_records_survive_a_restart_of_the_consumer(
     run = session.run_client(client, kproxy.bootstrap, topic, {})
     assert not run.errors, "\n\n".join(f"{step}: {error}" for step, error in run.errors.items())
     step = session.consume_step(topic, f"newest.{topic}", len(run.sent), session.EXTRA_MS)
-    [newest] = run_driver(NEWEST.install(), session.job(kproxy.bootstrap, NEWEST.options, [step]), 60)
+    [newest] = run_driver(NEWEST.install(), session.job(kproxy.bootstrap, NEWEST.options, [step]))
     for reader, read in ((client.can, run.read), (NEWEST.can, newest["records"])):
         problems = records.differences(run.sent, read, reader, run.arrival_ms)
         assert not problems, problems

@@ -4,7 +4,6 @@ Compaction keeps the last record of each key. The broker's cleaner leaves out wh
 kproxy aborted it knows nothing.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,20 +18,13 @@ from kproxy.client import ControlClient
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
+from tests.support.patience import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_PATIENCE_S: Final = 60.0
 _KEY: Final = "account"
 #: Each append begins a segment, and all but the last one are cleaned as soon as the cleaner looks.
 _COMPACTED: Final = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.0001"}
 _OLD: Final = {"api.version.request": False, "broker.version.fallback": "0.9.0.1", "acks": "all", "retries": 0}
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def _configure(bootstrap: str, resource: ConfigResource) -> None:
@@ -90,7 +82,7 @@ class Account:
         with ClusterClient(self._kafka.bootstrap) as client:
             end = client.offset(self.topic, 0)
             assert self.write("", "the last segment") == []
-            _until(lambda: self._cleaned_to() >= end, f"not cleaned up to {end}")
+            eventually(lambda: self._cleaned_to() >= end, otherwise=lambda: f"not cleaned up to {end}")
 
     def _cleaned_to(self) -> int:
         checkpoint = Path(self._kafka.directory / "data-1" / "cleaner-offset-checkpoint")
@@ -112,7 +104,7 @@ class Account:
         values: list[str] = []
         try:
             while True:
-                message = consumer.poll(_PATIENCE_S)
+                message = consumer.poll(PATIENCE_S)
                 assert message is not None
                 error = message.error()
                 if error is None and message.key() == _KEY.encode():

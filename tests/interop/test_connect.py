@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,11 +24,11 @@ from tests.interop.committed import CommittedReader
 from tests.interop.jvm import INTEROP_ALL, running
 from tests.interop.proxy import KproxyProcess
 from tests.support.clients import DRIVERS, java_program
+from tests.support.patience import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _RELEASE: Final = "4.3.0"
 _SLF4J: Final = "org.slf4j:slf4j-simple:1.7.36"
-_PATIENCE_S: Final = 120.0
 _CONNECT: Final = "org.apache.kafka.connect.cli"
 _STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -105,10 +104,7 @@ class Workers:
             return json.loads(answer.read())
 
     def _until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while not holds():
-            assert time.monotonic() < deadline, self.printed(0)[-6000:]
-            time.sleep(0.1)
+        eventually(holds, otherwise=lambda: self.printed(0)[-6000:])
 
 
 @pytest.mark.parametrize("home", ["auto", *(["broker-fenced"] if INTEROP_ALL else [])])

@@ -44,7 +44,7 @@ class Stage:
         steps = [{**more, "topic": topic} for topic in self.topics]
         options = {**OLD.options, "producer": {"client_id": client_id or self.client_id, "acks": "all"}}
         job = {"bootstrap": (at or self.kproxy).bootstrap, "options": options, "steps": steps}
-        for result in run_driver(OLD.install(), job, 60):
+        for result in run_driver(OLD.install(), job):
             assert "error" not in result, result["error"]
 
     def read(self) -> dict[tuple[str, int], list[str]]:

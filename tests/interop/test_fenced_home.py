@@ -1,6 +1,5 @@
 """`transactions.home: broker-fenced`: clients of KIP-98's first protocol, whose transactions Kafka 4.3.0 decides."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,9 +23,10 @@ from kproxy.testing.raw_connection import RawConnection
 from kproxy.testing.relay import FaultRelay
 from kproxy.testing.relay_thread import RelayThread
 from kproxy.txn.ids import Producer as Identity
-from tests.interop.broker_home import PATIENCE_S, Stage, headers_in
+from tests.interop.broker_home import Stage, headers_in
 from tests.interop.proxy import KproxyProcess
 from tests.net.txn.wire_producer import produce_request, transactional_batch
+from tests.support.patience import PATIENCE_S, eventually, repeat_while
 from verification.history.anomaly import Anomaly, AnomalyKind
 from verification.history.check import check
 from verification.history.operations import Kind, Operation, Outcome, Poll, Send
@@ -96,13 +96,11 @@ class Client:
         return error_of(self._until_definite(request, version, error_of))
 
     def _until_definite(self, request: Message, version: int, error_of: Callable[[Any], int]) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            answer: Any = self.connection.call(request, version)
-            if error_of(answer) not in _RETRIABLE:
-                return answer
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.05)
+        answer: Any = repeat_while(
+            lambda answer: error_of(answer) in _RETRIABLE, lambda: self.connection.call(request, version)
+        )
+        assert error_of(answer) not in _RETRIABLE, answer
+        return answer
 
 
 def _error(answer: Any) -> int:
@@ -169,10 +167,7 @@ def _held_end(stage: Stage, at: tuple[str, int]) -> tuple[list[Anomaly], int]:
         assert client.end(committed=True) == 0
         assert [client.add(), client.write("2")] == [0, 0]
         relays.call(relay.resume)
-        deadline = time.monotonic() + PATIENCE_S
-        while relay.connections and stage.state()[0] == "Ongoing":
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(lambda: not relay.connections or stage.state()[0] != "Ongoing")
         told = client.end(committed=False)
     sends = [("1", Outcome.OK), ("2", Outcome.FAIL)]
     history = [

@@ -65,7 +65,7 @@ def found(home: Callable[[str], Home]) -> Iterator[Callable[[str], _Found]]:
 
 def _read(reader: Reader, home: Home, topic: str) -> dict[str, Any]:
     step = session.consume_step(topic, f"{topic}.{reader.name}", len(_visible()), _EXTRA_MS)
-    return run_driver(reader.install(), session.job(home.bootstrap, reader.options, [step]), 60)[0]
+    return run_driver(reader.install(), session.job(home.bootstrap, reader.options, [step]))[0]
 
 
 def _write(bootstrap: str, topic: str) -> None:

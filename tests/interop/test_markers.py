@@ -166,7 +166,7 @@ def _read(client: Client, committed: bool, logs: _Logs) -> dict[str, dict[str, A
     for topic in (_FENCES, _NATIVE):
         count = sum(map(len, logs.expected(topic, committed=committed).values()))
         steps.append(session.consume_step(topic, f"{topic}.{client.name}", count, _EXTRA_MS))
-    results = run_driver(client.install(), session.job(logs.bootstrap, client.options, steps), 90)
+    results = run_driver(client.install(), session.job(logs.bootstrap, client.options, steps))
     return dict(zip((_FENCES, _NATIVE), results, strict=True))
 
 
@@ -222,7 +222,7 @@ def test_which_clients_deliver_control_records_that_they_read_from_the_broker(
     client = _client(name)
     count = sum(map(len, logs.expected(_FENCES, committed=False).values()))
     step = session.consume_step(_FENCES, f"direct.{name}", count, _EXTRA_MS)
-    [result] = run_driver(client.install(), session.job(kafka.bootstrap, client.options, [step]), 60)
+    [result] = run_driver(client.install(), session.job(kafka.bootstrap, client.options, [step]))
     assert "error" not in result, result["error"]
     assert any(record["v"] == _MARKER_VALUE for record in result["records"]) == (name in _DELIVER)
 
@@ -239,7 +239,7 @@ def test_a_consumer_that_waits_before_markers_at_the_end_gets_what_comes_after_t
         _fence(cluster, 1, topic)
         _fence(cluster, 2, topic)
         step = session.consume_step(topic, f"group.{topic}", 2 * len(writer.rows), _EXTRA_MS)
-        reading = pool.submit(run_driver, client.install(), session.job(logs.bootstrap, client.options, [step]), 60)
+        reading = pool.submit(run_driver, client.install(), session.job(logs.bootstrap, client.options, [step]))
         time.sleep(_AT_THE_END_S)
         writer.write("after")
         [result] = reading.result()

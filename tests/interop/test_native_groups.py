@@ -4,12 +4,13 @@ Each is a member at one of two kproxies; one append to kproxy's log decides all.
 librdkafka with read_committed, which knows nothing of kproxy.
 """
 
+import itertools
 import os
 import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -23,10 +24,10 @@ from kproxy.testing.kafka import RealKafka
 from kproxy.txn.described import OwnerId
 from tests.interop.plain_reader import read_committed
 from tests.interop.proxy import KproxyProcess
+from tests.support.patience import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 PARTITIONS = 2
-_PATIENCE_S = 60.0
 _KILLS = int(os.environ.get("INTEROP_KILLS", "4"))
 #: librdkafka without ApiVersions and idempotence, as it was for 0.9.
 OLD = {"api.version.request": False, "broker.version.fallback": "0.9.0.1", "acks": "all", "linger.ms": 5}
@@ -61,22 +62,21 @@ class Stage:
         producer = Producer(options)
         for partition in range(PARTITIONS):
             producer.produce(self.name, value, partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         seat.control.prepare_member(self.name, member)
         return member
 
     def commit(self, seats: Sequence[Seat], members: Sequence[str], batch: str) -> None:
         """Until one of them says that it is."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            for seat in seats:
-                try:
-                    seat.control.commit(self.name, batch_id=batch, members=members, owner=self.owner)
-                except (ControlError, ControlUnreachable):
-                    assert time.monotonic() < deadline
-                    time.sleep(0.2)
-                else:
-                    return
+        asked = itertools.cycle(seats)
+
+        def commit() -> bool:
+            with suppress(ControlError, ControlUnreachable):
+                next(asked).control.commit(self.name, batch_id=batch, members=members, owner=self.owner)
+                return True
+            return False
+
+        eventually(commit)
 
     def read(self) -> list[list[str]]:
         """What a read_committed consumer of the broker finds in each partition, up to the first that is undecided."""
@@ -84,10 +84,7 @@ class Stage:
 
     def until_read(self, *values: str) -> None:
         """Each partition holds these, in any order, and each once."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while sorted(found := [sorted(rows) for rows in self.read()]) != [sorted(values)] * PARTITIONS:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.2)
+        eventually(lambda: [sorted(rows) for rows in self.read()] == [sorted(values)] * PARTITIONS, otherwise=self.read)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ _OLD = (
 def _read(client: Client, target: Target, topic: str, count: int, consumer: dict[str, Any]) -> list[records.Record]:
     options = {**client.options, "consumer": {**client.options.get("consumer", {}), **consumer}}
     step = session.consume_step(topic, f"group.{topic}.{client.name}", count, session.EXTRA_MS)
-    [result] = run_driver(client.install(), session.job(target.bootstrap, options, [step]), 40)
+    [result] = run_driver(client.install(), session.job(target.bootstrap, options, [step]))
     assert "error" not in result, result["error"]
     found: list[records.Record] = result["records"]
     return found
@@ -65,7 +65,7 @@ def large(request: pytest.FixtureRequest, target: Target) -> tuple[str, list[rec
     session.create_topics(target.kafka.bootstrap, [topic])
     sent = records.make(topic, request.param, NEWEST.can, session.now_ms() - 60_000, value_bytes=30_000)
     step = session.produce_step(topic, request.param, sent)
-    [wrote] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]), 40)
+    [wrote] = run_driver(NEWEST.install(), session.job(target.bootstrap, NEWEST.options, [step]))
     assert "error" not in wrote, wrote["error"]
     return topic, sent
 
@@ -98,7 +98,7 @@ def test_the_brokers_timestamps_are_delivered(name: str, codec: str, target: Tar
     began = session.now_ms()
     sent = records.make(topic, codec, client.can, began - 3_600_000)
     steps = [session.produce_step(topic, codec, sent)]
-    [wrote] = run_driver(client.install(), session.job(target.bootstrap, client.options, steps), 40)
+    [wrote] = run_driver(client.install(), session.job(target.bootstrap, client.options, steps))
     assert "error" not in wrote, wrote["error"]
     window = began, session.now_ms()
     untimed = [{**record, "ts": None} for record in sent]

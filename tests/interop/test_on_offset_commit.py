@@ -21,10 +21,10 @@ from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
 from tests.support.clients import Command, python_driver
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 PARTITIONS = 2
-_PATIENCE_S = 60.0
 #: Every so many kills it is kproxy's turn.
 _KPROXYS_TURN = 3
 
@@ -134,7 +134,7 @@ def _committed(bootstrap: str, topic: str, count: int) -> list[list[str]]:
     consumer = Consumer({**options, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     values: list[list[str]] = [[] for _ in range(PARTITIONS)]
-    ends, deadline = set(), time.monotonic() + _PATIENCE_S
+    ends, deadline = set(), time.monotonic() + PATIENCE_S
     try:
         while (sum(map(len, values)) < count or len(ends) < PARTITIONS) and time.monotonic() < deadline:
             message = consumer.poll(1.0)
@@ -155,7 +155,7 @@ def _count(kproxy: KproxyProcess, topic: str) -> int:
 def _until_written(
     kproxy: KproxyProcess, topic: str, count: int, process: subprocess.Popen[bytes], directory: Path
 ) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while _count(kproxy, topic) < count:
         if process.poll() is not None or time.monotonic() > deadline:
             logs = [(directory / name).read_text()[-4000:] for name in ("application", "log")]

@@ -27,9 +27,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _HOMES: Final = ("native", "kproxy", "broker-fenced")
 _VALUES: Final = ("a", "b", "c")
 _AT_A_TIME: Final = 6
-#: The shortest that a broker allows by default.
-_SESSION_MS: Final = 6000
-_SLOW_MS: Final = 2000
+_SESSION_MS: Final = 10_000
+_SLOW_MS: Final = 5_000
 _PATIENT_MS: Final = 60_000
 
 

@@ -11,6 +11,7 @@ from kproxy.codec.messages import ApiKey
 from kproxy.testing.kafka import DEFAULT_VERSION
 from tests.interop import lossy, session
 from tests.interop.proxy import KproxyProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _BEFORE: Final = 300
@@ -19,7 +20,6 @@ _RECORDS: Final = 600
 _PAUSE_S: Final = 0.01
 _TIMEOUT_MS: Final = 1500
 _DELAY_S: Final = 2.0
-_PATIENCE_S: Final = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +49,14 @@ def test_what_librdkafka_had_ready_after_a_time_out_hides_no_retry(
     failed: list[str] = []
     for number, fields in enumerate(session.raw(lossy.numbered(_RECORDS, session.now_ms()))):
         if number == _BEFORE:
-            assert producer.flush(_PATIENCE_S) == 0
+            assert producer.flush(PATIENCE_S) == 0
             chain.faults.request_delays = {ApiKey.PRODUCE: _DELAY_S}
         fields["partition"] = 0
         producer.produce(topic, on_delivery=lambda error, _: error and failed.append(error.str()), **fields)
         producer.poll(0)
         time.sleep(_PAUSE_S)
     chain.faults.request_delays = {}
-    assert producer.flush(_PATIENCE_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert not failed
     found = lossy.examine(chain.broker, topic, _RECORDS)
     assert found == lossy.Findings(duplicates=0, lost=0, disorder=0)

@@ -10,6 +10,7 @@ from kproxy.net.tls_context import TlsFiles
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
 from tests.net.certificates import Authority
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 
@@ -71,11 +72,11 @@ def test_an_old_producer_and_a_consumer_over_tls_and_a_broker_that_wants_a_certi
         for number in range(RECORDS):
             producer.produce("tls", b"%d" % number, on_delivery=lambda error, _: errors.append(error))
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert errors == [None] * RECORDS
         consumer = Consumer(settings(proxy, authority.ca, **{"group.id": "tls", "enable.auto.commit": "false"}))
         consumer.assign([TopicPartition("tls", 0, 0)])
-        got = [row.value() for row in consumer.consume(RECORDS, 60)]
+        got = [row.value() for row in consumer.consume(RECORDS, PATIENCE_S)]
         consumer.close()
         assert got == [b"%d" % number for number in range(RECORDS)]
 
@@ -90,7 +91,9 @@ def test_clients_that_are_nobody_or_trust_somebody_else_get_nowhere(
         known = {"ssl.certificate.location": str(someone.certificate), "ssl.key.location": str(someone.key)}
         assert (
             "tls"
-            in Consumer(settings(proxy, authority.ca, **known, **{"group.id": "x"})).list_topics(timeout=30).topics
+            in Consumer(settings(proxy, authority.ca, **known, **{"group.id": "x"}))
+            .list_topics(timeout=PATIENCE_S)
+            .topics
         )
         for client in (
             settings(proxy, authority.ca),

@@ -20,6 +20,7 @@ from tests.interop.homes import HOMES, OF_BROKERS, Home, clients_of
 from tests.interop.records import PARTITIONS, Record
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 from tests.support.clients import run_driver
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _AT_A_TIME: Final = 4
@@ -98,32 +99,32 @@ def runs(home: Callable[[str], Home]) -> Iterator[Callable[[str], _Runs]]:
 def _fill(home: Home) -> None:
     """Write what is copied; the transaction also sees to it that its coordinator is ready, which sarama 1.37 needs."""
     producer = Producer({"bootstrap.servers": home.bootstrap, "transactional.id": f"fill.{home.name}"})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     for number in range(scripts.SOURCE_RECORDS):
         producer.produce(_source(home), b"%d" % number, b"%d" % number, partition=number % PARTITIONS)
-    producer.commit_transaction(30)
+    producer.commit_transaction(PATIENCE_S)
 
 
 def _run(client: Transactional, home: Home) -> Run:
     run = Run(home, scripts.script(client.name, _topics(home)))
     last = "kill" if client.soon_forgotten else "abort"
     before, after = scripts.copy_steps(client.name, _source(home), _target(home, client.name), last)
-    first = _drive(client, home, [run.script.step(), *before], 120)
+    first = _drive(client, home, [run.script.step(), *before])
     run.outcomes = first[0].get("outcomes") or []
     killed = "exit code 9" in first[-1].get("error", "")
     run.positions_between = _positions(home, client.name)
-    second = _drive(client, home, after, 60)
+    second = _drive(client, home, after)
     run.positions = _positions(home, client.name)
     counted = (*first[:-1], *second) if killed and client.soon_forgotten else (*first, *second)
     run.errors = [f"{result['op']}: {result['error']}" for result in counted if "error" in result]
     return run
 
 
-def _drive(client: Transactional, home: Home, steps: list[dict[str, Any]], timeout_s: float) -> list[dict[str, Any]]:
+def _drive(client: Transactional, home: Home, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     consumer = {**client.options.get("consumer", {}), **client.committed}
     job = session.job(home.bootstrap, {**client.options, "consumer": consumer}, steps)
-    return run_driver(client.install(), job, timeout_s)
+    return run_driver(client.install(), job)
 
 
 def _positions(home: Home, client: str) -> int:
@@ -131,7 +132,7 @@ def _positions(home: Home, client: str) -> int:
     admin = AdminClient({"bootstrap.servers": home.bootstrap})
     asked = ConsumerGroupTopicPartitions(scripts.group(_source(home), client))
     [answer] = admin.list_consumer_group_offsets([asked]).values()
-    return sum(max(0, found.offset) for found in answer.result(20).topic_partitions)
+    return sum(max(0, found.offset) for found in answer.result(PATIENCE_S).topic_partitions)
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ def _read_here(home: Home, topic: str) -> list[Record]:
     ends = 0
     try:
         while ends < PARTITIONS:
-            message = consumer.poll(20)
+            message = consumer.poll(PATIENCE_S)
             assert message is not None, f"{topic} stalls after {len(records)} records"
             value, partition = message.value(), message.partition()
             if message.error() is None and value is not None and partition is not None:
@@ -223,7 +224,7 @@ def _read(reader: Reader, home: Home, written: list[scripts.Script]) -> dict[str
         session.consume_step(topic, f"read.{topic}.{reader.name}", count, session.EXTRA_MS)
         for topic, count in counts.items()
     ]
-    results = run_driver(reader.install(), session.job(home.bootstrap, reader.options, steps), 90)
+    results = run_driver(reader.install(), session.job(home.bootstrap, reader.options, steps))
     for result in results:
         assert "error" not in result, f"{reader.name}: {result['error']}"
     return {topic: result["records"] for topic, result in zip(counts, results, strict=True)}
@@ -234,7 +235,7 @@ def _read_all(home: Home, topic: str, written: list[scripts.Script]) -> list[Rec
     count = sum(len(each.expected(topic, committed=False)) for each in written)
     step = session.consume_step(topic, f"all.{topic}", count, session.EXTRA_MS)
     job = session.job(home.bootstrap, {**client.options, "consumer": client.uncommitted}, [step])
-    [result] = run_driver(client.install(), job, 60)
+    [result] = run_driver(client.install(), job)
     assert "error" not in result, result["error"]
     records: list[Record] = result["records"]
     return records

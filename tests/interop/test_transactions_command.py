@@ -1,7 +1,6 @@
 """Kafka's own ``kafka-transactions.sh`` on transactions that kproxy decides."""
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,9 +10,9 @@ from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.maven import find_java, kafka_jars
 from tests.interop.proxy import KproxyProcess
+from tests.support.patience import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_PATIENCE_SECONDS = 120
 TOPIC = "transactions-command"
 
 
@@ -35,7 +34,7 @@ def tool(proxy: KproxyProcess) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         command = [find_java(), "-cp", f"{jars}/*", "org.apache.kafka.tools.TransactionsCommand"]
         command += ["--bootstrap-server", proxy.bootstrap, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert not done.returncode, done.stdout + done.stderr
         return done.stdout
 
@@ -48,11 +47,12 @@ def rows(table: str) -> list[list[str]]:
 
 
 def test_a_hanging_transaction_is_listed_described_and_aborted(proxy: KproxyProcess, tool: Callable[..., str]) -> None:
-    producer = Producer({"bootstrap.servers": proxy.bootstrap, "transactional.id": "hangs", "linger.ms": 0})
-    producer.init_transactions(30)
+    options = {"transactional.id": "hangs", "transaction.timeout.ms": 600_000, "linger.ms": 0}
+    producer = Producer({"bootstrap.servers": proxy.bootstrap, **options})
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(TOPIC, b"1", partition=0)
-    assert not producer.flush(30)
+    assert not producer.flush(PATIENCE_S)
     (listed,) = [row for row in rows(tool("list")) if row[0] == "hangs"]
     assert listed[3] == "Ongoing"
     (described,) = rows(tool("describe", "--transactional-id", "hangs"))
@@ -61,10 +61,8 @@ def test_a_hanging_transaction_is_listed_described_and_aborted(proxy: KproxyProc
     producer_id, start = open_here[0], open_here[-1]
     assert (producer_id, start) == (listed[2], "0")
     tool("abort", "--topic", TOPIC, "--partition", "0", "--start-offset", start)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while [row for row in rows(tool("list")) if row[0] == "hangs" and row[3] == "Ongoing"]:
-        assert time.monotonic() < deadline
+    eventually(lambda: not [row for row in rows(tool("list")) if row[0] == "hangs" and row[3] == "Ongoing"])
     with pytest.raises(KafkaException) as raised:
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE_S)
     assert raised.value.args[0].txn_requires_abort()
-    producer.abort_transaction(30)
+    producer.abort_transaction(PATIENCE_S)

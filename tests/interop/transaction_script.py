@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.interop.records import PARTITIONS, Record
 
-TIMEOUT_MS: Final = 30_000
+TIMEOUT_MS: Final = 60_000
 SOURCE_RECORDS: Final = 24
 COPIED_BEFORE_KILL: Final = 8
 """Records that the first process of a copying client commits; it aborts, and is killed, with others in hand."""

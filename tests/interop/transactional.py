@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.interop.catalog import CLIENTS
 from tests.support.clients import Command, go_driver, java_driver, node_driver, python_driver
 
-_CLASSIC: Final = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "2000"}
+_CLASSIC: Final = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "2000"}
 _EXTRAS: Final = ("lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "six==1.17.0")
 
 
@@ -48,7 +48,7 @@ def _confluent(release: str) -> Transactional:
         f"librdkafka-{release}",
         lambda: python_driver("confluent.py", f"confluent-kafka=={release}"),
         r"_FENCED|INVALID_PRODUCER_EPOCH|PRODUCER_FENCED",
-        {"isolation.level": "read_committed", "session.timeout.ms": 6000},
+        {"isolation.level": "read_committed", "session.timeout.ms": 10_000},
         {"isolation.level": "read_uncommitted"},
     )
 
@@ -75,14 +75,14 @@ TRANSACTIONAL: Final = (
         "kafka-python-3.0.12",
         lambda: python_driver("kafka_python.py", "kafka-python==3.0.12", *_EXTRAS),
         "Fenced|Epoch",
-        {"isolation_level": "read_committed", "session_timeout_ms": 6000, "heartbeat_interval_ms": 2000},
+        {"isolation_level": "read_committed", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 2000},
         {},
     ),
     Transactional(
         "aiokafka-0.14.0",
         lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0"),
         "Fenced|Epoch",
-        {"isolation_level": "read_committed", "session_timeout_ms": 6000, "heartbeat_interval_ms": 2000},
+        {"isolation_level": "read_committed", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 2000},
         {},
     ),
     _sarama("1.61.1", "go.mod"),

@@ -21,6 +21,7 @@ from kproxy.testing.maven import KafkaUnavailable, find_java, find_maven
 
 DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
 _INSTALL_TIMEOUT_S: Final = 600
+_DRIVER_TIMEOUT_S: Final = 300.0  # longer than the steps of a driver wait, each for itself
 _JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _GSON: Final = "com.google.code.gson:gson:2.11.0"
 # Taken once: pytest changes a variable of its own with each test, while drivers start in other threads.
@@ -44,7 +45,7 @@ class Command:
         return {**_ENVIRONMENT, **self.environment}
 
 
-def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float = _DRIVER_TIMEOUT_S) -> list[dict[str, Any]]:
     """Run one job (see the drivers' README) and return one result for each of its steps.
 
     A driver that ends or is cut off early gives an ``error`` result for every step that it did not reach.
