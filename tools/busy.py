@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--neighbours", type=int, default=os.cpu_count() or 1, help="how many endless loops")
     ours, others = parser.parse_known_args(arguments)
     with neighbours(ours.neighbours):
-        return subprocess.run([sys.executable, "-m", "pytest", *others], check=False).returncode
+        command = [sys.executable, "-m", "pytest", *others]
+        return subprocess.run(command, check=False, preexec_fn=die_with_parent()).returncode
 
 
 if __name__ == "__main__":
