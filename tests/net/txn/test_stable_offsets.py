@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import trio
 
+from kproxy.codec.batch import Record, build_batch
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.txn.last_stable import Question, Row
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import Proxied, proxied
-from tests.net.txn.test_waits import PID, Log, write
+from tests.net.txn.test_waits import NOW, PID, Log, write
 
 
 @asynccontextmanager
@@ -45,6 +46,18 @@ async def test_the_first_undecided_batch_after_the_bound() -> None:
         assert log.stopped == [(PID, "t", 0, 3)]
         log.decide(2, Verdict.ABORTED)
         assert await offsets.stable(Question({P0: 5})) == {P0: 5}
+
+
+async def test_batches_of_many_records_are_decided_as_a_whole() -> None:
+    log = Log(bounds={P0: 1})
+    async with stable_offsets(log) as (proxy, offsets):
+        log.verdicts[1] = Verdict.COMMITTED
+        part = proxy.brokers.topics["t"].partitions[0].log
+        for epoch in (1, 2):
+            rows = [Record(n, NOW, None, b"x") for n in range(3)]
+            part.append(memoryview(build_batch(rows, producer_id=PID, producer_epoch=epoch, base_sequence=0)), 3, NOW)
+        assert await offsets.stable(Question({P0: 3})) == {P0: 3}
+        assert await offsets.stable(Question({P0: 6})) == {P0: 3}
 
 
 async def test_no_bound_no_look() -> None:

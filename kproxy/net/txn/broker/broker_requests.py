@@ -282,10 +282,6 @@ def _refuse_old(request: InitProducerIdRequest, version: int) -> None:
 
 
 def _trim(request: TxnOffsetCommitRequest, version: int) -> None:
-    """Leader epochs came with v2, members with v3 (KIP-447)."""
-    if version < 2:
-        for topic in request.topics:
-            for row in topic.partitions:
-                row.committed_leader_epoch = -1
+    """Members came with v3 (KIP-447)."""
     if version < 3:
         request.generation_id, request.member_id, request.group_instance_id = -1, "", None
