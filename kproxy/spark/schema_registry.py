@@ -66,6 +66,42 @@ def from_json(column: "Column | str", schema: "StructType | str", options: Mappi
     return cases.otherwise(_unknown(value, "a header of a schema registry"))
 
 
+class ProtobufValue(NamedTuple):
+    """What Confluent's serializer for Protobuf wrote."""
+
+    schema_id: int
+    #: Which message type of the schema's file it is: (0,) the first one, (1, 0) the first one inside the second.
+    indexes: tuple[int, ...]
+    #: The message, for ``FromString`` of its class.
+    message: bytes
+
+
+def protobuf_value(value: bytes) -> ProtobufValue:
+    """Takes the header off one value, for a function of ``mapInPandas``. ValueError if it has none."""
+    if value[:1] != _MAGIC or len(value) <= _HEADER_BYTES:
+        raise ValueError(f"a value begins with {value[:_HEADER_BYTES].hex()}, which is no header of a schema registry")
+    schema_id = int.from_bytes(value[1:_HEADER_BYTES], "big")
+    count, at = _signed(value, _HEADER_BYTES)
+    if not count:  # a single 0 stands for the first type
+        return ProtobufValue(schema_id, (0,), value[at:])
+    indexes = []
+    for _ in range(count):
+        index, at = _signed(value, at)
+        indexes.append(index)
+    return ProtobufValue(schema_id, tuple(indexes), value[at:])
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    """A varint of a zigzag number, and where it ends. ValueError if it is cut off."""
+    found = shift = 0
+    for end in range(at, len(data)):
+        found |= (data[end] & 0x7F) << shift
+        shift += 7
+        if data[end] < 0x80:
+            return found >> 1 ^ -(found & 1), end + 1
+    raise ValueError("a value ends within its header of a schema registry")
+
+
 class _Schema(NamedTuple):
     id: int
     text: str
