@@ -1,8 +1,8 @@
 """Asks all that there is to ask of brokers and of this process. It changes nothing, but uses up one producer id."""
 
 import resource
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -22,6 +22,7 @@ from kproxy.doctor.examined import NOT_TOLD, Examined, SeenBroker
 from kproxy.doctor.quorum_clock import clock_skew
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.pool import Pool
 from kproxy.net.network import Network
 from kproxy.proxy.routing import is_own_topic
 
@@ -40,66 +41,40 @@ _FAILURES: Final = (OSError, RemoteProtocolError)
 
 
 async def gather(config: Config, network: Network) -> Examined:
-    """Everything that can be found out; what is unavailable is left empty."""
+    """Everything that can be found out; what is unavailable is left empty.
+
+    Without ``Cluster``, which asks whichever broker answers: here each address is asked, and its failure reported.
+    """
     examined = Examined(config, open_files=resource.getrlimit(resource.RLIMIT_NOFILE))
-    clients: dict[Address, BrokerClient] = {}
+    pool = Pool(network, config)
     try:
-        await _bootstrap(examined, network, clients)
-        if clients:
-            await _look_around(examined, network, clients)
+        async with trio.open_nursery() as nursery:
+            for address in config.bootstrap_servers:
+                nursery.start_soon(_bootstrap, examined, pool, address)
+        reached = [address for address, error in examined.bootstrap.items() if error is None]
+        if reached:
+            await _look_around(examined, pool, reached[0])
     finally:
-        for client in clients.values():
-            client.close()
+        pool.close()
     return examined
 
 
-async def _connect(
-    config: Config,
-    network: Network,
-    clients: dict[Address, BrokerClient],
-    address: Address,
-    tell: Callable[[str | None], None],
-) -> None:
-    """Connects if necessary, and calls ``tell`` with the reason if that fails, else with None."""
+async def _bootstrap(examined: Examined, pool: Pool, address: Address) -> None:
     try:
-        if address not in clients:
-            timeouts = config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
-            clients[address] = await BrokerClient.open(network, address, *timeouts)
-        tell(None)
+        async with pool.to(address):
+            examined.bootstrap[address] = None
     except _FAILURES as error:
-        tell(str(error) or type(error).__name__)
+        examined.bootstrap[address] = _text(error)
 
 
-async def _bootstrap(examined: Examined, network: Network, clients: dict[Address, BrokerClient]) -> None:
-    async with trio.open_nursery() as nursery:
-        for address in examined.config.bootstrap_servers:
-            tell = partial(examined.bootstrap.__setitem__, address)
-            nursery.start_soon(_connect, examined.config, network, clients, address, tell)
-
-
-async def _look_around(examined: Examined, network: Network, clients: dict[Address, BrokerClient]) -> None:
-    first = next(iter(clients.values()))
+async def _look_around(examined: Examined, pool: Pool, address: Address) -> None:
     for step in (_metadata, _cluster_rights, _producer_id, _topic_settings, _clock):
-        try:
-            await step(examined, first)
-        except _FAILURES:
-            if first.closed:
-                first = await _another(examined.config, network, clients, first)
+        with suppress(*_FAILURES):
+            async with pool.to(address) as client:
+                await step(examined, client)
     async with trio.open_nursery() as nursery:
         for broker in examined.brokers:
-            nursery.start_soon(_look_at_broker, examined.config, network, clients, broker)
-
-
-async def _another(
-    config: Config, network: Network, clients: dict[Address, BrokerClient], lost: BrokerClient
-) -> BrokerClient:
-    """A new connection in place of a lost one; the lost one if that fails."""
-    for address, client in list(clients.items()):
-        if client is lost:
-            del clients[address]
-            await _connect(config, network, clients, address, lambda _: None)
-            return clients.get(address, lost)
-    return lost
+            nursery.start_soon(_look_at_broker, pool, broker)
 
 
 async def _metadata(examined: Examined, client: BrokerClient) -> None:
@@ -171,19 +146,16 @@ async def _clock(examined: Examined, client: BrokerClient) -> None:
     examined.clock = await clock_skew(client)
 
 
-async def _look_at_broker(
-    config: Config, network: Network, clients: dict[Address, BrokerClient], broker: SeenBroker
-) -> None:
-    def tell(error: str | None) -> None:
-        broker.error = error
-
-    await _connect(config, network, clients, broker.address, tell)
-    client = clients.get(broker.address)
-    if client is None or broker.error is not None:
-        return
-    broker.release, broker.features, broker.versions = client.release, client.features, client.versions
-    name = str(broker.node_id)
+async def _look_at_broker(pool: Pool, broker: SeenBroker) -> None:
     try:
-        broker.settings = (await _settings(client, _resources(_BROKER, [name], None))).get(name)
+        async with pool.to(broker.address) as client:
+            broker.error = None
+            broker.release, broker.features, broker.versions = client.release, client.features, client.versions
+            name = str(broker.node_id)
+            broker.settings = (await _settings(client, _resources(_BROKER, [name], None))).get(name)
     except _FAILURES as error:
-        broker.error = str(error)
+        broker.error = _text(error)
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
