@@ -4,7 +4,7 @@ An id's transactions are decided on kproxy's own log, unless a rule of ``transac
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -14,6 +14,7 @@ from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_owners import LogOwners
+from kproxy.net.txn.owner import Owner
 from kproxy.proxy.coordinator_rules import home_of
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
@@ -23,43 +24,6 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T")
-
-
-class Backend(Protocol):
-    """One transactional id: a ``LogOwner`` or a ``BrokerOwner``, by where it is decided. All raise TxnError."""
-
-    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """AddPartitionsToTxn."""
-        ...
-
-    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """AddOffsetsToTxn: the group's offsets may follow."""
-        ...
-
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
-        """TxnOffsetCommit: they hold once the transaction is committed. ``implicit``: the group joins by them."""
-        ...
-
-    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """Whether produce would not wait before it has accepted these, or need not outlive the task that asks."""
-        ...
-
-    async def produce(
-        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
-    ) -> Sequence[Written]:
-        """What became of each batch. ``accepted`` is called once the next request may begin.
-
-        ``implicit``: partitions join the transaction by being written (KIP-890).
-        """
-        ...
-
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope) -> Producer:
-        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
-        ...
-
-    async def prepare(self, request: TxnRequest) -> None:
-        """Leaves what is open to a later decision, for as long as it takes."""
-        ...
 
 
 class Coordinator:
@@ -119,7 +83,7 @@ class Coordinator:
         owner = await self.brokers.take(transactional_id, policy)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed))
 
-    async def _owner(self, request: TxnRequest) -> Backend:
+    async def _owner(self, request: TxnRequest) -> Owner:
         name = request.transactional_id
         return self.brokers.of(name) if self.is_at_broker(name) else await self.log.owner(request)
 

@@ -4,9 +4,9 @@ prepare (a state that admits nothing else) -> append -> complete (what the view 
 response to an append decides nothing, nor does the response to the client; the view does.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -14,10 +14,11 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.id_lock import IdLock, Interrupted
+from kproxy.net.txn.id_lock import Interrupted
+from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
+from kproxy.net.txn.transaction import Transaction, why_not_committed
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.claims import (
     NOBODY,
@@ -28,7 +29,6 @@ from kproxy.txn.claims import (
     refuse_replaced,
     was_answered,
 )
-from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.logged_group_offsets import is_other_generation, one_of_each_member
@@ -36,39 +36,25 @@ from kproxy.txn.prepared_parts import ALONE, NOTHING_BESIDE, DecidedParts, Decis
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event
-from kproxy.txn.transactional_id import TransactionalId, not_added
+from kproxy.txn.transactional_id import not_added
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS
-
-if TYPE_CHECKING:
-    from kproxy.txn.writes import TxnSend
-
-T = TypeVar("T")
 
 #: Decisions of parts that others' claims came before.
 _MOST_TRIES: Final = 10
 _RESTARTED: Final = "kproxy was restarted in the transaction"
 
 
-class LogOwner:
+class LogOwner(Owner):
     """Coordinates one id for as long as nobody else claims it."""
 
     def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
         """``tools`` are shared with the other owners of this instance."""
-        #: Which requests are admitted, and what they are answered.
-        self.id = TransactionalId(tools.stats.count_fenced)
+        super().__init__(tools.stats, tools.connections())
         self.keeper = ClaimKeeper(transactional_id, tools, self.id)
-        self.transaction: Transaction | None = None
-        #: When it was asked for something last, by trio's clock.
-        self.used_at = trio.current_time()
         self._tools = tools
-        self._stats = tools.stats
-        self._turns = IdLock()
-        self._lock = self._turns.lock
-        self._connections = tools.connections()
-        self._sequences: ClientSequences[TxnSend] = ClientSequences()
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[TopicPartition] = set()
         self._ends = PartitionEnds(tools.ends, tools.topics)
@@ -95,7 +81,7 @@ class LogOwner:
             self.keeper.client_id, self.keeper.timeout_ms = client_id, timeout_ms
             self.keeper.instance_id = self._tools.instance_id
             await self.keeper.claim_for(identity, resumed)
-            self._drop_transaction("initialized")
+            self._drop("initialized")
             self._adopted = False
             self._undecided = None
             self.id.initialize()
@@ -114,7 +100,7 @@ class LogOwner:
         if view.client != self.keeper.client:
             if view.ongoing is not None and view.claim.instance_id != self._tools.instance_id:
                 raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction is open at {view.claim.instance_id}")
-            self._drop_transaction("fenced")
+            self._drop("fenced")
             self._undecided, self.id.doomed = None, None
             self.id.forget_connections()
             await self._continue(view)
@@ -134,18 +120,6 @@ class LogOwner:
             self.transaction.writer.abandon()
         return self._turns.urgent(why)
 
-    async def _wait(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Waits for data brokers, or a group's coordinator; Interrupted by an abort or a new producer.
-
-        The open transaction lacks what was waited for then, and can only be aborted.
-        """
-        try:
-            return await self._turns.wait(work)
-        except Interrupted:
-            if self.transaction is not None:
-                self.transaction.writer.abandon()
-            raise
-
     async def adopt(self, view: IdView) -> None:
         """Coordinates the id for a client whose former coordinator has ended; aborts what was open there. TxnError."""
         async with self._lock:
@@ -163,19 +137,10 @@ class LogOwner:
         if view.is_doomed:
             self.id.doom(_RESTARTED)
 
-    def _admit(self, request: TxnRequest, coordinator: str | None = COORDINATOR) -> None:
+    def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
         self.used_at = trio.current_time()
         view = self.keeper.view
         self.id.admit(request, coordinator, view.client if view is not None else NOBODY)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction has begun here and is not decided."""
-        return self.transaction is not None
-
-    def parties(self) -> Collection[int]:
-        """The connections of the open transaction; none if none is open."""
-        return self.id.parties() if self.is_open else ()
 
     def _refuse_while_deciding(self) -> None:
         """TxnError while a decision is under way, unless it waits for data: an abort comes before it then."""
@@ -184,23 +149,15 @@ class LogOwner:
 
     # -- a transaction begins, and grows
 
-    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """AddPartitionsToTxn. All partitions that have joined by then are written to the log with the first data."""
+    def _turn_to_grow(self, request: TxnRequest, coordinator: str | None) -> AbstractAsyncContextManager[None]:
+        """The turn, for which no request waits while the outcome of an end is open: it is refused at once."""
         self.id.refuse_pending()
-        async with self._lock:
-            self._admit(request)
-            self.id.refuse_growth()
-            transaction = self.transaction or await self._begin()
-            transaction.joined.update(places)
+        return super()._turn_to_grow(request, coordinator)
 
-    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """AddOffsetsToTxn: adds the group, which is written to the log with its offsets. TxnError."""
-        self.id.refuse_pending()
-        async with self._lock:
-            self._admit(request)
-            self.id.refuse_growth()
-            transaction = self.transaction or await self._begin()
-            transaction.added_groups.add(group_id)
+    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
+        """All partitions that have joined by then are written to the log with the first data."""
+        async with self._turn_to_grow(request, COORDINATOR):
+            (await self._begin()).joined.update(places)
 
     async def _announce(self, transaction: Transaction, places: Sequence[TopicPartition]) -> None:
         """Has partitions in the log, before anything is written there."""
@@ -215,6 +172,8 @@ class LogOwner:
         transaction.announced.update(ends)
 
     async def _begin(self) -> Transaction:
+        if self.transaction is not None:
+            return self.transaction
         producer = await self.keeper.take_epoch()
         self._adopted = False
         self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
@@ -228,53 +187,34 @@ class LogOwner:
         view = self.keeper.view
         if view is not None and view.client != self.keeper.client:
             self._stats.count_fenced()
-            self._drop_transaction("fenced")
+            self._drop("fenced")
             return self.keeper.fenced()
         open_part = self.transaction.producer if self.transaction is not None else None
         if view is None or open_part is None or view.verdict(open_part) is Verdict.UNDECIDED:
             await self.keeper.claim_again()
         else:
             self.keeper.claim = None  # a claim now would abort a transaction of another instance
-        self._drop_transaction("failed")
+        self._drop("failed")
         return self.id.doom(why)
 
-    def _drop_transaction(self, reason: str) -> None:
-        """The log has shown that the open transaction is aborted, or nothing of it was ever there."""
-        if self.id.drop() and self._undecided is None:
-            self._close(reason)
-        self._abandon()
-
-    def _abandon(self) -> None:
-        if self.transaction is not None:
-            self.transaction.writer.abandon()
-            self.transaction = None
-
-    def _close(self, reason: str) -> None:
-        """Counts a transaction that was not committed."""
+    def _count_aborted(self, reason: str) -> None:
+        if self._undecided is not None:
+            return  # it is counted
         places = self.transaction.announced if self.transaction is not None else ()
-        self._stats.open -= 1
-        self._stats.aborted(reason)
+        super()._count_aborted(reason)
         self._tools.traces.ended(self.keeper.transactional_id, reason, places)
 
     # -- data
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """Never: the log may have to be told of the partitions."""
-        return False
+        return False  # the log may have to be told of the partitions
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> list[Written]:
-        """Writes batches; ``accepted`` is called when they have their place in the order.
-
-        ``implicit``: partitions join the transaction by being written (KIP-890).
-        """
-        self.id.refuse_pending()
         places = [(batch.topic, batch.partition) for batch in batches]
-        async with self._lock:
-            self._admit(request, coordinator=None)
-            self.id.refuse_growth()
-            transaction = self.transaction or (await self._begin() if implicit else None)
+        async with self._turn_to_grow(request, None):
+            transaction = await self._begin() if implicit else self.transaction
             if transaction is None or not (implicit or transaction.joined.issuperset(places)):
                 raise self._not_added("the partition")
             size = sum(len(batch.batch) for batch in batches)
@@ -283,10 +223,7 @@ class LogOwner:
                 await self._wait(lambda: transaction.writer.room(size))
             sends = transaction.accept(request.client, batches, self._sequences)
             accepted()
-        await transaction.writer.settled([send for send in sends if send is not None])
-        if self.transaction is transaction and transaction.writer.failed is not None:
-            self.id.doom_unwritten()
-        return [outcome_of(send) for send in sends]
+        return await self._results(transaction, sends)
 
     def _not_added(self, what: str) -> TxnError:
         """The error for what was not added to the transaction; or was, at a kproxy that died before the log knew it."""
@@ -298,19 +235,13 @@ class LogOwner:
         return not_added(what)
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
-        """TxnOffsetCommit: appends the offsets to the log; they move when the transaction is committed. TxnError.
-
-        ``implicit``: the group joins the transaction by them (KIP-890). Otherwise AddOffsetsToTxn must have added it.
-        """
-        self.id.refuse_pending()
-        async with self._lock:
-            self._admit(request, offsets.group_id)
-            self.id.refuse_growth()
+        """Appends the offsets to the log; they move when the transaction is committed."""
+        async with self._turn_to_grow(request, offsets.group_id):
             added = self.transaction.added_groups if self.transaction is not None else ()
             if not implicit and offsets.group_id not in added:
                 raise self._not_added(f"group {offsets.group_id}")
             await self._check_member(offsets)
-            transaction = self.transaction or await self._begin()
+            transaction = await self._begin()
             if is_other_generation(offsets, transaction.members):
                 raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
             if not implicit:
@@ -338,18 +269,17 @@ class LogOwner:
     # -- the end
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
-        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
         if (repeated := self._repeated(request, committed)) is not None:
             return repeated
         async with self._turn_to_end(request, committed):
             await self._find_out()
             if (repeated := self._repeated(request, committed)) is not None:
                 return repeated  # it was decided while another had the lock
-            self._admit(request)
+            self._admit(request, COORDINATOR)
             self.id.begin_to_end(committed=committed)
             beside = DecidedParts(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
-                await self._decide(self.transaction or await self._begin(), committed, bumps, beside, also.reason)
+                await self._decide(await self._begin(), committed, bumps, beside, also.reason)
             elif bumps or self._was_told_of_doom(committed, also):
                 await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know of it
             else:
@@ -388,7 +318,7 @@ class LogOwner:
             self.id.refuse_pending()
             return self._turns.ordinary()
         self._refuse_while_deciding()
-        self._admit(request)
+        self._admit(request, COORDINATOR)
         return self._turn_to_abort("the client aborted the transaction")
 
     def _was_told_of_doom(self, committed: bool, also: DecisionScope) -> bool:
@@ -424,14 +354,16 @@ class LogOwner:
             )
         except BaseException:
             # its outcome has to be known before any response; nothing proceeds before
-            self.keeper.claim, self._undecided = None, transaction
-            self._close("failed")
+            self._count_aborted("failed")
             self._abandon()
+            self.keeper.claim, self._undecided = None, transaction
             raise
         if verdict is Verdict.COMMITTED:
-            self._committed(transaction)
+            self._committed()
+            self._tools.traces.ended(self.keeper.transactional_id, "committed", transaction.announced)
+            self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
             return
-        self._drop_transaction("client" if why in (ASKED, HAND) else "failed")
+        self._drop("client" if why in (ASKED, HAND) else "failed")
         if committed:
             raise self.id.doom(why or "another claim aborted the transaction")
 
@@ -503,21 +435,10 @@ class LogOwner:
             self._ends.note(written)
         return view.verdict(transaction.producer)
 
-    def _committed(self, transaction: Transaction) -> None:
-        self.transaction = None
-        self.id.apply(Event.COMMITTED)
-        self._stats.open -= 1
-        self._stats.commits += 1
-        self._tools.traces.ended(self.keeper.transactional_id, "committed", transaction.announced)
-        self._tools.groups.committed(self.keeper.transactional_id, transaction.producer)
-
     async def prepare(self, request: TxnRequest) -> None:
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
-        self.id.refuse_pending()
-        async with self._lock:
-            self._admit(request, coordinator=None)
-            self.id.refuse_growth()
-            transaction = self.transaction or await self._begin()
+        async with self._turn_to_grow(request, None):
+            transaction = await self._begin()
             why = await self._why_not(transaction)
             if why is not None:
                 raise await self._lose(why)
@@ -571,7 +492,7 @@ class LogOwner:
             raise fenced(view.client)
         if not self.keeper.holds(view):
             if self.transaction is not None:
-                self._drop_transaction("failed")
+                self._drop("failed")
                 self.id.doom("another claim aborted the transaction")
             self.keeper.serve(view)
         return view
@@ -630,7 +551,3 @@ class LogOwner:
         async with self._turn_to_abort(why):
             if self.is_overdue(trio.current_time()):
                 await self._lose(why)
-
-    def close(self) -> None:
-        """Closes its connections."""
-        self._connections.close()

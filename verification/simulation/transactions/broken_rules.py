@@ -211,7 +211,7 @@ def ended_without_a_claim(self: LogOwners, view: IdView) -> None:
 
 async def lost_without_a_claim(self: LogOwner, why: str) -> TxnError:
     """What is overdue here is forgotten."""
-    self._drop_transaction("failed")
+    self._drop("failed")
     return self.id.doom(why)
 
 

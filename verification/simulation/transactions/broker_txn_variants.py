@@ -47,7 +47,7 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "a commit does not mind a batch that was refused",
-        ((BrokerOwner, "_look_at", broken_rules.keep),),
+        ((BrokerOwner, "_check_written", broken_rules.keep),),
         broker_txn_scripts.refused,
         _LOST,
     ),

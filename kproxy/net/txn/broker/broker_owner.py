@@ -8,7 +8,7 @@ What a client sends late to kproxy is known by its connection, its partitions an
 client is fenced is for the broker to say: kproxy asks in the name of the identity that it has there (KIP-360).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -20,19 +20,19 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.added_partitions import AddedPartitions, places_of
 from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
 from kproxy.net.txn.broker.owner_policy import CLIENT
-from kproxy.net.txn.id_lock import IdLock, Interrupted
-from kproxy.net.txn.transaction import Transaction, outcome_of
+from kproxy.net.txn.id_lock import Interrupted
+from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY, is_retry, refuse_former
-from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event
-from kproxy.txn.transactional_id import TransactionalId, not_added
+from kproxy.txn.transactional_id import not_added
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
-class BrokerOwner:
+class BrokerOwner(Owner):
     """Asks the broker's coordinator on behalf of one client at a time."""
 
     def __init__(
@@ -54,17 +54,10 @@ class BrokerOwner:
         stats: "TransactionStats",
     ) -> None:
         """``connections``: closed by ``close``."""
-        #: Which requests are admitted, and what they are answered.
-        self.id = TransactionalId(stats.count_fenced)
+        super().__init__(stats, connections)
         self.policy = CLIENT
-        #: When it was asked for something last, by trio's clock.
-        self.used_at = trio.current_time()
         self._name = transactional_id
         self._requests = requests
-        self._connections = connections
-        self._stats = stats
-        self._turns = IdLock()
-        self._lock = self._turns.lock
         self._added = AddedPartitions(requests)
         self._protocol: Protocol = FIRST
         #: Something was refused; it may be that the cluster agreed on less since.
@@ -73,8 +66,6 @@ class BrokerOwner:
         #: The client's identity for the broker. No transaction begins under it once it is used up.
         self._upstream = NOBODY
         self._is_used = False
-        self._transaction: Transaction | None = None
-        self._sequences: ClientSequences[TxnSend] = ClientSequences()
         #: The identity that the last InitProducerId named, and the one that it gave.
         self._resumed = self._given = NOBODY
         #: The last end that the broker has confirmed.
@@ -90,13 +81,9 @@ class BrokerOwner:
     @property
     def is_open(self) -> bool:
         """Whether a transaction has begun, is not decided, and may still be: its time is not over."""
-        if self._transaction is None:
+        if self.transaction is None:
             return False
-        return trio.current_time() <= self._transaction.began_at + self._timeout_ms / 1000
-
-    def parties(self) -> Collection[int]:
-        """The connections of the open transaction; none if none is open."""
-        return self.id.parties() if self.is_open else ()
+        return trio.current_time() <= self.transaction.began_at + self._timeout_ms / 1000
 
     # -- which requests are admitted
 
@@ -137,13 +124,13 @@ class BrokerOwner:
         if self.id.is_fenced:
             raise self.id.replaced()
         try:
-            refuse_former(resumed, client, self._last, is_open=self._transaction is not None)
+            refuse_former(resumed, client, self._last, is_open=self.transaction is not None)
         except TxnError:
             self._stats.count_fenced()
             raise
-        if self._transaction is not None:
+        if self.transaction is not None:
             # an end that may have come through stays what it was
-            await self._decide(self._transaction, committed=self.id.may_be_committed)
+            await self._decide(self.transaction, committed=self.id.may_be_committed)
         return self._upstream
 
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
@@ -174,16 +161,17 @@ class BrokerOwner:
         return self._protocol
 
     async def _begin(self) -> Transaction:
-        if self._transaction is None:
-            protocol = await self._agreed()
-            if self._is_used:
-                await self._renew()
+        if self.transaction is None:
+            with self._asking():
+                protocol = await self._agreed()
+                if self._is_used:
+                    await self._renew()
             native = BrokerWrites(self._name, protocol.produce, self._added.line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
-            self._transaction = Transaction(self._upstream, writer)
+            self.transaction = Transaction(self._upstream, writer)
             if self.id.begin():
                 self._stats.open += 1
-        return self._transaction
+        return self.transaction
 
     async def _renew(self) -> None:
         """Has an epoch that is not used up. TxnError."""
@@ -191,27 +179,16 @@ class BrokerOwner:
         self._upstream, self._is_used = await self._requests.init(self._timeout_ms, resumed), False
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """AddPartitionsToTxn. In the second protocol the broker receives them with the first data. TxnError."""
-        async with self._lock:
-            self._admit(request, COORDINATOR)
-            self.id.refuse_growth()
-            with self._asking():
-                transaction = await self._begin()
-                if self._protocol.adds:
+        """In the second protocol the broker receives them with the first data."""
+        async with self._turn_to_grow(request, COORDINATOR):
+            transaction = await self._begin()
+            if self._protocol.adds:
+                with self._asking():
                     await self._added.announce(transaction, self._protocol, places)
             transaction.joined.update(places)
 
-    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """AddOffsetsToTxn: the broker receives the group with the offsets. TxnError."""
-        async with self._lock:
-            self._admit(request, COORDINATOR)
-            self.id.refuse_growth()
-            with self._asking():
-                transaction = await self._begin()
-            transaction.added_groups.add(group_id)
-
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        transaction = self._transaction
+        transaction = self.transaction
         return self.policy.has_job or (
             transaction is not None
             and not self._lock.locked()
@@ -222,22 +199,19 @@ class BrokerOwner:
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> list[Written]:
-        """As ``Backend.produce``; unless ``implicit``, only what was added: what is late is not taken for the next."""
+        """Unless ``implicit``, only what was added is written: what is late is not taken for the next."""
         places = places_of(batches)
         of_this = implicit and request.client == self.id.client  # else only what was added is added
         async with self._turn(places if of_this else (), accepted):
             self._admit(request, None)
             self.id.refuse_growth()
-            joined = self._transaction.joined if self._transaction is not None else set()
+            joined = self.transaction.joined if self.transaction is not None else set()
             if not (implicit or joined.issuperset(places)):
                 raise not_added("the partition")
+            transaction = await self._begin()
             with self._asking():
-                transaction = await self._begin()
                 sends = await self._accept(transaction, request, batches)
-        await transaction.writer.settled([send for send in sends if send is not None])
-        if self._transaction is transaction:
-            self._look_at(transaction)
-        return [outcome_of(send) for send in sends]
+        return await self._results(transaction, sends)
 
     @asynccontextmanager
     async def _turn(self, places: Collection[TopicPartition], accepted: Callable[[], None]) -> AsyncIterator[None]:
@@ -260,46 +234,30 @@ class BrokerOwner:
         places, size = places_of(batches), sum(len(batch.batch) for batch in batches)
         if not (transaction.announced.issuperset(places) and transaction.writer.has_room(size)):
             with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
-                await self._wait(transaction, lambda: self._make_room(transaction, places, size))
+                await self._wait(lambda: self._make_room(transaction, places, size))
         return transaction.accept(request.client, batches, self._sequences)
 
     async def _make_room(self, transaction: Transaction, places: Sequence[TopicPartition], size: int) -> None:
         await self._added.announce(transaction, self._protocol, places)
         await transaction.writer.room(size)
 
-    async def _wait(self, transaction: Transaction, work: Callable[[], Awaitable[None]]) -> None:
-        """Waits for data brokers or a group's coordinator; Interrupted by an abort or a new producer.
-
-        The transaction lacks what was waited for then, and can only be aborted.
-        """
-        try:
-            await self._turns.wait(work)
-        except Interrupted:
-            if not self.id.may_be_committed:
-                transaction.writer.abandon()
-            raise
-
-    def _look_at(self, transaction: Transaction) -> None:
-        """A batch that was not written dooms the transaction."""
-        if transaction.writer.failed is not None and self.id.doomed is None:
-            self._is_outdated = True
-            self.id.doom_unwritten()
+    def _check_written(self, transaction: Transaction) -> None:
+        self._is_outdated |= transaction.writer.failed is not None and self.id.doomed is None
+        super()._check_written(transaction)
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
-        """TxnOffsetCommit: the group's coordinator checks member and generation. TxnError with its error."""
-        async with self._lock:
-            self._admit(request, offsets.group_id)
-            self.id.refuse_growth()
+        """The group's coordinator checks member and generation. TxnError with its error."""
+        async with self._turn_to_grow(request, offsets.group_id):
             if not implicit:
-                added = self._transaction.added_groups if self._transaction is not None else AddedGroups()
+                added = self.transaction.added_groups if self.transaction is not None else AddedGroups()
                 if offsets.group_id not in added:
                     raise not_added(f"group {offsets.group_id}")
                 self.id.take_offsets(added, offsets, request.connection)
+            transaction = await self._begin()
+            transaction.moves_groups = True
+            commit = self._requests.commit_offsets
             with self._asking():
-                transaction = await self._begin()
-                transaction.moves_groups = True
-                commit = self._requests.commit_offsets
-                await self._wait(transaction, lambda: commit(transaction.producer, self._protocol, offsets))
+                await self._wait(lambda: commit(transaction.producer, self._protocol, offsets))
 
     # -- the end
 
@@ -308,7 +266,7 @@ class BrokerOwner:
         raise _only_at_home("prepare")
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
-        """As ``Backend.end``, of one part alone. TxnError."""
+        """As ``Owner.end``, of one part alone."""
         if also.members is not None or also.every or also.batch_id is not None:
             raise _only_at_home("members")
         async with self._turn_to_end(request, committed):
@@ -317,9 +275,9 @@ class BrokerOwner:
                 return repeated
             self._admit(request, COORDINATOR)
             self.id.begin_to_end(committed=committed)
-            if self._transaction is not None:
+            if self.transaction is not None:
                 self.id.refuse_other_end(committed=committed)
-                await self._decide(self._transaction, committed=committed)
+                await self._decide(self.transaction, committed=committed)
                 self._owes_epoch = bumps
                 self._last = Ended(self.id.client, committed, self.id.client)
             elif not bumps or self._owes_epoch:
@@ -333,8 +291,8 @@ class BrokerOwner:
         if committed or request.client != self.id.client:
             return self._turns.ordinary()
         self._admit(request, COORDINATOR)
-        if self._transaction is not None and not self.id.may_be_committed:
-            self._transaction.writer.abandon()
+        if self.transaction is not None and not self.id.may_be_committed:
+            self.transaction.writer.abandon()
         return self._turns.urgent("the client aborted the transaction")
 
     async def _raise_epoch(self, committed: bool) -> None:
@@ -353,8 +311,8 @@ class BrokerOwner:
         """Has the broker end it; TxnError if it was to be committed and can't be, or there was no definite answer."""
         if committed:
             with suppress(Interrupted):
-                await self._wait(transaction, transaction.writer.flush)
-            self._look_at(transaction)
+                await self._wait(transaction.writer.flush)
+            self._check_written(transaction)
             self.id.refuse_doomed()
         else:
             transaction.writer.abandon()
@@ -363,15 +321,12 @@ class BrokerOwner:
                 await self._ask_to_end(transaction, committed=committed)
         else:
             self.id.ask_to_end(committed=committed)
-        if self._transaction is None:
+        if self.transaction is None:
             return  # the broker has ended it
-        self._transaction = None
-        self.id.apply(Event.COMMITTED if committed else Event.ABORTED)
-        self._stats.open -= 1
         if committed:
-            self._stats.commits += 1
+            self._committed()
         else:
-            self._stats.aborted("client")
+            self._drop("client")
 
     async def _ask_to_end(self, transaction: Transaction, *, committed: bool) -> None:
         protocol = await self._agreed()
@@ -408,19 +363,10 @@ class BrokerOwner:
         if committed:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the broker has ended the transaction") from error
 
-    def _drop(self, reason: str) -> None:
-        """Gives up what is open: the broker has ended it, or will when the next epoch is asked for."""
-        if self._transaction is not None:
-            self._transaction.writer.abandon()
-            self._transaction = None
-        if self.id.drop():
-            self._stats.open -= 1
-            self._stats.aborted(reason)
-
     def close(self) -> None:
         """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""
         self._drop("failed")
-        self._connections.close()
+        super().close()
 
 
 def _only_at_home(what: str) -> TxnError:

@@ -1,0 +1,162 @@
+"""What both owners of a transactional id share: whose turn it is, what is open, and what counts as committed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.txn.id_lock import IdLock, Interrupted
+from kproxy.net.txn.transaction import Transaction, outcome_of
+from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.ids import Producer
+from kproxy.txn.late_requests import COORDINATOR
+from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.states import Event
+from kproxy.txn.transactional_id import TransactionalId
+
+if TYPE_CHECKING:
+    from kproxy.txn.writes import TxnSend
+
+T = TypeVar("T")
+
+
+class Owner(ABC):
+    """One transactional id at this instance, decided on kproxy's log (``LogOwner``) or by the broker (``BrokerOwner``).
+
+    All requests raise TxnError with the error for the client.
+    """
+
+    def __init__(self, stats: TransactionStats, connections: WriterConnections) -> None:
+        """``connections``: for the data; closed by ``close``."""
+        #: Which requests are admitted, and what they are answered.
+        self.id = TransactionalId(stats.count_fenced)
+        self.transaction: Transaction | None = None
+        #: When it was asked for something last, by trio's clock.
+        self.used_at = trio.current_time()
+        self._stats = stats
+        self._connections = connections
+        self._turns = IdLock()
+        self._lock = self._turns.lock
+        self._sequences: ClientSequences[TxnSend] = ClientSequences()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun here and is not decided."""
+        return self.transaction is not None
+
+    def parties(self) -> Collection[int]:
+        """The connections of the open transaction; none if none is open."""
+        return self.id.parties() if self.is_open else ()
+
+    @abstractmethod
+    async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
+        """AddPartitionsToTxn."""
+
+    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
+        """AddOffsetsToTxn: the group's offsets may follow, and only they make it known to anybody else."""
+        async with self._turn_to_grow(request, COORDINATOR):
+            (await self._begin()).added_groups.add(group_id)
+
+    @abstractmethod
+    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
+        """TxnOffsetCommit: they hold once the transaction is committed.
+
+        ``implicit``: the group joins by them (KIP-890). Otherwise AddOffsetsToTxn must have added it.
+        """
+
+    @abstractmethod
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """Whether produce would not wait before it has accepted these, or need not outlive the task that asks."""
+
+    @abstractmethod
+    async def produce(
+        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+    ) -> Sequence[Written]:
+        """What became of each batch. ``accepted`` is called when they have their place in the order.
+
+        ``implicit``: partitions join the transaction by being written (KIP-890).
+        """
+
+    @abstractmethod
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope) -> Producer:
+        """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
+
+    @abstractmethod
+    async def prepare(self, request: TxnRequest) -> None:
+        """Leaves what is open to a later decision, for as long as it takes."""
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._connections.close()
+
+    # -- for the owners themselves
+
+    @abstractmethod
+    async def _begin(self) -> Transaction:
+        """The open transaction; a new one if none is open."""
+
+    @abstractmethod
+    def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
+        """TxnError unless the client has the id; ``coordinator`` as ``TransactionalId.admit``."""
+
+    @asynccontextmanager
+    async def _growing(self, request: TxnRequest, coordinator: str | None) -> AsyncIterator[None]:
+        async with self._lock:
+            self._admit(request, coordinator)
+            self.id.refuse_growth()
+            yield
+
+    def _turn_to_grow(self, request: TxnRequest, coordinator: str | None) -> AbstractAsyncContextManager[None]:
+        """The turn of a request that adds something to the transaction, if it is admitted."""
+        return self._growing(request, coordinator)
+
+    async def _wait(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Waits for data brokers, or a group's coordinator; Interrupted by an abort or a new producer.
+
+        The open transaction lacks what was waited for then, and can only be aborted.
+        """
+        try:
+            return await self._turns.wait(work)
+        except Interrupted:
+            if self.transaction is not None and not self.id.may_be_committed:
+                self.transaction.writer.abandon()
+            raise
+
+    async def _results(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
+        """What became of batches, once that is definite. A batch that was not written dooms the transaction."""
+        await transaction.writer.settled([send for send in sends if send is not None])
+        if self.transaction is transaction:
+            self._check_written(transaction)
+        return [outcome_of(send) for send in sends]
+
+    def _check_written(self, transaction: Transaction) -> None:
+        if transaction.writer.failed is not None:
+            self.id.doom_unwritten()
+
+    def _drop(self, reason: str) -> None:
+        """What is open is aborted, or will be by the next epoch."""
+        if self.id.drop():
+            self._count_aborted(reason)
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self.transaction is not None:
+            self.transaction.writer.abandon()
+            self.transaction = None
+
+    def _count_aborted(self, reason: str) -> None:
+        self._stats.open -= 1
+        self._stats.aborted(reason)
+
+    def _committed(self) -> None:
+        self.transaction = None
+        self.id.apply(Event.COMMITTED)
+        self._stats.open -= 1
+        self._stats.commits += 1
