@@ -83,7 +83,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Oldest batch without an answer",
             "s",
-            "How long the oldest batch whose fate is open has waited. Above a minute a partition takes no writes.",
+            "How long the oldest batch whose outcome is open has waited. Above a minute a partition takes no writes.",
             (Query("max by (instance) (kproxy_oldest_unacknowledged_seconds{@})", "{{instance}}"),),
         ),
         Panel(
@@ -258,7 +258,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Time of a decision",
             "s",
-            "Until the fate of its record in the transaction log is known.",
+            "Until the outcome of its record in the transaction log is known.",
             tuple(
                 quantile_by(quantile, "kproxy_transaction_append_seconds", "", f"p{quantile * 100:g}")
                 for quantile in (0.5, 0.99)

@@ -14,7 +14,7 @@ from kproxy.codec.batch import BatchHeader, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import TopicRef
 from kproxy.codec.sequence import advance
-from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 
@@ -43,7 +43,7 @@ class Send:
     ever_open: bool = False
     #: How often the broker could not say what went wrong.
     server_errors: int = 0
-    fate: Fate | None = None
+    outcome: ProduceOutcome | None = None
     settled: bool = False
     error_code: int = 0
     base_offset: int = -1
@@ -88,7 +88,7 @@ class Track:
         return len(self.sends) < (limit if self.established else 1)
 
     def accept(self, batch: memoryview, records: int, taken_at: float) -> Send:
-        """Stamps a new batch in place with the next sequence and holds it until its fate is definite.
+        """Stamps a new batch in place with the next sequence and holds it until its outcome is definite.
 
         ``taken_at``: when the client's request came, in seconds since the epoch.
         """
@@ -101,35 +101,35 @@ class Track:
     def answered(self, send: Send, error_code: int, base_offset: int, log_append_time_ms: int) -> bool:
         """Notes an answer to an attempt. True if the batch is in the log: then it is settled and held no more."""
         if not error_code:
-            send.fate = Fate.WRITTEN
+            send.outcome = ProduceOutcome.WRITTEN
             self._written(send, base_offset, log_append_time_ms)
             return True
-        fate: Fate | None = fate_of(error_code)
-        if fate in (Fate.OUT_OF_SEQUENCE, Fate.SUPERSEDED) and send is not self.sends[0]:
-            fate = None  # the batch before it failed; it has to wait for that one, and says nothing by itself
-        if fate is Fate.OPEN:
+        outcome: ProduceOutcome | None = outcome_of(error_code)
+        if outcome in (ProduceOutcome.OUT_OF_SEQUENCE, ProduceOutcome.SUPERSEDED) and send is not self.sends[0]:
+            outcome = None  # the batch before it failed; it has to wait for that one, and says nothing by itself
+        if outcome is ProduceOutcome.OPEN:
             send.ever_open = self.ever_open = True
         if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             send.server_errors += 1
             if send.server_errors >= SERVER_ERROR_PATIENCE:
-                fate = Fate.REFUSED
-        send.fate, send.error_code = fate, error_code
-        if fate is not Fate.WRITTEN:
+                outcome = ProduceOutcome.REFUSED
+        send.outcome, send.error_code = outcome, error_code
+        if outcome is not ProduceOutcome.WRITTEN:
             return False
         self._written(send, base_offset, log_append_time_ms)
         return True
 
     def lost(self, send: Send) -> None:
         """Notes that the connection ended before the answer came."""
-        send.fate, send.ever_open, self.ever_open = Fate.OPEN, True, True
+        send.outcome, send.ever_open, self.ever_open = ProduceOutcome.OPEN, True, True
 
     @property
-    def in_doubt(self) -> bool:
+    def may_be_written(self) -> bool:
         """Whether a copy of a batch that is held may be in the log, or in flight."""
         return any(send.ever_open for send in self.sends)
 
     def refuse(self, send: Send, error_code: int) -> None:
-        """Settles the oldest batch as refused. What follows gets its sequence; nothing may be ``in_doubt``.
+        """Settles the oldest batch as refused. What follows gets its sequence; none ``may_be_written``.
 
         Where a later batch is in the log (a broker that lost the producer's state takes it at any sequence), a new
         epoch begins instead: the broker would take another batch at that sequence for one that it has.
@@ -166,15 +166,15 @@ class Track:
         for send in list(self.sends):
             offset = found.get((self.epoch, send.sequence))
             if offset is not None:
-                send.fate = Fate.WRITTEN
+                send.outcome = ProduceOutcome.WRITTEN
                 self._written(send, offset, -1)
             else:
                 send.ever_open = False
-        if head is not None and head.fate is Fate.REFUSED:
+        if head is not None and head.outcome is ProduceOutcome.REFUSED:
             self._settle(head)
         for send in self.sends:
-            if send.fate is not Fate.REFUSED:
-                send.fate = Fate.FENCED
+            if send.outcome is not ProduceOutcome.REFUSED:
+                send.outcome = ProduceOutcome.FENCED
         self.fenced_at = now
         self.bump()
 
@@ -194,7 +194,7 @@ class Track:
     def give_up(self, error_code: int) -> None:
         """Settles all batches that are held as refused: the partition was deleted, and its log with it."""
         for send in list(self.sends):
-            send.fate, send.error_code = Fate.REFUSED, error_code
+            send.outcome, send.error_code = ProduceOutcome.REFUSED, error_code
             self._settle(send)
 
     def _written(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
@@ -246,7 +246,7 @@ class Lane:
         return unused
 
     def unsettled(self) -> list[Track]:
-        """The tracks with batches whose fate is not definite."""
+        """The tracks with batches whose outcome is not definite."""
         return [track for track in self.tracks.values() if track.sends]
 
 

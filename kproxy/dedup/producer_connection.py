@@ -7,8 +7,8 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 if TYPE_CHECKING:
@@ -252,9 +252,9 @@ def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:
 
 
 def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = False) -> Iterator[UnconfirmedBatch]:
-    """The entries of an answer whose batches have a fate: those that are in the log, and those that it repeated."""
+    """The entries of an answer whose batches have an outcome: those that are in the log, and those that it repeated."""
     for send in answer.sends:
-        if send.fate is Fate.WRITTEN:
+        if send.outcome is ProduceOutcome.WRITTEN:
             key = send.track.key
             stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
             unheard = sure and key not in answer.told

@@ -3,7 +3,7 @@
 The shell calls ``next_step``, does what it says, reports the answer with ``Track.answered`` or ``Track.lost`` (of a
 fence: ``Track.fenced``), and asks again until nothing is left. Nothing new may be sent on the track meanwhile.
 
-A copy of a batch whose fate is open may come at any time. While the broker remembers the producer, sending the batch
+A copy of a batch whose outcome is open may come at any time. While the broker remembers the producer, sending the batch
 again as it stands does no harm. Where it does not, or where the sequence has to go to another batch, the producer's
 epoch is fenced first, and what the log holds then is final.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias
 
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.errors import FencedByAnother
 
 #: What was taken longer ago is not sent again on trust: the broker may have forgotten the producer.
@@ -52,20 +52,20 @@ def next_step(track: Track, now: float) -> Step:
     """
     while track.sends:
         head = track.sends[0]
-        if head.fate is Fate.SUPERSEDED:
+        if head.outcome is ProduceOutcome.SUPERSEDED:
             raise FencedByAnother(
                 f"producer id {track.producer_id}, epoch {track.epoch} was fenced by another", head.taken_at
             )
-        if head.fate is Fate.REFUSED:
-            if track.in_doubt:
+        if head.outcome is ProduceOutcome.REFUSED:
+            if track.may_be_written:
                 return Fence("refused")
             track.refuse(head, head.error_code)
-        elif head.fate is Fate.OUT_OF_SEQUENCE:
+        elif head.outcome is ProduceOutcome.OUT_OF_SEQUENCE:
             # Nothing before it is held, so the broker lost the producer's state (KIP-360).
             if track.ever_open:
                 return Fence("state_lost")
             track.bump()
-            head.fate = None
+            head.outcome = None
             return Resend(head, "state_lost", wait=True)
         else:
             return Fence("old") if head.ever_open and _old(head, now) else _resend(head)
@@ -79,6 +79,6 @@ def _old(send: Send, now: float) -> bool:
 
 
 def _resend(head: Send) -> Resend:
-    if head.fate is None:
+    if head.outcome is None:
         return Resend(head, "behind_a_failure", wait=False)
-    return Resend(head, head.fate.name.lower(), wait=head.fate is not Fate.FENCED)
+    return Resend(head, head.outcome.name.lower(), wait=head.outcome is not ProduceOutcome.FENCED)

@@ -35,7 +35,7 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The fate of batches on these partitions must become definite first (``RetryLedgers.changed`` is called then)."""
+    """Batches on these partitions must have a definite outcome first (``RetryLedgers.changed`` is called then)."""
 
     keys: Sequence[TrackKey]
 
@@ -253,11 +253,11 @@ class RetryLedger:
         The likeliest is the newest. A batch whose error another live connection received is more likely repeated by
         that one.
         """
-        found = [entry for entry in self._doubtful(member, key, now) if entry.beside.issubset(keys)]
+        found = [entry for entry in self._unconfirmed_on(member, key, now) if entry.beside.issubset(keys)]
         mine, live = member.number, self.members
         return sorted(found, key=lambda entry: (entry.origin == mine or entry.origin not in live, entry.origin == mine))
 
-    def _doubtful(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
+    def _unconfirmed_on(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
         first = member.passed.get(key, 0)
         return [
             entry
@@ -316,10 +316,10 @@ class RetryLedger:
             troubled = member.ended or key in self._suspects or self._is_open(member, key)
             if troubled:
                 continue
-            doubtful = self._doubtful(member, key, now)
-            if doubtful:
+            unconfirmed = self._unconfirmed_on(member, key, now)
+            if unconfirmed:
                 repeated = any(entry.key == key for entry in answer.moved)
-                if self._checks.compared(member, key, doubtful, repeated=repeated, now=now):
+                if self._checks.compared(member, key, unconfirmed, repeated=repeated, now=now):
                     self._settled[key] = member
             else:
                 self._calm[key] = member

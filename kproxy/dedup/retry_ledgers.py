@@ -37,7 +37,7 @@ class RetryLedgers:
         self._look_for_ends = look_for_ends
         self._ledgers: dict[Identity, RetryLedger] = {}
         self._serials = count(1)
-        self.in_doubt = 0
+        self.unconfirmed = 0
 
     def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
@@ -63,7 +63,7 @@ class RetryLedgers:
                 del self._ledgers[identity]
         held = sum(ledger.held for ledger in self._ledgers.values())
         dropped = self._drop_oldest(held - MAX_ENTRIES) if held > MAX_ENTRIES else 0
-        self.in_doubt = held - dropped - sum(ledger.ended_well for ledger in self._ledgers.values())
+        self.unconfirmed = held - dropped - sum(ledger.ended_well for ledger in self._ledgers.values())
         return dropped
 
     def counts(self) -> dict[Identity, int]:

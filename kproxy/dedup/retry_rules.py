@@ -74,10 +74,10 @@ class Rules:
     # -- matched
 
     def joins_open(self) -> bool:
-        """A retry waits for the one fate of a batch that is still open, and is compared with it then."""
+        """A retry waits for the one outcome of a batch that is still open, and is compared with it then."""
         return True
 
-    def stays_in_doubt(self) -> bool:
+    def stays_unconfirmed(self) -> bool:
         """What was matched is unconfirmed again until the response to the retry is received."""
         return True
 

@@ -110,7 +110,7 @@ class PendingProduce:
     sends: Sequence[Send] = ()
     #: Entries that it repeated: unconfirmed until this response is received.
     moved: Sequence[UnconfirmedBatch] = ()
-    #: The fate of each batch is definite.
+    #: The outcome of each batch is definite.
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.
     timed_out: bool = False

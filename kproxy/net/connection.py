@@ -93,7 +93,7 @@ class Connection:
         self._intake = Intake(self, shared.lanes, shared.keeper, shared.logins)
 
     async def run(self) -> None:
-        """Serves the client until one side ends, then makes the fate of what is in flight definite."""
+        """Serves the client until one side ends, then makes the outcome of what is in flight definite."""
         try:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
@@ -376,7 +376,7 @@ class Connection:
             await self._progress.park()
 
     async def _settle(self) -> None:
-        """After the client has gone: waits until the fate of each of its batches is definite."""
+        """After the client has gone: waits until the outcome of each of its batches is definite."""
         while self.session.producer.is_open and not self.dispatch.forsaken:
             await self._progress.park()
 

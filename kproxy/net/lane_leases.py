@@ -66,7 +66,7 @@ class Lanes:
                 await self.log.open(nursery)
                 if not self._cluster.prepared:
                     self._cluster.prepared = True
-                    self._cluster.doubt()  # so that it says soon that it is ready
+                    self._cluster.refresh_soon()  # so that it says soon that it is ready
                 await trio.sleep(self._config.retry_window_ms / 1000)
                 for former in await self.log.forget():
                     # as if given back just now: the next lease begins after the epoch of its fence

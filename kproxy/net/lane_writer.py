@@ -17,7 +17,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
-from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
@@ -124,7 +124,7 @@ class LaneWriter:
                 error = lost.error_code
             except (OSError, RemoteProtocolError):
                 error = ErrorCode.NETWORK_EXCEPTION
-            if fate_of(error) is Fate.WRITTEN:
+            if outcome_of(error) is ProduceOutcome.WRITTEN:
                 self._sequence = advance(self._sequence, records)
                 return
             self._take(error)
@@ -134,9 +134,9 @@ class LaneWriter:
         """What an error means for the next attempt. Refused, TopicGone: there is to be none."""
         self._cluster.count_error("producer_state_log")
         self._cluster.metadata.forget(self.place)
-        if fate_of(error) is Fate.OUT_OF_SEQUENCE:
+        if outcome_of(error) is ProduceOutcome.OUT_OF_SEQUENCE:
             self._producer_id = None
-        elif fate_of(error) is Fate.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
+        elif outcome_of(error) is ProduceOutcome.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
             check("Produce", TOPIC, error)
 
     async def _send(self, batch: bytearray) -> int:

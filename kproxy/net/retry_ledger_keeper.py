@@ -101,7 +101,7 @@ class RetryLedgerKeeper:
         """Forgets what no client can repeat any more; called every now and then."""
         self._ends.look(now)
         dropped = self._ledgers.sweep(now)
-        self._stats.in_doubt = self._ledgers.in_doubt
+        self._stats.in_doubt = self._ledgers.unconfirmed
         if dropped:
             self._count_failure("too_many", dropped)
 

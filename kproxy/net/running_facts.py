@@ -179,7 +179,7 @@ class Facts:
             for connection in self._server.connections
             if connection.session.producer.lane is not None
         }
-        doubts = self._server.keeper.counts()
+        unconfirmed = self._server.keeper.counts()
         now = self._cluster.network.wall()
         rows, seen = [], set()
         for lane, identity, leased in self._server.lanes.held():
@@ -187,7 +187,7 @@ class Facts:
             user = users.get(lane)
             producer = None if user is None else user.session.producer
             rows.append(
-                _lane(identity, doubts.get(identity, 0))._replace(
+                _lane(identity, unconfirmed.get(identity, 0))._replace(
                     producer_id=lane.producer_id,
                     epoch=max((track.epoch for track in lane.tracks.values()), default=lane.epoch),
                     state="leased" if leased else "resting",
@@ -196,7 +196,7 @@ class Facts:
                     unacknowledged_ms=0 if producer is None else _age_ms(producer.oldest, now),
                 )
             )
-        rows += [_lane(identity, count) for identity, count in doubts.items() if identity not in seen]
+        rows += [_lane(identity, count) for identity, count in unconfirmed.items() if identity not in seen]
         rows.sort(key=lambda row: (-row.unacknowledged_ms, -row.in_doubt, row.state, row.client_id))
         return Rows(len(rows), rows[:MOST_ROWS])
 

@@ -16,8 +16,8 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.resend import Fence, Resend, next_step
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, LogError
@@ -38,7 +38,7 @@ _GONE = NO_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPI
 
 
 async def resend_all(connection: "Connection", batches: Unsettled) -> None:
-    """Makes the fate of all these batches of a connection definite; answers them as they become so.
+    """Makes the outcome of all these batches of a connection definite; answers them as they become so.
 
     LocalProtocolError if that is not for this connection to do any more: then it has to end.
     """
@@ -176,9 +176,9 @@ class _TrackResend:
     def _no_leader(self, send: Send, error: int) -> None:
         self._unknown = self._unknown + 1 if error in _GONE else 0
         if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
-            send.fate, send.error_code = Fate.REFUSED, error
-        elif send.fate in (None, Fate.FENCED):
-            send.fate = Fate.NOT_NOW
+            send.outcome, send.error_code = ProduceOutcome.REFUSED, error
+        elif send.outcome in (None, ProduceOutcome.FENCED):
+            send.outcome = ProduceOutcome.NOT_NOW
 
     async def _ask(self, client: BrokerClient, send: Send) -> ProduceResponse:
         ref, index = self._track.key

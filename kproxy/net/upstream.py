@@ -76,7 +76,7 @@ class Upstream:
                 versions = await self._cluster.versions(broker)
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("connect")
-                self._cluster.doubt()
+                self._cluster.refresh_soon()
                 continue
             self._session.versions_known(versions, broker.said)
             return
@@ -98,7 +98,7 @@ class Upstream:
                 break
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("connect", broker)
-                self._cluster.doubt()
+                self._cluster.refresh_soon()
         self._io, self._broker = io, broker
         self._stats.connections_open += 1
         self._session.connected(versions, broker.node_id)

@@ -71,7 +71,7 @@ class LaneFact(NamedTuple):
     principal: str
     partitions: int
     in_flight: int
-    #: How long its oldest batch is without a definite fate.
+    #: How long its oldest batch is without a definite outcome.
     unacknowledged_ms: int
     #: Batches of the producer on ended connections whose responses it may not have received; the same for all its
     #: lanes.

@@ -97,14 +97,14 @@ def _as_they_are(frame: bytearray, layout: ProduceLayout) -> list[ProducePart]:
 
 
 def implicit_response(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
-    """The answer: ``written`` holds the fates of the parts with records and without an error, in their order."""
+    """The answer: ``written`` holds the outcomes of the parts with records and without an error, in their order."""
     rows: dict[tuple[TopicRef, int], tuple[ProducePart, Written]] = {}
-    fates = iter(written)
+    outcomes = iter(written)
     for part in parts:
         key = (part.topic, part.partition)
-        fate = Written(part.error_code, -1, -1)
+        outcome = Written(part.error_code, -1, -1)
         if part.records and not part.error_code:
-            fate = next(fates)
-        if key not in rows or (fate.error_code and not rows[key][1].error_code):
-            rows[key] = (part._replace(error_code=0), fate)
-    return produced([part for part, _ in rows.values()], [fate for _, fate in rows.values()], version)
+            outcome = next(outcomes)
+        if key not in rows or (outcome.error_code and not rows[key][1].error_code):
+            rows[key] = (part._replace(error_code=0), outcome)
+    return produced([part for part, _ in rows.values()], [outcome for _, outcome in rows.values()], version)

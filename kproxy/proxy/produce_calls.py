@@ -40,13 +40,13 @@ class PartitionCall:
 
     @property
     def error(self) -> int:
-        """The error to tell the client; REQUEST_TIMED_OUT while a fate is open."""
+        """The error to tell the client; REQUEST_TIMED_OUT while an outcome is open."""
         known = self.error_code or next((send.error_code for send in self.sends if send.settled and send.error_code), 0)
         return known or (ErrorCode.REQUEST_TIMED_OUT if self.is_open else 0)
 
     @property
     def is_open(self) -> bool:
-        """Whether the fate of a batch is not definite."""
+        """Whether the outcome of a batch is not definite."""
         return self.unsent or not all(send.settled for send in self.sends)
 
 
@@ -74,7 +74,7 @@ class ProduceCall:
     _parts: list[PartitionCall] = field(default_factory=list)
     #: What is noted of it for retries; None for acks=0, which has no answer.
     owed: PendingProduce | None = None
-    #: Batches whose fate is open, or that are not sent yet.
+    #: Batches whose outcome is open, or that are not sent yet.
     open: int = 0
     #: The broker's own answer, if it is the client's to the byte.
     raw: memoryview | bytearray | None = None
@@ -107,7 +107,7 @@ def build_request(call: ProduceCall, sends: list[Send]) -> bytes:
 
 
 def build_response(call: ProduceCall) -> ProduceResponse:
-    """The client's answer from the fates of a call's batches."""
+    """The client's answer from the outcomes of a call's batches."""
     topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
     for part in call.parts:
         topic = topics.get(part.topic)

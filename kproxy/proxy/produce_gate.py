@@ -46,8 +46,7 @@ _CORRELATION_ID = Struct(">i")
 _VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
 _OWN_TOPICS = OWN_PREFIX.encode()
-#: A client waits for its time-out, or a little longer. It has to learn of an open outcome before, but a broker needs
-#: time.
+#: A client waits for its time-out, or a little longer. It must be answered before, but a broker needs time.
 _TIMEOUT_SHARE = 0.9
 _SHORTEST_TIMEOUT_SECONDS = 1.0
 _NO_REFUSALS: Mapping[TrackKey, int] = {}
@@ -551,7 +550,7 @@ class ProduceGate:
         return bool(groups)
 
     def abandon(self) -> None:
-        """Gives up what has no definite fate, as it is for another kproxy to find out; the connection has to end."""
+        """Gives up what has no definite outcome, as it is for another kproxy to find out; the connection has to end."""
         self.recovering = False
         self.producer.calls.clear()
 

@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, walk_response
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.conversion import Converted
 from kproxy.proxy.produce_batches import MAGIC_AT, check_batch
@@ -260,7 +260,7 @@ class Producer:
 
     def _settled_refusal(self, send: Send) -> bool:
         """Settles a refusal at once where nothing else is held on its track and no copy may be in flight."""
-        if send.fate is not Fate.REFUSED or len(send.track.sends) > 1 or send.ever_open:
+        if send.outcome is not ProduceOutcome.REFUSED or len(send.track.sends) > 1 or send.ever_open:
             return False
         send.track.refuse(send, send.error_code)
         if self.lane is not None:
@@ -289,13 +289,13 @@ class Producer:
         self._finished.append(call)
 
     def drop(self) -> None:
-        """Frees the batches that wait to be sent, and those whose fate nobody waits for any more."""
+        """Frees the batches that wait to be sent, and those whose outcome nobody waits for any more."""
         self._waiting.clear()
         self.calls.clear()
         self._finished.clear()
 
     def finished(self) -> list[ProduceCall]:
-        """The calls of which each batch has got a definite fate since this was last asked."""
+        """The calls of which each batch has got a definite outcome since this was last asked."""
         done, self._finished = self._finished, []
         return done
 

@@ -84,7 +84,7 @@ class Retries:
             entry.taken_as(at, record)
         for entry, taken in group([place for place, _ in matched]):
             moved = entry.part(taken)
-            if self._member.ledger.rules.stays_in_doubt():
+            if self._member.ledger.rules.stays_unconfirmed():
                 self._answer.moved = (*self._answer.moved, moved)
         self._stats.records_matched += len(matched)
 

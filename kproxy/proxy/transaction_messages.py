@@ -158,9 +158,9 @@ def _error_of(header: BatchHeader, is_producers: bool) -> int:
 
 
 def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
-    """The answer: ``written`` holds the fates of the parts without an error, in their order."""
+    """The answer: ``written`` holds the outcomes of the parts without an error, in their order."""
     topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
-    fates = iter(written)
+    outcomes = iter(written)
     for part in parts:
         topic = topics.get(part.topic)
         if topic is None:
@@ -169,15 +169,15 @@ def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: 
                 topic.topic_id = part.topic
             else:
                 topic.name = part.topic.decode()
-        fate = Written(part.error_code, -1, -1) if part.error_code else next(fates)
-        topic.partition_responses.append(_row(part.partition, fate, version))
+        outcome = Written(part.error_code, -1, -1) if part.error_code else next(outcomes)
+        topic.partition_responses.append(_row(part.partition, outcome, version))
     return ProduceResponse(responses=list(topics.values()))
 
 
-def _row(partition: int, fate: Written, version: int) -> ProduceResponsePartitionProduceResponse:
-    code = wire_error(ApiKey.PRODUCE, version, fate.error_code)
+def _row(partition: int, outcome: Written, version: int) -> ProduceResponsePartitionProduceResponse:
+    code = wire_error(ApiKey.PRODUCE, version, outcome.error_code)
     if code:
         return ProduceResponsePartitionProduceResponse(index=partition, error_code=code, base_offset=-1)
     return ProduceResponsePartitionProduceResponse(
-        index=partition, base_offset=fate.base_offset, log_append_time_ms=fate.log_append_time_ms
+        index=partition, base_offset=outcome.base_offset, log_append_time_ms=outcome.log_append_time_ms
     )

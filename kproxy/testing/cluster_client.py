@@ -4,6 +4,9 @@
 test needs: create and delete topics, produce a ready-made batch, read a partition back, ask for offsets. Neither
 retries a produce on its own: what a test sends is what the broker gets. ``ClusterClient`` repeats its questions
 (offsets, Fetch) when their connection dies: a Kafka that replaces or deletes a segment closes those that read it.
+
+It is apart from ``kproxy.spark``'s client, which retries, chooses versions and logs in. Both block, so neither can be
+the trio client of ``kproxy.net.brokers``.
 """
 
 import contextlib

@@ -51,7 +51,7 @@ class Question:
     #: Partitions whose offset may be far below the end: found is no more than that.
     inner: Set[TopicPartition] = frozenset()
     #: Partitions that seem to end before what was reported: either the leader is new, or the log has lost records.
-    doubtful: Set[TopicPartition] = frozenset()
+    receded: Set[TopicPartition] = frozenset()
     #: As ``LastStable.forgotten`` was.
     since: int = 0
     #: When it was asked, if for readers (seconds).
@@ -102,7 +102,7 @@ class LastStable:
         """
         ends: dict[TopicPartition, int] = {}
         hints: dict[TopicPartition, int] = {}
-        doubtful: set[TopicPartition] = set()
+        receded: set[TopicPartition] = set()
         is_due = False
         asked: list[_Known] = []
         for row in rows:
@@ -116,7 +116,7 @@ class LastStable:
             asked.append(known)
             is_due = is_due or now >= known.asked_at + _ASK_AGAIN_SECONDS
             if row.end < known.offset:
-                doubtful.add(row.place)
+                receded.add(row.place)
             if row.end < known.offset or known.offset < row.start:
                 ends[row.place] = row.end
             else:
@@ -125,13 +125,13 @@ class LastStable:
             return None
         for known in asked:
             known.asked_at = now
-        return Question(ends, hints, doubtful=doubtful, since=self.forgotten, at=now)
+        return Question(ends, hints, receded=receded, since=self.forgotten, at=now)
 
     def question_of(self, ends: Mapping[TopicPartition, int], latest: Iterable[TopicPartition]) -> Question:
         """What to ask for ListOffsets; ``latest``: the partitions of which the end was asked for."""
         latest = ends.keys() & set(latest)
-        doubtful = {place for place in latest if ends[place] < self.reported(place)}
-        return Question(ends, inner=ends.keys() - latest, doubtful=doubtful, since=self.forgotten)
+        receded = {place for place in latest if ends[place] < self.reported(place)}
+        return Question(ends, inner=ends.keys() - latest, receded=receded, since=self.forgotten)
 
     def found(
         self, question: Question, answers: Mapping[TopicPartition, int | None]

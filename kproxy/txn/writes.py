@@ -66,7 +66,7 @@ class TxnSend:
     ever_open: bool = False
     #: Why it has to be sent again, for counters.
     reason: str = ""
-    doubtful_answers: int = 0
+    unlikely_answers: int = 0
     settled: bool = False
     error_code: int = 0
     base_offset: int = -1
@@ -77,7 +77,7 @@ class TxnSend:
 class _Track:
     """One partition."""
 
-    #: From the oldest whose fate is not definite on.
+    #: From the oldest whose outcome is not definite on.
     sends: deque[TxnSend] = field(default_factory=deque)
     next_sequence: int = 0
     #: A broker takes the first batch of a producer that it does not know at any sequence; no other may overtake it.
@@ -133,9 +133,9 @@ class Writes:
         self._timing = timing
         self._max_in_flight = max_in_flight
         self._tracks: dict[TopicPartition, _Track] = {}
-        #: Those with batches whose fate is not definite.
+        #: Those with batches whose outcome is not definite.
         self._busy: dict[TopicPartition, _Track] = {}
-        #: Batches whose fate is not definite, and their bytes.
+        #: Batches whose outcome is not definite, and their bytes.
         self.held = 0
         self.held_bytes = 0
         self._looked_at = -inf
@@ -144,7 +144,7 @@ class Writes:
 
     @property
     def busy(self) -> bool:
-        """Whether the fate of a batch is not definite."""
+        """Whether the outcome of a batch is not definite."""
         return bool(self._busy)
 
     # -- accepting
@@ -193,7 +193,7 @@ class Writes:
         return found
 
     def follows(self, send: TxnSend) -> bool:
-        """Whether the fate of a batch before it in its partition is not definite."""
+        """Whether the outcome of a batch before it in its partition is not definite."""
         return send is not self._busy[send.place].sends[0]
 
     def next_due(self) -> float:
@@ -239,8 +239,8 @@ class Writes:
         backoff = self._timing.backoff * 2 ** min(max(track.failures - 1, 0), _MOST_DOUBLINGS)
         track.due_at = now + min(backoff, self._timing.backoff_max)
         if error_code in DOUBTFUL:
-            send.doubtful_answers += 1
-            if send.doubtful_answers >= PATIENCE:
+            send.unlikely_answers += 1
+            if send.unlikely_answers >= PATIENCE:
                 self._fail(error_code, send)
 
     def refused(self, send: TxnSend, error_code: int, now: float) -> None:
@@ -281,7 +281,7 @@ class Writes:
     # -- the whole
 
     def summary(self) -> dict[TopicPartition, Written]:
-        """What a decision to commit has to say. LocalProtocolError while a fate is open, or if it can't commit."""
+        """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it can't commit."""
         if self.failed is not None or self._busy:
             raise LocalProtocolError(f"transaction of epoch {self._epoch} can't be committed (yet)")
         return {place: Written(track.end_offset, tuple(track.copies)) for place, track in self._tracks.items()}

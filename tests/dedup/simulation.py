@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import Fence, next_step
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
@@ -111,7 +111,7 @@ class Run:
         error, offset = self._serve(number, data)
         self.trace.append(f"{number} e{self.track.epoch} s{send.sequence} -> {error}")
         done = self.track.answered(send, error, offset, -1)
-        if not done and send.fate is Fate.REFUSED and len(self.track.sends) == 1 and not send.ever_open:
+        if not done and send.outcome is ProduceOutcome.REFUSED and len(self.track.sends) == 1 and not send.ever_open:
             self.track.refuse(send, send.error_code)
             return True
         return done

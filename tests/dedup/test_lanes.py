@@ -2,8 +2,8 @@ import pytest
 
 from kproxy.codec.batch import crc_ok, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.lanes import SERVER_ERROR_PATIENCE, Lane, LanePool, Send, Track
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 from tests.dedup.broker_model import NOW_S, Partition, batch_of
@@ -69,12 +69,12 @@ class TestTrack:
         track, (first, second) = track_with(1, 1)
         track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
         assert not track.answered(second, error, -1, -1)
-        assert (first.fate, second.fate, second.ever_open) == (Fate.NOT_NOW, None, False)
+        assert (first.outcome, second.outcome, second.ever_open) == (ProduceOutcome.NOT_NOW, None, False)
 
     def test_a_batch_that_answers_for_itself_is_out_of_sequence(self) -> None:
         track, (send,) = track_with(1)
         track.answered(send, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
-        assert send.fate is Fate.OUT_OF_SEQUENCE
+        assert send.outcome is ProduceOutcome.OUT_OF_SEQUENCE
 
     @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, 30_000])
     def test_an_open_answer_is_remembered(self, error: int) -> None:
@@ -82,12 +82,12 @@ class TestTrack:
         track.answered(send, error, -1, -1)
         track.answered(send, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
         assert send.ever_open
-        assert send.fate is Fate.NOT_NOW
+        assert send.outcome is ProduceOutcome.NOT_NOW
 
     def test_a_broker_that_never_can_say_what_is_wrong_is_believed_in_the_end(self) -> None:
         track, (send,) = track_with(1)
         answers = 0
-        while send.fate is not Fate.REFUSED:
+        while send.outcome is not ProduceOutcome.REFUSED:
             track.answered(send, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
             answers += 1
             assert answers < 100
@@ -102,7 +102,7 @@ class TestRefuse:
         track, (send,) = track_with(1)
         for _ in range(10 * SERVER_ERROR_PATIENCE):
             track.answered(send, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
-            assert send.fate is not Fate.REFUSED
+            assert send.outcome is not ProduceOutcome.REFUSED
 
     def test_what_was_written_first_in_a_log_is_known_to_be_there(self) -> None:
         track, (send,) = track_with(2)
@@ -136,11 +136,11 @@ class TestRefuse:
 
     def test_what_is_held_is_in_doubt_once_an_attempt_was_open(self) -> None:
         track, (_, second) = track_with(3, 1)
-        assert not track.in_doubt
+        assert not track.may_be_written
         track.lost(second)
-        assert track.in_doubt
+        assert track.may_be_written
         track.answered(second, 0, 7, -1)
-        assert not track.in_doubt
+        assert not track.may_be_written
         assert track.ever_open, "a copy of it may still come"
 
     def test_all_is_given_up_where_the_partition_was_deleted(self) -> None:

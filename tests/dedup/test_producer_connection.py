@@ -37,7 +37,7 @@ def test_an_open_batch_is_waited_for_and_then_found() -> None:
     assert world.text() == "a"
 
 
-def test_what_was_found_stays_in_doubt_until_its_answer_is_had() -> None:
+def test_what_was_found_stays_unconfirmed_until_its_answer_is_had() -> None:
     world = World()
     talks = [world.connect() for _ in range(3)]
     for talk in talks:

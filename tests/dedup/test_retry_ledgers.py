@@ -26,17 +26,17 @@ def test_what_is_in_doubt_is_counted_and_goes_with_the_window() -> None:
     talk.did("a")
     talk.close(reset=True)
     world.ledgers.sweep(world.now)
-    assert world.ledgers.in_doubt == 1
+    assert world.ledgers.unconfirmed == 1
     world.now += 121
     world.ledgers.sweep(world.now)
-    assert world.ledgers.in_doubt == 0
+    assert world.ledgers.unconfirmed == 0
     assert talk.member.ledger.idle
 
 
 def test_nothing_is_dropped_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     world = World()
-    assert (world.ledgers.in_doubt, world.ledgers.sweep(world.now)) == (0, 0)
+    assert (world.ledgers.unconfirmed, world.ledgers.sweep(world.now)) == (0, 0)
     for letter in "ab":
         talk = world.connect()
         talk.did(letter)
@@ -70,7 +70,7 @@ def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch)
         talk.did(letter)
         talk.close(reset=True)
     assert world.ledgers.sweep(world.now) == 1
-    assert world.ledgers.in_doubt == 1  # what was dropped is not counted any more
+    assert world.ledgers.unconfirmed == 1  # what was dropped is not counted any more
     last = world.connect()
     last.did("b")
     last.did("a")
@@ -169,4 +169,4 @@ def test_what_was_answered_before_its_connection_ended_in_good_order_is_not_coun
     talk.did("a")
     talk.close()
     world.ledgers.sweep(world.now)
-    assert world.ledgers.in_doubt == 0
+    assert world.ledgers.unconfirmed == 0

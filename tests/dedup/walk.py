@@ -121,7 +121,7 @@ class Walk:
         self.broker = Partition()
         self.log: list[tuple[int, bytes]] = []
         self.net: list[tuple[Send | None, bytes]] = []
-        #: Whose fate closes which answer.
+        #: Whose outcome closes which answer.
         self.closing: dict[Send, tuple[ProducerConnection, PendingProduce]] = {}
         self.suspects: dict[int, list[Suspect]] = {}
         self.lanes: dict[int, list[Lane]] = {}

@@ -1,4 +1,4 @@
-"""Sending again until each fate is known."""
+"""Sending again until each outcome is known."""
 
 import struct
 from collections.abc import Callable

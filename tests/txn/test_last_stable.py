@@ -89,9 +89,9 @@ def test_partitions_of_which_nothing_could_be_found_out_are_not_kept_without_bou
 
 def test_a_partition_that_seems_shorter_than_what_was_reported_is_in_doubt() -> None:
     stable = known({P0: 7})
-    assert stable.question_for([Row(P0, 0, 5, 6)], 1.0) == Question({P0: 6}, doubtful={P0}, at=1.0)
+    assert stable.question_for([Row(P0, 0, 5, 6)], 1.0) == Question({P0: 6}, receded={P0}, at=1.0)
     assert stable.reported(P0) == 7
-    assert stable.question_of({P0: 6, P1: 3}, [P0, P1]) == Question({P0: 6, P1: 3}, doubtful={P0})
+    assert stable.question_of({P0: 6, P1: 3}, [P0, P1]) == Question({P0: 6, P1: 3}, receded={P0})
     assert stable.question_of({P0: 6, P1: 3}, []) == Question({P0: 6, P1: 3}, inner={P0, P1})
     stable.lost(P0)
     assert stable.reported(P0) == UNKNOWN

@@ -46,7 +46,7 @@ class Habits:
 
 @dataclass(slots=True)
 class PendingRecord:
-    """A record whose fate is open; its timestamp in ms stays what it was when it is sent again."""
+    """A record whose outcome is open; its timestamp in ms stays what it was when it is sent again."""
 
     place: TopicPartition
     value: str

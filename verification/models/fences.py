@@ -75,7 +75,7 @@ class World(NamedTuple):
     notes: tuple[tuple[int, tuple[int, bool]], ...] = ()
     generation: int = 0
     lanes: tuple[Lane, ...] = ()
-    #: Batches without a fate.
+    #: Batches without an outcome.
     open: tuple[Copy, ...] = ()
     #: Payloads of which this process knows that they are in the log.
     known: frozenset[str] = frozenset()
@@ -265,7 +265,7 @@ FLAWS: Final = {
     Rules(spares="all"): "an old copy is appended after the tail was read",
     Rules(spares="unknown"): "the first batch of a producer id is still in flight",
     Rules(reads="nothing"): "the client has not received the answer of the last batch",
-    Rules(closes="once"): "a batch without a fate is appended later",
+    Rules(closes="once"): "a batch without an outcome is appended later",
     Rules(leases="not"): "the producer id was used again after it was closed",
 }
 

@@ -12,11 +12,11 @@ import trio
 from kproxy.codec.batch import Record
 from kproxy.dedup import resend as resend_core
 from kproxy.dedup.digest import Digest, read_batch
-from kproxy.dedup.fate import Fate
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool, Track
 from kproxy.dedup.matching import RecordInBatch
+from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
@@ -118,10 +118,10 @@ def wait_for_nothing(self: Tail, _: int) -> None:
 def bump(track: Track, now: float) -> resend_core.Step:
     """Where the broker knows nothing of the producer, everything is sent again under a new epoch."""
     head = track.sends[0] if track.sends else None
-    if head is None or head.fate is not Fate.OUT_OF_SEQUENCE:
+    if head is None or head.outcome is not ProduceOutcome.OUT_OF_SEQUENCE:
         return resend_core.next_step(track, now)
     track.bump()
-    head.fate = None
+    head.outcome = None
     return resend_core.Resend(head, "state_lost", wait=True)
 
 

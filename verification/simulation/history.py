@@ -65,7 +65,7 @@ class Sent:
     evident: bool = False
     #: The last request that had it was answered with an error, too late, or not in time: it may be retried there.
     amiss: bool = False
-    #: Its client lost a connection, timed out or got an error while the record's fate was open.
+    #: Its client lost a connection, timed out or got an error while the record's outcome was open.
     shaken: bool = False
     #: It was sent again while kproxy could not know that its client did not wait for the answer any more, or
     #: (``buried``) when it lay too far back: a second copy is excused.

@@ -102,7 +102,7 @@ _EQUAL: Final = replace(_CUTS, equal=0.8, versions=(2, 5, 8), twins=0.6)
 
 VARIANTS: Final = (
     Variant("a retry of a batch that is open does not wait for it", ((Rules, "joins_open", broken_rules.no),), _TIMES),
-    Variant("what was matched is in doubt no more", ((Rules, "stays_in_doubt", broken_rules.no),), _CUTS),
+    Variant("what was matched is in doubt no more", ((Rules, "stays_unconfirmed", broken_rules.no),), _CUTS),
     Variant("a response that was written was received", ((Rules, "had_by_time", broken_rules.yes),), _CUTS),
     Variant(
         "a request after the end of its connection is always written",

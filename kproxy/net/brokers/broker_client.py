@@ -51,7 +51,7 @@ class Caller(Protocol):
         """The answer to a request, at the newest of ``versions`` that the broker serves.
 
         The broker may take ``extra_ms`` longer than usual. ``trim`` takes out of the request what the version that was
-        chosen cannot say. NoCommonVersion: nothing was sent. OSError, other RemoteProtocolErrors: the fate of the
+        chosen cannot say. NoCommonVersion: nothing was sent. OSError, other RemoteProtocolErrors: the outcome of the
         request is open, and the connection is closed.
         """
 

@@ -65,7 +65,7 @@ class Cluster:
         self._learning = trio.Lock()
         #: Brokers for which no port was free; tried again at each refresh, not at each answer that names them.
         self._portless: set[int] = set()
-        self._doubt = trio.Event()
+        self._outdated = trio.Event()
         #: False while kproxy has to learn something before it takes records; then it is not ready.
         self.prepared = True
         #: Set when the proxy stops: it is not ready again then, whatever the brokers say.
@@ -101,12 +101,12 @@ class Cluster:
                 task_status.started()
             await trio.sleep(self._config.retry_backoff_ms / 1000)
             with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
-                await self._doubt.wait()
-            self._doubt = trio.Event()
+                await self._outdated.wait()
+            self._outdated = trio.Event()
 
-    def doubt(self) -> None:
+    def refresh_soon(self) -> None:
         """Asks for a refresh soon: something that was believed of the brokers turned out wrong."""
-        self._doubt.set()
+        self._outdated.set()
 
     async def refresh(self) -> None:
         """Asks any broker for all brokers, and gives new ones a port."""

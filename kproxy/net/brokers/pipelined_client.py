@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_REQUESTS: Final = 256
 
 Done: TypeAlias = Callable[[Message | None], None]
-"""Called once, with the answer; None: the connection has ended, and the fate of the request is open."""
+"""Called once, with the answer; None: the connection has ended, and the outcome of the request is open."""
 
 
 class _Asked(NamedTuple):
@@ -38,7 +38,7 @@ class PipelinedClient:
     """A connection on which no request waits for the response to the one before.
 
     Each response is passed to a function, whose work is done before the next response is read. Any failure ends the
-    connection.
+    connection. ``BrokerClient`` is apart: it needs no task of its own, so its owner may be cancelled at any time.
     """
 
     def __init__(

@@ -213,7 +213,7 @@ class ClaimKeeper:
         return await self._append(self._tools.log.append_unread, body)
 
     async def _append(self, how: Callable[[Entry, int, int, int], Awaitable[object]], body: Message) -> bool:
-        """False if its fate is not known; then the claim ends: a sequence that was sent once keeps its content."""
+        """False if its outcome is not known; then the claim ends: a sequence that was sent once keeps its content."""
         claim = self.claim
         assert claim is not None
         sequence, self._sequence = self._sequence, self._sequence + 1

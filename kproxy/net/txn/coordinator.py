@@ -4,7 +4,7 @@ An id's transactions are decided on kproxy's own log, unless a rule of ``transac
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -14,7 +14,6 @@ from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_owners import LogOwners
-from kproxy.net.txn.owner import Owner
 from kproxy.proxy.coordinator_rules import home_of
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
@@ -22,6 +21,9 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.owner import Owner
 
 T = TypeVar("T")
 
@@ -83,7 +85,7 @@ class Coordinator:
         owner = await self.brokers.take(transactional_id, policy)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed))
 
-    async def _owner(self, request: TxnRequest) -> Owner:
+    async def _owner(self, request: TxnRequest) -> "Owner":
         name = request.transactional_id
         return self.brokers.of(name) if self.is_at_broker(name) else await self.log.owner(request)
 

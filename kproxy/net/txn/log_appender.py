@@ -23,7 +23,7 @@ from kproxy.codec.error_codes import NO_TOPIC, error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.version_choice import VersionRange
 from kproxy.config.transaction_options import TransactionOptions
-from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
@@ -184,15 +184,15 @@ class LogAppender:
     @staticmethod
     def _judge(partition: int, attempts: _Attempts) -> None:
         """Evaluates the error of an attempt; an AppendError if there is to be no further attempt."""
-        error, fate = attempts.error_code, fate_of(attempts.error_code)
-        if attempts.sent and fate is Fate.OPEN:
+        error, outcome = attempts.error_code, outcome_of(attempts.error_code)
+        if attempts.sent and outcome is ProduceOutcome.OPEN:
             attempts.open = True
         attempts.sent = False
         if error in _FENCED:
             raise AppendFenced(partition, error)
-        if fate is Fate.WRITTEN:  # by whom, and where, it does not say
+        if outcome is ProduceOutcome.WRITTEN:  # by whom, and where, it does not say
             raise AppendUnknown(partition, error)
-        if fate in (Fate.REFUSED, Fate.OUT_OF_SEQUENCE) and error not in _AGAIN:
+        if outcome in (ProduceOutcome.REFUSED, ProduceOutcome.OUT_OF_SEQUENCE) and error not in _AGAIN:
             raise AppendUnknown(partition, error) if attempts.open else AppendRefused(partition, error)
 
     # -- DeleteRecords

@@ -15,7 +15,7 @@ from kproxy.net.txn.id_lock import IdLock, Interrupted
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction, outcome_of, why_not_committed
+from kproxy.net.txn.transaction import Transaction, why_not_committed, written_of
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
@@ -77,7 +77,7 @@ class Member:
             sends = self._transaction.accept(self.producer, batches, self._sequences)
             accepted()
         await writer.settled([send for send in sends if send is not None])
-        return [outcome_of(send) for send in sends]
+        return [written_of(send) for send in sends]
 
     async def _announce(self, places: Sequence[TopicPartition]) -> None:
         wanted = self._transaction.unannounced(dict.fromkeys(places))

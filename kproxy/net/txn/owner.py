@@ -10,7 +10,7 @@ import trio
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.id_lock import IdLock, Interrupted
-from kproxy.net.txn.transaction import Transaction, outcome_of
+from kproxy.net.txn.transaction import Transaction, written_of
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.client_sequences import ClientSequences
@@ -134,7 +134,7 @@ class Owner(ABC):
         await transaction.writer.settled([send for send in sends if send is not None])
         if self.transaction is transaction:
             self._check_written(transaction)
-        return [outcome_of(send) for send in sends]
+        return [written_of(send) for send in sends]
 
     def _check_written(self, transaction: Transaction) -> None:
         if transaction.writer.failed is not None:

@@ -67,7 +67,7 @@ class StableOffsets:
         """
         told: dict[TopicPartition, int | None] = dict.fromkeys((*question.ends, *question.hints))
         try:
-            lost = await self._lost(question.doubtful)
+            lost = await self._lost(question.receded)
             await self._read_to_end()
         except (OSError, RemoteProtocolError):
             return told

@@ -148,7 +148,7 @@ def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: View
     return None
 
 
-def outcome_of(send: TxnSend | None) -> WrittenBatch:
+def written_of(send: TxnSend | None) -> WrittenBatch:
     """The error code that a client receives for a batch whose outcome is known."""
     if send is None:
         return WrittenBatch(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)

@@ -16,7 +16,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.resend import OLD_S
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.pipelined_client import PipelinedClient
@@ -67,7 +67,7 @@ class TransactionWriter:
         self._timeout_ms = config.upstream_request_timeout_ms
         #: Tasks that wait for any outcome, and for one batch's: many do, and each response settles few batches.
         self._settled = trio.lowlevel.ParkingLot()
-        self._fates: dict[TxnSend, trio.Event] = {}
+        self._outcomes: dict[TxnSend, trio.Event] = {}
         self._wake = trio.Event()
         self._running = False
         self._learning = False
@@ -105,13 +105,13 @@ class TransactionWriter:
         return not self._writes.held_bytes or self._writes.held_bytes + size <= self._most_bytes
 
     async def settled(self, sends: Sequence[TxnSend]) -> None:
-        """Waits until the fate of each is definite; they carry it."""
+        """Waits until the outcome of each is definite; they carry it."""
         for send in sends:
             if not send.settled:
-                await self._fates.setdefault(send, trio.Event()).wait()
+                await self._outcomes.setdefault(send, trio.Event()).wait()
 
     async def flush(self) -> None:
-        """Waits until the fates of all that was accepted are definite."""
+        """Waits until the outcomes of all that was accepted are definite."""
         while self._writes.busy:
             await self._settled.park()
 
@@ -121,7 +121,7 @@ class TransactionWriter:
         return self._writes.failed
 
     def written(self) -> Mapping[TopicPartition, Written]:
-        """What a decision to commit has to say. LocalProtocolError while a fate is open, or if it has failed."""
+        """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it has failed."""
         return self._writes.summary()
 
     def abandon(self, error_code: int = GIVEN_UP) -> None:
@@ -132,7 +132,7 @@ class TransactionWriter:
     # -- sending
 
     async def _run(self) -> None:
-        """Sends while there is something whose fate is not definite."""
+        """Sends while there is something whose outcome is not definite."""
         await self._gather()
         while self._writes.busy:
             self._wake = trio.Event()
@@ -271,24 +271,24 @@ class TransactionWriter:
 
     def _take(self, send: TxnSend, error_code: int, base_offset: int = -1, log_append_time_ms: int = -1) -> None:
         """Notes what is known of an attempt, or why there was none."""
-        now, fate = trio.current_time(), fate_of(error_code)
-        if fate is Fate.WRITTEN:
+        now, outcome = trio.current_time(), outcome_of(error_code)
+        if outcome is ProduceOutcome.WRITTEN:
             self._writes.written(send, base_offset, log_append_time_ms)
             return
         self._metadata.forget(send.place)
-        if fate is Fate.OUT_OF_SEQUENCE:
+        if outcome is ProduceOutcome.OUT_OF_SEQUENCE:
             self._writes.out_of_sequence(send)
-        elif fate in (Fate.REFUSED, Fate.SUPERSEDED):
+        elif outcome in (ProduceOutcome.REFUSED, ProduceOutcome.SUPERSEDED):
             self._writes.refused(send, error_code, now)
         else:
-            self._writes.again(send, now, is_open=fate is Fate.OPEN, error_code=error_code)
+            self._writes.again(send, now, is_open=outcome is ProduceOutcome.OPEN, error_code=error_code)
 
     def _changed(self) -> None:
         self._wake.set()
         self._tell()
 
     def _tell(self) -> None:
-        """Wakes who waits, if a fate is definite. Of a transaction that has failed nothing more is to go its way."""
+        """Wakes the tasks whose outcome is definite. A transaction that has failed sends nothing more."""
         settled = self._writes.held < self._counted
         self._connections.stats.sends_in_flight += self._writes.held - self._counted
         self._counted = self._writes.held
@@ -296,8 +296,8 @@ class TransactionWriter:
             for client in self._used:
                 self._connections.drop(client)
         if settled:
-            for send in [send for send in self._fates if send.settled]:
-                self._fates.pop(send).set()
+            for send in [send for send in self._outcomes if send.settled]:
+                self._outcomes.pop(send).set()
             self._settled.unpark_all()
 
     def _count_error(self) -> None:

@@ -97,7 +97,7 @@ async def test_a_log_recreated_is_read_from_its_bound() -> None:
         assert await offsets.stable(Question({P0: 5})) == {P0: 5}
         proxy.brokers.topics["t"].partitions[0].log.truncate(0)
         write(proxy, b"x", 2)
-        assert await offsets.stable(Question({P0: 1}, doubtful={P0})) == {P0: 0}
+        assert await offsets.stable(Question({P0: 1}, receded={P0})) == {P0: 0}
 
 
 async def test_what_is_reported_while_a_log_is_asked_for_its_end_does_not_make_it_a_lost_one(
@@ -116,7 +116,7 @@ async def test_what_is_reported_while_a_log_is_asked_for_its_end_does_not_make_i
 
         monkeypatch.setattr(offsets._leaders, "ask", grows_meanwhile)
         # Another reader's response, which is older, says 0.
-        assert await offsets.stable(Question({P0: 0}, doubtful={P0})) == {P0: 2}
+        assert await offsets.stable(Question({P0: 0}, receded={P0})) == {P0: 2}
 
 
 async def test_a_log_whose_beginning_was_deleted() -> None:

@@ -1,4 +1,4 @@
-"""What the drivers share: pacing, and one line of JSON for each record whose fate is known."""
+"""What the drivers share: pacing, and one line of JSON for each record whose outcome is known."""
 
 import json
 import select
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Settle = Callable[[int | None, str], None]
-"""Called with offset and error text when the fate of a record is known."""
+"""Called with offset and error text when the outcome of a record is known."""
 _print = threading.Lock()
 
 
@@ -74,7 +74,7 @@ class Transaction:
 
 
 def settler(job: dict[str, Any], topic: str, partition: int, value: str) -> Settle:
-    """Take the time at which a record is sent; return what is to be called when its fate is known."""
+    """Take the time at which a record is sent; return what is to be called when its outcome is known."""
     invoke = time.monotonic_ns()
 
     def settle(offset: int | None, error: str) -> None:

@@ -157,7 +157,7 @@ class BrokerOwner(Owner):
         A coordinator of Kafka 4.3 is stuck with an id for good if an end raises its epoch at level 0.
         """
         if self._is_outdated:
-            self._protocol, self._is_outdated = await self._requests.protocol(doubted=True), False
+            self._protocol, self._is_outdated = await self._requests.protocol(refresh=True), False
         return self._protocol
 
     async def _begin(self) -> Transaction:

@@ -125,16 +125,16 @@ class BrokerRequests:
         self._patience_s = patience_s
         self._connect = None if connections is None else connections.connect
 
-    async def protocol(self, *, doubted: bool = False) -> Protocol:
+    async def protocol(self, *, refresh: bool = False) -> Protocol:
         """The transaction protocol that the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).
 
-        The second protocol is remembered while the coordinator is connected, unless it is ``doubted``: levels may be
+        The second protocol is remembered while the coordinator is connected, unless it is ``refresh``: levels may be
         lowered. The first is asked for each time.
         """
         known: dict[str, int] = {}
         with suppress(OSError, RemoteProtocolError):
             known = (await self._cluster.coordinators.broker(self._name, TRANSACTION))[0].features
-        if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not doubted:
+        if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not refresh:
             return SECOND
         try:
             answer = await self._cluster.ask_any(_WHO_ASKS, ApiVersionsResponse, _FEATURES)

@@ -63,7 +63,7 @@ async def test_the_first_protocol_and_a_doubted_one_are_asked_for_again() -> Non
         cast.server.cluster.config = replace(cast.server.cluster.config, transaction_version=1)
         assert await asks.protocol() is SECOND
         assert not asked
-        assert await asks.protocol(doubted=True) is FIRST
+        assert await asks.protocol(refresh=True) is FIRST
         assert asked
     async with stage(1) as cast:
         asks = await requests(cast)

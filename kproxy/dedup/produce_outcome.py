@@ -6,7 +6,7 @@ from typing import Final
 from kproxy.codec.messages import ErrorCode
 
 
-class Fate(Enum):
+class ProduceOutcome(Enum):
     """What is known of a batch after an answer to one attempt."""
 
     WRITTEN = auto()
@@ -26,35 +26,35 @@ class Fate(Enum):
 
 
 #: Each error that needs more thought than ``ErrorCode.retriable``. Kafka: ``ReplicaManager.appendRecords``, ``Errors``.
-FATES: Final[dict[int, Fate]] = {
-    ErrorCode.NONE: Fate.WRITTEN,
+OUTCOMES: Final[dict[int, ProduceOutcome]] = {
+    ErrorCode.NONE: ProduceOutcome.WRITTEN,
     # The broker keeps five batches; a resend that is older is known to be in the log, without its offset.
-    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Fate.WRITTEN,
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Fate.OUT_OF_SEQUENCE,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Fate.OUT_OF_SEQUENCE,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Fate.SUPERSEDED,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: ProduceOutcome.WRITTEN,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ProduceOutcome.OUT_OF_SEQUENCE,
+    ErrorCode.UNKNOWN_PRODUCER_ID: ProduceOutcome.OUT_OF_SEQUENCE,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProduceOutcome.SUPERSEDED,
     # Damaged by the client, or between kproxy and the broker: the client has to know (it is retriable for a client).
-    ErrorCode.CORRUPT_MESSAGE: Fate.REFUSED,
+    ErrorCode.CORRUPT_MESSAGE: ProduceOutcome.REFUSED,
     # The topic may be in creation or deleted: the client decides, as it does with a broker.
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Fate.REFUSED,
-    ErrorCode.UNKNOWN_TOPIC_ID: Fate.REFUSED,
-    ErrorCode.LEADER_NOT_AVAILABLE: Fate.NOT_NOW,
-    ErrorCode.NOT_ENOUGH_REPLICAS: Fate.NOT_NOW,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ProduceOutcome.REFUSED,
+    ErrorCode.UNKNOWN_TOPIC_ID: ProduceOutcome.REFUSED,
+    ErrorCode.LEADER_NOT_AVAILABLE: ProduceOutcome.NOT_NOW,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ProduceOutcome.NOT_NOW,
     # A leader that steps down while it waits for its followers says this of a batch that it has appended (KAFKA-13574).
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: Fate.OPEN,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Fate.OPEN,
-    ErrorCode.REQUEST_TIMED_OUT: Fate.OPEN,
-    ErrorCode.UNKNOWN_SERVER_ERROR: Fate.OPEN,
-    ErrorCode.KAFKA_STORAGE_ERROR: Fate.OPEN,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ProduceOutcome.OPEN,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ProduceOutcome.OPEN,
+    ErrorCode.REQUEST_TIMED_OUT: ProduceOutcome.OPEN,
+    ErrorCode.UNKNOWN_SERVER_ERROR: ProduceOutcome.OPEN,
+    ErrorCode.KAFKA_STORAGE_ERROR: ProduceOutcome.OPEN,
 }
 
 
-def fate_of(error_code: int) -> Fate:
-    """The fate that an answer with ``error_code`` tells: retriable errors leave it open, others are refusals."""
-    known = FATES.get(error_code)
+def outcome_of(error_code: int) -> ProduceOutcome:
+    """The outcome that an answer with ``error_code`` tells: retriable errors leave it open, others are refusals."""
+    known = OUTCOMES.get(error_code)
     if known is not None:
         return known
     try:
-        return Fate.OPEN if ErrorCode(error_code).retriable else Fate.REFUSED
+        return ProduceOutcome.OPEN if ErrorCode(error_code).retriable else ProduceOutcome.REFUSED
     except ValueError:
-        return Fate.OPEN
+        return ProduceOutcome.OPEN

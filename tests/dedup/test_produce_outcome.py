@@ -1,7 +1,7 @@
 import pytest
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.fate import Fate, fate_of
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 
 APPENDED_PERHAPS = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -28,22 +28,22 @@ REFUSED = [
 
 @pytest.mark.parametrize("error", APPENDED_PERHAPS)
 def test_what_an_earlier_append_may_precede_is_open(error: ErrorCode) -> None:
-    assert fate_of(error) is Fate.OPEN
+    assert outcome_of(error) is ProduceOutcome.OPEN
 
 
 @pytest.mark.parametrize("error", REFUSED)
 def test_what_another_attempt_cannot_help_is_refused(error: ErrorCode) -> None:
-    assert fate_of(error) is Fate.REFUSED
+    assert outcome_of(error) is ProduceOutcome.REFUSED
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.LEADER_NOT_AVAILABLE])
 def test_what_a_leader_says_before_it_appends_is_not_open(error: ErrorCode) -> None:
-    assert fate_of(error) is Fate.NOT_NOW
+    assert outcome_of(error) is ProduceOutcome.NOT_NOW
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER])
 def test_written(error: ErrorCode) -> None:
-    assert fate_of(error) is Fate.WRITTEN
+    assert outcome_of(error) is ProduceOutcome.WRITTEN
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ def test_written(error: ErrorCode) -> None:
     ],
 )
 def test_out_of_sequence(error: ErrorCode) -> None:
-    assert fate_of(error) is Fate.OUT_OF_SEQUENCE
+    assert outcome_of(error) is ProduceOutcome.OUT_OF_SEQUENCE
 
 
 def test_a_higher_epoch_is_another_producers() -> None:
-    assert fate_of(ErrorCode.INVALID_PRODUCER_EPOCH) is Fate.SUPERSEDED
+    assert outcome_of(ErrorCode.INVALID_PRODUCER_EPOCH) is ProduceOutcome.SUPERSEDED
 
 
 def test_an_error_that_is_not_known_yet_proves_nothing() -> None:
-    assert fate_of(30_000) is Fate.OPEN
+    assert outcome_of(30_000) is ProduceOutcome.OPEN
 
 
 def test_only_no_error_and_a_duplicate_are_ever_taken_for_written() -> None:
-    written = {error for error in ErrorCode if fate_of(error) is Fate.WRITTEN}
+    written = {error for error in ErrorCode if outcome_of(error) is ProduceOutcome.WRITTEN}
     assert written == {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
 
 
 def test_no_retriable_error_but_the_clients_own_business_is_a_refusal() -> None:
-    refused = {error for error in ErrorCode if error.retriable and fate_of(error) is Fate.REFUSED}
+    refused = {error for error in ErrorCode if error.retriable and outcome_of(error) is ProduceOutcome.REFUSED}
     assert refused == {
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
