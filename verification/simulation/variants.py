@@ -196,7 +196,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what follows a refused batch is stamped again, though it was sent twice",
-        ((Track, "in_doubt", property(broken_rules.no)),),
+        ((Track, "may_be_written", property(broken_rules.no)),),
         scripts.refused,
         (DUPLICATE, LOST),
         10,
