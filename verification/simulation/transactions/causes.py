@@ -28,6 +28,8 @@ class Causes:
         #: When the time-out of the last transaction ended it at the earliest, if it was open for so long, and when its
         #: kproxy was killed, so that another one aborts it.
         self._overdue_since = self._left_since = inf
+        #: Its id may have expired before an EndTxn that was answered all the same.
+        self._was_idle = False
         self._asked: Asked | None = None
 
     def initializes(self, asked: Asked) -> None:
@@ -35,6 +37,7 @@ class Causes:
         self._asked = asked
         self._since = self._idle = asked.sent
         self._began, self._overdue_since, self._left_since = None, inf, inf
+        self._was_idle = False
 
     def works(self) -> None:
         """Something is about to be asked of a transaction."""
@@ -44,6 +47,8 @@ class Causes:
     def ended(self) -> None:
         """An EndTxn was answered."""
         self._look_at_the_time()
+        # an abort of what the time-out has aborted succeeds, though the id was unused since then
+        self._was_idle |= self._is_expired(self._overdue_since)
         if self._began is not None:
             self._idle, self._began = trio.current_time(), None
 
@@ -77,7 +82,11 @@ class Causes:
         """Whether its id was not used for long enough that it expires."""
         history = self._history
         unused_since = min(self._idle, self._overdue_since, self._left_since)
-        return history.ids_expire and (history.jumped or trio.current_time() >= unused_since + IDS_EXPIRE_MS / 1000)
+        return history.ids_expire and (self._was_idle or history.jumped or self._is_expired(unused_since))
+
+    @staticmethod
+    def _is_expired(unused_since: float) -> bool:
+        return trio.current_time() >= unused_since + IDS_EXPIRE_MS / 1000
 
     def _was_given_up(self) -> bool:
         """Whether the brokers have given up its id since it asked for its identity."""
