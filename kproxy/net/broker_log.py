@@ -93,7 +93,8 @@ class BrokerLog:
                 refused += 1
                 continue
             try:
-                told.get(place, "WriteTxnMarkers")
+                if not told.get(place, "WriteTxnMarkers"):
+                    await self._fence_again(place, markers)
             except (OSError, RemoteProtocolError) as error:
                 failures[place] = error
         self._count_fences("done", (len(places) - refused - len(failures)) * len(markers))
@@ -102,6 +103,18 @@ class BrokerLog:
             self._warn()
             await trio.sleep(self._config.upstream_request_timeout_ms / 1000)
         _tell(failures, failed)
+
+    async def _fence_again(self, place: TopicPartition, markers: Sequence[Marker]) -> None:
+        """Writes markers of the epochs that fenced producers before. OSError, RemoteProtocolError.
+
+        The refusal of a lower one says nothing of the replicas: what precedes the higher one may not be readable yet.
+        """
+        described = await self._leaders.ask([place], describe_producers())
+        active = described[place].get(place, "DescribeProducers")
+        again = [(pid, max(epoch, active[pid].epoch if pid in active else epoch)) for pid, epoch in markers]
+        told = (await self._leaders.ask([place], write_markers(again)))[place]
+        if not told.get(place, "WriteTxnMarkers"):
+            raise OSError(f"producers on {place[0]}-{place[1]} are being fenced by others")
 
     def _count_fences(self, outcome: str, count: int) -> None:
         if count:

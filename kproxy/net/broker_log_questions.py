@@ -64,7 +64,10 @@ def _by_topic(places: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def write_markers(markers: Sequence[Marker]) -> Question[bool]:
-    """Fences each producer by a marker that ends a transaction which it never began; the worst error is returned."""
+    """Fences each producer by a marker that ends a transaction which it never began; the worst error is returned.
+
+    The value is False where a higher epoch had fenced one of them already, so that its marker was not written.
+    """
 
     def request(places: Sequence[TopicPartition]) -> Message:
         topics = [
@@ -87,15 +90,17 @@ def write_markers(markers: Sequence[Marker]) -> Question[bool]:
     def answers(response: Message) -> Iterator[tuple[TopicPartition, int, bool]]:
         assert isinstance(response, WriteTxnMarkersResponse)
         worst: dict[TopicPartition, int] = {}
+        fenced_before = set()
         for marker in response.markers:
             for topic in marker.topics:
                 for row in topic.partitions:
-                    # an epoch that is fenced by a higher one already is fenced
-                    fenced = row.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-                    place = topic.name, row.partition_index
-                    worst[place] = worst.get(place, 0) or (0 if fenced else row.error_code)
+                    place, error = (topic.name, row.partition_index), row.error_code
+                    if error == ErrorCode.INVALID_PRODUCER_EPOCH:
+                        fenced_before.add(place)
+                        error = ErrorCode.NONE
+                    worst[place] = worst.get(place, 0) or error
         for place, error in worst.items():
-            yield place, error, not error
+            yield place, error, place not in fenced_before
 
     return Question(request, answers, WriteTxnMarkersResponse, (0, _MARKERS))
 

@@ -29,9 +29,11 @@ START_MS = 4_000_000_000_000
 
 
 @asynccontextmanager
-async def logs(brokers: int = 1, partitions: int = 1, **options: int) -> AsyncIterator[tuple[Proxied, BrokerLog]]:
+async def logs(
+    brokers: int = 1, partitions: int = 1, *, replication: int = 1, **options: int
+) -> AsyncIterator[tuple[Proxied, BrokerLog]]:
     async with proxied(brokers, **options) as proxy:
-        proxy.brokers.create_topic("t", partitions)
+        proxy.brokers.create_topic("t", partitions, replication)
         broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         try:
             yield proxy, broker_log
@@ -91,8 +93,26 @@ class TestFence:
     async def test_what_a_higher_epoch_has_fenced_is_fenced(self) -> None:
         async with logs() as (proxy, log):
             await log.fence([("t", 0)], [(PID, 5)])
-            await log.fence([("t", 0)], [(PID, 4)])
-            assert part(proxy).log.end_offset == 1
+            await log.fence([("t", 0)], [(PID, 4), (OTHER, 1)])
+            assert {pid: entry.epoch for pid, entry in part(proxy).log.producers.items()} == {PID: 5, OTHER: 1}
+
+    async def test_what_precedes_a_higher_fence_is_readable_once_a_lower_one_returns(self) -> None:
+        async with logs(2, replication=2) as (proxy, log):
+            proxy.brokers.pause_replication(3 - part(proxy).leader)
+            done: list[int] = []
+
+            async def fence(epoch: int) -> None:
+                await log.fence([("t", 0)], [(PID, epoch)])
+                done.append(part(proxy).high_watermark)
+
+            async with trio.open_nursery() as nursery:
+                for epoch, markers in ((5, 1), (4, 2)):
+                    nursery.start_soon(fence, epoch)
+                    while part(proxy).log.end_offset < markers and not done:
+                        await trio.sleep(0.01)
+                assert done == []
+                proxy.brokers.resume_replication(3 - part(proxy).leader)
+            assert done == [2, 2]
 
     async def test_a_leader_that_moves_and_an_answer_that_is_lost_are_asked_again(self) -> None:
         async with logs(2) as (proxy, log):
