@@ -108,8 +108,7 @@ class TestFence:
             async with trio.open_nursery() as nursery:
                 for epoch, markers in ((5, 1), (4, 2)):
                     nursery.start_soon(fence, epoch)
-                    while part(proxy).log.end_offset < markers and not done:
-                        await trio.sleep(0.01)
+                    await eventually(lambda markers=markers: part(proxy).log.end_offset == markers or bool(done))
                 assert done == []
                 proxy.brokers.resume_replication(3 - part(proxy).leader)
             assert done == [2, 2]
