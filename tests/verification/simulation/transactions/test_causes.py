@@ -143,6 +143,6 @@ async def test_an_id_may_expire_after_its_transaction_was_aborted(autojump_clock
     causes.ended()
     assert causes.has(UNKNOWN)
     causes.works()
-    assert causes.has(UNKNOWN)  # an abort of what the time-out has aborted succeeds, and the id has expired all the same
+    assert causes.has(UNKNOWN)  # an abort of what the time-out has aborted succeeds, though the id has expired
     causes.initializes(Asked(trio.current_time()))
     assert not causes.has(UNKNOWN)
