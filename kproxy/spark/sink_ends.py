@@ -6,8 +6,9 @@ a client of that name. Each task says how many rows it has written when it prepa
 """
 
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 from uuid import uuid4
 
 from confluent_kafka import KafkaException, Producer
@@ -27,19 +28,18 @@ _PAUSE_SECONDS: Final = 1.0
 def check_one_kproxy(
     options: SinkOptions,
     decider: Decider,
-    connect: Callable[[SinkOptions, str], Any] | None = None,
+    connect: Callable[[SinkOptions, str], AbstractContextManager[None]] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """KafkaError unless the Kafka address and the control API of the options are those of one kproxy.
 
-    ``connect`` returns what keeps a connection open under a client.id, for as long as it is referenced. KafkaError.
+    ``connect`` keeps a connection open under a client.id for the length of a block. KafkaError.
     """
     for left in reversed(range(_TRIES)):
         client_id = client_id_of(f"check-{uuid4().hex}")
-        connected = (connect or _connect)(options, client_id)
-        if decider.sees(client_id):
-            return
-        del connected
+        with (connect or _connected)(options, client_id):
+            if decider.sees(client_id):
+                return
         if left:
             sleep(_PAUSE_SECONDS)
     where = options.control.url or options.control.socket
@@ -49,19 +49,12 @@ def check_one_kproxy(
     )
 
 
-def _connect(options: SinkOptions, client_id: str) -> Producer:
-    _check_answer(options, client_id)
-    producer = Producer(settings(options, client_id))
-    try:
-        producer.list_topics(timeout=options.retry_ms / 1000)
-    except KafkaException as error:
-        why = error.args[0].str()
-        raise KafkaError(f"kafka.bootstrap.servers ({options.bootstrap}) does not answer: {why}") from None
-    return producer
+@contextmanager
+def _connected(options: SinkOptions, client_id: str) -> Iterator[None]:
+    """The connection is not librdkafka's, which may close it as soon as it knows the brokers by their own addresses.
 
-
-def _check_answer(options: SinkOptions, client_id: str) -> None:
-    """KafkaError, with the reason that librdkafka keeps to itself: a wrong password or certificate, say."""
+    KafkaError, with the reason that librdkafka keeps to itself: a wrong password or certificate, say.
+    """
     patience = options.retry_ms / 1000
     cluster = KafkaCluster(
         servers(BOOTSTRAP, options.bootstrap),
@@ -70,8 +63,18 @@ def _check_answer(options: SinkOptions, client_id: str) -> None:
         patience_s=patience,
         security=options.security,
     )
-    try:
-        with cluster:
+    with cluster:
+        try:
             cluster.topics()
-    except KafkaError as error:
-        raise KafkaError(f"{BOOTSTRAP} ({options.bootstrap}) does not answer as it should: {error}") from None
+        except KafkaError as error:
+            raise KafkaError(f"{BOOTSTRAP} ({options.bootstrap}) does not answer as it should: {error}") from None
+        _check_producer(options, client_id)
+        yield
+
+
+def _check_producer(options: SinkOptions, client_id: str) -> None:
+    try:
+        Producer(settings(options, client_id)).list_topics(timeout=options.retry_ms / 1000)
+    except KafkaException as error:
+        why = error.args[0].str()
+        raise KafkaError(f"kafka.bootstrap.servers ({options.bootstrap}) does not answer: {why}") from None

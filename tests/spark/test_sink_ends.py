@@ -1,5 +1,8 @@
 """The driver's check that rows and decisions go to one kproxy."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from kproxy.client import ControlError, ControlUnreachable
@@ -18,11 +21,13 @@ class Bootstrap:
         self._control = control
         self._since = since
 
-    def __call__(self, _: SinkOptions, client_id: str) -> object:
+    @contextmanager
+    def __call__(self, _: SinkOptions, client_id: str) -> Iterator[None]:
         self.client_ids.append(client_id)
         if len(self.client_ids) >= self._since:
             self._control.connected.add(client_id)
-        return object()
+        yield
+        self._control.connected.discard(client_id)
 
 
 def _check(control: FakeControl, bootstrap: Bootstrap, clock: FakeClock | None = None) -> None:
