@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from verification.hostile.pings import Pings
-from verification.hostile.target import PATIENCE, Besieged
+from verification.hostile.target import Besieged
 
 #: Share by which memory and files may be above the start after the attack.
 _TENTH: Final = 0.1
 #: Connections of kproxy's own to brokers, which it opens and closes at any time.
 _OWN_FILES: Final = 10
+_COMES_BACK_SECONDS: Final = 30.0
 _MIB: Final = 1 << 20
 
 
@@ -59,14 +60,14 @@ def _too_much(before: int, after: int) -> bool:
 
 
 def measured(proxy: Besieged, name: str, attack: Callable[[Besieged], str], *, pings: bool = True) -> Row:
-    """Runs an attack; waits up to 20 s for memory and files to come back. ``pings``: beside an honest client."""
+    """Runs an attack; waits up to 30 s for memory and files to come back. ``pings``: beside an honest client."""
     memory, files, tracebacks = proxy.memory, proxy.open_files, proxy.tracebacks
     proxy.longest_stretch.seconds = 0.0
     began = time.monotonic()
     with Pings(proxy) if pings else nullcontext() as honest:
         answers = attack(proxy)
         seconds = time.monotonic() - began
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + _COMES_BACK_SECONDS
     while proxy.alive and (_too_much(memory, proxy.memory) or proxy.open_files > files + _OWN_FILES):
         if time.monotonic() > deadline:
             break
