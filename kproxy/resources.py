@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kproxy.config import Config
+from kproxy.config import Config, ExitCode, StartupError
+from kproxy.config.client_options import AccessOptions
+from kproxy.config.process_options import TraceOptions
 from kproxy.net.broker_sasl.sasl_networks import Networks, open_networks
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.proxy.process_stats import ProcessStats
+from kproxy.proxy.refusal_stats import RefusalStats
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
@@ -32,10 +36,10 @@ def loaders(config: Config, stats: Stats, sockets: SocketNetwork | None = None) 
     """By field of ``Resources`` what loads it, in order; to be called inside trio. StartupError, ConfigError."""
     return {
         "networks": partial(open_networks, config, stats, sockets),
-        "tracing": partial(_tracing, config, stats),
-        "authorization": partial(_authorization, config, stats),
-        "quotas": partial(_quotas, config, stats),
-        "logins": partial(_logins, config),
+        "tracing": partial(open_tracing, config, stats.process),
+        "authorization": partial(open_authorization, config, stats.refused),
+        "quotas": partial(open_quotas, config, stats.refused),
+        "logins": partial(open_logins, config),
     }
 
 
@@ -47,31 +51,59 @@ def load_resources(config: Config, stats: Stats, sockets: SocketNetwork | None =
 # What is off is not imported.
 
 
-def _tracing(config: Config, stats: Stats) -> "Collector | None":
-    if config.otel_exporter_otlp_endpoint is None:
+# Each imports what it needs only if the options ask for it.
+
+
+def open_tracing(config: TraceOptions, stats: ProcessStats) -> "Collector | None":
+    """None if it is off. StartupError if what it needs is not installed."""
+    endpoint = config.otel_exporter_otlp_endpoint
+    if endpoint is None:
         return None
-    from kproxy.tracing.opening import open_tracing
+    from kproxy.tracing.collector import Collector, Limits
 
-    return open_tracing(config, stats.process)
+    try:
+        from kproxy.tracing.otlp import OtlpExporter
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"otel.exporter.otlp.endpoint = '{endpoint}' needs the package {error.name}: pip install 'kproxy[otel]'",
+            ExitCode.USAGE,
+        ) from None
+    exporter = OtlpExporter(endpoint, config.otel_service_name, config.instance_id)
+    limits = Limits(
+        ratio=config.otel_traces_sampler_arg,
+        queue=config.otel_bsp_max_queue_size,
+        batch=config.otel_bsp_max_export_batch_size,
+        delay_s=config.otel_bsp_schedule_delay_ms / 1000,
+    )
+    return Collector(exporter, limits, stats)
 
 
-def _authorization(config: Config, stats: Stats) -> "Authorization | None":
+def open_authorization(config: AccessOptions, stats: RefusalStats) -> "Authorization | None":
+    """By ``acl.file``; None if there is none. StartupError if it can't be used."""
     if config.acl_file is None:
         return None
-    from kproxy.net.authorization import open_authorization
+    from kproxy.config.acl_file import load_rules
+    from kproxy.net.authorization import Authorization
+    from kproxy.net.watched_file import WatchedFile
 
-    return open_authorization(config, stats.refused)
+    read = partial(load_rules, super_users=config.super_users)
+    return Authorization(WatchedFile(config.acl_file, read, "acl.file"), stats)
 
 
-def _quotas(config: Config, stats: Stats) -> "QuotaKeeper | None":
+def open_quotas(config: AccessOptions, stats: RefusalStats) -> "QuotaKeeper | None":
+    """By ``quotas.file``; None if there is none. StartupError if it can't be used."""
     if config.quotas_file is None:
         return None
-    from kproxy.net.quotas import open_quotas
+    from kproxy.config.quota_file import load_quotas
+    from kproxy.net.quotas import QuotaKeeper
+    from kproxy.net.watched_file import WatchedFile
 
-    return open_quotas(config, stats.refused)
+    file = WatchedFile(config.quotas_file, load_quotas, "quotas.file")
+    return QuotaKeeper(file, config.quota_throttle_max_ms / 1000, stats)
 
 
-def _logins(config: Config) -> "LoginWorker | None":
+def open_logins(config: Config) -> "LoginWorker | None":
+    """None if clients do not log in at kproxy. StartupError."""
     if not config.sasl_enabled_mechanisms:
         return None
     from kproxy.net.client_login.login_worker import open_desk

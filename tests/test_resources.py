@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kproxy.config import Address, Config, StartupError
+from kproxy.config import Address, Config, ExitCode, StartupError
+from kproxy.proxy.process_stats import ProcessStats
 from kproxy.proxy.stats import Stats
-from kproxy.resources import Resources, load_resources, loaders
+from kproxy.resources import Resources, load_resources, loaders, open_tracing
 
 BROKERS = (Address("kafka", 9092),)
 
@@ -43,3 +44,15 @@ def test_a_start_does_not_import_what_is_off() -> None:
     script = f"import kproxy.app, sys; print(*set({off}) & set(sys.modules))"
     imported = subprocess.run([sys.executable, "-c", script], check=True, timeout=60, capture_output=True, text=True)
     assert imported.stdout.split() == []
+
+
+def test_tracing_is_off_by_default() -> None:
+    assert open_tracing(Config(bootstrap_servers=BROKERS), ProcessStats()) is None
+
+
+def test_what_tracing_misses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "kproxy.tracing.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(StartupError, match=r"pip install 'kproxy\[otel\]'") as caught:
+        open_tracing(Config(bootstrap_servers=BROKERS, otel_exporter_otlp_endpoint="http://c:4318"), ProcessStats())
+    assert caught.value.exit_code == ExitCode.USAGE

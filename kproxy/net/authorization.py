@@ -1,11 +1,9 @@
-"""Authorization in the shell: loads the rules of ``acl.file``, and logs and counts refusals."""
+"""Authorization in the shell: applies the rules of ``acl.file``, and logs and counts refusals."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import trio
 
-from kproxy.config.client_options import AccessOptions
 from kproxy.net.audit_log import AuditLog
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
@@ -30,13 +28,3 @@ class Authorization:
 
     def _refused(self, subject: Subject, refusal: Refusal) -> None:
         self._audit.refused(subject, refusal, trio.current_time())
-
-
-def open_authorization(config: AccessOptions, stats: RefusalStats) -> Authorization | None:
-    """By ``acl.file``; None if there is none. StartupError if it can't be used."""
-    if config.acl_file is None:
-        return None
-    from kproxy.config.acl_file import load_rules  # YAML takes long to import
-
-    read = partial(load_rules, super_users=config.super_users)
-    return Authorization(WatchedFile(config.acl_file, read, "acl.file"), stats)

@@ -1,6 +1,5 @@
-"""Quotas in the shell: loads the limits of ``quotas.file``, and logs and counts throttled clients."""
+"""Quotas in the shell: applies the limits of ``quotas.file``, and logs and counts throttled clients."""
 
-from kproxy.config.client_options import AccessOptions
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.quotas.meter import Meter, Quotas, Throttle
 from kproxy.proxy.quotas.quota_rules import QuotaRules
@@ -29,13 +28,3 @@ class QuotaKeeper:
         name = throttle.limit.value
         self._stats.throttles[name] = self._stats.throttles.get(name, 0) + 1
         self._stats.throttle_seconds[name] = self._stats.throttle_seconds.get(name, 0.0) + throttle.seconds
-
-
-def open_quotas(config: AccessOptions, stats: RefusalStats) -> QuotaKeeper | None:
-    """By ``quotas.file``; None if there is none. StartupError if it can't be used."""
-    if config.quotas_file is None:
-        return None
-    from kproxy.config.quota_file import load_quotas  # YAML takes long to import
-
-    file = WatchedFile(config.quotas_file, load_quotas, "quotas.file")
-    return QuotaKeeper(file, config.quota_throttle_max_ms / 1000, stats)

@@ -19,14 +19,12 @@ from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
 from kproxy.config import Address, Config
-from kproxy.net.authorization import open_authorization
 from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.client_login.login_worker import open_desk
-from kproxy.net.quotas import open_quotas
 from kproxy.net.server import Server
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
+from kproxy.resources import open_authorization, open_logins, open_quotas
 from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, SaslRules, open_fake_cluster
 from tests.support.patience import PATIENCE_S
 
@@ -177,7 +175,7 @@ async def running(
     async with trio.open_nursery() as nursery:
         transactions = None if coordinator is None else coordinator(cluster, config, stats, nursery)
         authorization, quotas = open_authorization(config, stats.refused), open_quotas(config, stats.refused)
-        server = Server(config, stats, cluster, nursery, transactions, authorization, quotas, open_desk(config))
+        server = Server(config, stats, cluster, nursery, transactions, authorization, quotas, open_logins(config))
         cluster.open_port = server.open_broker_port
         nursery.start_soon(server.watch)
         nursery.start_soon(cluster.run)

@@ -124,10 +124,8 @@ class _Queue:
         self.waiting = 0
 
 
-def open_desk(config: Config) -> LoginWorker | None:
-    """None if clients do not log in at kproxy. StartupError."""
-    if not config.sasl_enabled_mechanisms:
-        return None
+def open_desk(config: Config) -> LoginWorker:
+    """For clients that log in at kproxy. StartupError."""
     plain = set(config.sasl_enabled_mechanisms) & {"PLAIN", _BEARER}
     if plain and config.ssl_certificate_location is None and not config.listen.is_loopback:
         log.warning("passwords or tokens are sent without TLS", mechanisms=sorted(plain))

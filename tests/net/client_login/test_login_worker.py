@@ -17,10 +17,11 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.net.client_login.credential_file import write_credentials
-from kproxy.net.client_login.login_worker import LoginWorker, open_desk
+from kproxy.net.client_login.login_worker import LoginWorker
 from kproxy.proxy.client_login.client_mechanisms import MECHANISMS
 from kproxy.proxy.client_login.stored_credentials import Credentials, Verifier, make_verifier
 from kproxy.proxy.permits import PermitRule
+from kproxy.resources import open_logins
 from tests.net.certificates import Authority
 from tests.net.client_login.issuer import Issuer
 from tests.net.harness import FrameClient, eventually, metadata, produce, proxied, values_in
@@ -306,7 +307,7 @@ async def test_what_is_missing_is_reported_at_the_start(tmp_path: Path, monkeypa
 
 
 async def test_without_mechanisms_nobody_has_to_log_in() -> None:
-    assert open_desk(config()) is None
+    assert open_logins(config()) is None
 
 
 @pytest.mark.parametrize(
