@@ -25,7 +25,6 @@ from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
-from kproxy.net.announcer import Announcer
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.control_tls import control_context
 from kproxy.net.handover import HandOver, Predecessor
@@ -43,6 +42,8 @@ from kproxy.resources import load_resources
 
 if TYPE_CHECKING:
     from starlette.routing import Route
+
+    from kproxy.net.announcer import Announcer
 
 log = structlog.get_logger("kproxy.app")
 
@@ -165,10 +166,10 @@ class _Process:
             facts = Facts(config, self._stats, self._cluster, server)
             nursery.start_soon(facts.run)
             http = await nursery.start(serve_http, config, self._stats, facts, transactions.control)
-            sockets.callback(facts.fleet_log.close)
-            place = (socket.gethostname(), str(http or ""))
-            announcer = Announcer(config, self._cluster, facts.fleet_log, facts.status, *place)
-            nursery.start_soon(announcer.run)
+            sockets.callback(facts.close)
+            announcer = self._announcer(facts, str(http or ""))
+            if announcer is not None:
+                nursery.start_soon(announcer.run)
             if self._predecessor is None:
                 nursery.start_soon(self._cluster.run)
                 nursery.start_soon(transactions.run)
@@ -194,8 +195,18 @@ class _Process:
             self._notifier.ready()
             await self._stop.requested.wait()
             await self._end()
-            if not self._stop.handed_over:  # else the other process announces itself under the same name
+            # after a hand-over the other process announces itself under the same name
+            if announcer is not None and not self._stop.handed_over:
                 await announcer.leave()
+
+    def _announcer(self, facts: Facts, page: str) -> "Announcer | None":
+        """None if ``fleet.announce.interval.ms`` is 0; ``page``: where the status page is, or nothing."""
+        config = self._settings.config
+        if not config.fleet_announce_interval_ms:
+            return None
+        from kproxy.net.announcer import Announcer
+
+        return Announcer(config, self._cluster, facts.fleet_log, facts.status, socket.gethostname(), page)
 
     async def _say_ready(self, listen: str, page: str) -> None:
         """Logs once that clients are served: brokers answered, and what a former kproxy left is known."""

@@ -35,10 +35,8 @@ class Announcer:
         self._http = http
 
     async def run(self) -> None:
-        """Announces until cancelled, or until the cluster refuses it; returns at once if it is off."""
+        """Announces until cancelled, or until the cluster refuses it."""
         interval = self._config.fleet_announce_interval_ms / 1000
-        if not interval:
-            return
         await trio.sleep(random() * min(interval, _SPREAD_SECONDS))
         while True:
             try:

@@ -1,7 +1,8 @@
 """The state of one running kproxy: read on request, and sampled for rates."""
 
 from collections.abc import Iterable
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -11,7 +12,6 @@ from kproxy.config import Config, show
 from kproxy.dedup.identity import Identity
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.connection import Connection
-from kproxy.net.fleet_log import FleetLog
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server
 from kproxy.proxy.context import Fault
@@ -33,6 +33,9 @@ from kproxy.proxy.facts import (
 from kproxy.proxy.last_faults import ClientOrigin
 from kproxy.proxy.stats import Stats
 
+if TYPE_CHECKING:
+    from kproxy.net.fleet_log import FleetLog
+
 _MOST_ERRORS: Final = 20
 _MOST_LEGACY: Final = 100
 
@@ -47,7 +50,6 @@ class Facts:
         self._cluster = cluster
         self._server = server
         self._sampler = Sampler(stats)
-        self.fleet_log = FleetLog(config, cluster)
         self._wall = cluster.network.wall() - trio.current_time()
         self._started_ms = self._now_ms()
 
@@ -201,6 +203,18 @@ class Facts:
         return Rows(len(rows), rows[:MOST_ROWS])
 
     # -- fleet
+
+    @cached_property
+    def fleet_log(self) -> "FleetLog":
+        """The announcements of all instances; imported by those that announce themselves or are asked for it."""
+        from kproxy.net.fleet_log import FleetLog
+
+        return FleetLog(self._config, self._cluster)
+
+    def close(self) -> None:
+        """Closes the connections by which the fleet was read."""
+        if "fleet_log" in vars(self):
+            self.fleet_log.close()
 
     async def fleet(self) -> FleetFact:
         """All instances that announce themselves on the same brokers. OSError if their announcements are unreadable."""
