@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 import structlog
-import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -20,6 +18,7 @@ from kproxy.control import schemas
 from kproxy.control.json_schema import Schema, faults
 from kproxy.control.openapi import TRANSACTIONS, document, routes
 from kproxy.control.problems import Problem, answer, invalid, of_error
+from kproxy.control.serving import read_bounded
 from kproxy.control.transaction_control import TransactionControl
 from kproxy.txn.described import Described, OwnerId, described_json, listed_json
 from kproxy.txn.txn_error import TxnError
@@ -180,18 +179,14 @@ def _parts(body: dict[str, Any]) -> dict[str, Any]:
 
 async def read_body(request: Request, schema: Schema) -> dict[str, Any]:
     """The JSON object that was sent, checked; empty if there is no body."""
-    raw = bytearray()
-    with trio.move_on_after(_BODY_SECONDS) as scope:
-        async with aclosing(request.stream()) as parts:
-            async for part in parts:
-                raw += part
-                if len(raw) > MAX_BODY_BYTES:
-                    detail = f"A body has at most {MAX_BODY_BYTES} bytes."
-                    raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE, detail)
-    if scope.cancelled_caught:
+    raw = await read_bounded(request, MAX_BODY_BYTES, _BODY_SECONDS)
+    if raw.is_too_long:
+        detail = f"A body has at most {MAX_BODY_BYTES} bytes."
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE, detail)
+    if raw.is_late:
         detail = "The body was not sent in time: nothing was done."
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, ErrorCode.REQUEST_TIMED_OUT, detail)
-    body = _parse(request, bytes(raw)) if raw else {}
+    body = _parse(request, raw.data) if raw.data else {}
     _check(body, schema, "the body")
     return body
 

@@ -5,16 +5,17 @@ import socket
 import ssl
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
 from kproxy.config import Address, cannot_listen
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
     from starlette.types import ASGIApp
 
 _BACKLOG: Final = 100
@@ -29,6 +30,27 @@ _PARTS: Final = (
 )
 #: Nobody else may connect: a process that can write to the socket decides transactions.
 _SOCKET_MODE: Final = 0o600
+
+
+class Body(NamedTuple):
+    """What was read of a request's body."""
+
+    data: bytes
+    is_too_long: bool = False
+    #: It had not ended in time.
+    is_late: bool = False
+
+
+async def read_bounded(request: "Request", most_bytes: int, seconds: float) -> Body:
+    """The body, as far as it came in ``seconds``; no more of it is read once it is longer than ``most_bytes``."""
+    data = bytearray()
+    with trio.move_on_after(seconds) as scope:
+        async with aclosing(request.stream()) as parts:
+            async for part in parts:
+                data += part
+                if len(data) > most_bytes:
+                    return Body(b"", is_too_long=True)
+    return Body(bytes(data), is_late=scope.cancelled_caught)
 
 
 async def serve_app(

@@ -1,13 +1,12 @@
 """The webhook's shell: HTTPS for the API server, with the HTTP server of the control API."""
 
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
 from kproxy.config import Address
-from kproxy.control.serving import bind_tcp, serve_app
+from kproxy.control.serving import bind_tcp, read_bounded, serve_app
 from kproxy.injection.admission import LONGEST_BODY, Decision, review, too_long
 from kproxy.injection.wishes import Sidecar
 from kproxy.net.control_tls import renewed_context
@@ -60,24 +59,13 @@ def make_app(defaults: Sidecar) -> "ASGIApp":
 
     async def admit(request: "Request") -> "Response":
         async with slots:
-            body = await _read(request)
-            decision = too_long() if body is None else review(body, defaults, unlabelled=PATHS[request.url.path])
+            body = await read_bounded(request, LONGEST_BODY, _BODY_SECONDS)
+            unlabelled = PATHS[request.url.path]
+            decision = too_long() if body.is_too_long else review(body.data, defaults, unlabelled=unlabelled)
         _report(decision)
         return Response(decision.body, decision.status, media_type="application/json")
 
     return Starlette(routes=[Route("/healthz", healthz), *(Route(path, admit, methods=["POST"]) for path in PATHS)])
-
-
-async def _read(request: "Request") -> bytes | None:
-    """The body, as far as it came in time; None if it is too long."""
-    body = bytearray()
-    with trio.move_on_after(_BODY_SECONDS):
-        async with aclosing(request.stream()) as parts:
-            async for part in parts:
-                body += part
-                if len(body) > LONGEST_BODY:
-                    return None
-    return bytes(body)
 
 
 def _report(decision: Decision) -> None:
