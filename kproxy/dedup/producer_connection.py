@@ -258,9 +258,8 @@ def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = 
             key = send.track.key
             stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
             unheard = sure and key not in answer.told
-            entry = UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, send.log_append_time_ms)
-            entry.taken_at = send.taken_at
-            yield entry
+            times = send.log_append_time_ms, send.taken_at
+            yield UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, *times)
     for entry in answer.moved:
         entry.sure = entry.sure and sure and entry.key not in answer.told
         entry.clean, entry.since = clean, since

@@ -1,4 +1,4 @@
-"""A request that was refused unsent, and how its retry is told from what its client had sent after it."""
+"""A request that was refused unsent, and how its retry is distinguished from what its client had sent after it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """The sequences of a transactional client, which count on over its transactions, while each of kproxy's begins at 0.
 
-So a client's repeated batch is told from a new one by the client's own sequence, and answered with the result of the
-first (Kafka's ``ProducerStateManager``, which keeps five batches).
+So the client's own sequence distinguishes a repeated batch from a new one, and the repeated one is answered with the
+result of the first (Kafka's ``ProducerStateManager``, which keeps five batches).
 """
 
 from collections import deque

@@ -33,10 +33,10 @@ def test_or_on_the_same_one_and_the_late_answer_is_thrown_away() -> None:
     assert sum("lost connection" in line for line in outcome.trace) == 0
 
 
-@pytest.mark.parametrize(("ready", "behind"), [(False, ["0:[a]", "0:[b]"]), (True, ["0:[b]", "0:[a]"])])
-def test_after_an_error_it_sends_first_what_it_had_ready(ready: bool, behind: list[str]) -> None:
+@pytest.mark.parametrize(("ready", "then"), [(False, ["0:[a]", "0:[b]"]), (True, ["0:[b]", "0:[a]"])])
+def test_after_an_error_it_sends_first_what_it_had_ready(ready: bool, then: list[str]) -> None:
     outcome = lost_once(send(b"a", gap=2.0), send(b"b"), closes_on_timeout=False, request_timeout=9.0, ready=ready)
-    assert sent(outcome)[:3] == ["0:[a]", *behind]
+    assert sent(outcome)[:3] == ["0:[a]", *then]
 
 
 @pytest.mark.parametrize(("in_rounds", "before"), [(False, 1), (True, 2)])
