@@ -31,7 +31,7 @@ demo-programs:
 test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); installs what it needs first, or says what is missing
 	@$(BIN)/python -m compileall -q kproxy
 	-@$(BIN)/python -m kproxy.testing.archive_kafka
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
 test-busy: $(STAMP)  ## tests beside endless loops, one a core: what fails only here waits too short (ARGS=tests/interop)
 	$(BIN)/python -m tools.busy -q $(ARGS)

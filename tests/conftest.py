@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, settings
 from kproxy.testing.kafka import PATIENT, RealKafka
 from kproxy.testing.maven import find_java
 from kproxy.testing.spark_home import make_spark_home
-from tests.foreign import WEIGHTS, pytest_itemcollected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["pytest_itemcollected"]
+pytest_plugins = ["tests.foreign", "tests.hangs", "tests.unpassed"]
 
 # How fast examples are made says nothing of kproxy, only of what else the machine does.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,15 +33,6 @@ _SPARK = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests start most come first: at the end the small ones keep all processes at work."""
-    weights: dict[Path, int] = {}
-    for item in items:
-        weight = max((WEIGHTS.get(mark.name, 0) for mark in item.iter_markers()), default=0)
-        weights[item.path] = max(weight, weights.get(item.path, 0))
-    items.sort(key=lambda item: -weights[item.path])
 
 
 @pytest.fixture(autouse=True)

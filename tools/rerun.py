@@ -2,9 +2,11 @@
 is listed.
 
     python -m tools.rerun first.xml second.xml --third-run
-    python -m tools.rerun first.xml second.xml third.xml --status STATUS
+    python -m tools.rerun first.xml second.xml third.xml --status FIRST SECOND
 
-The reports are pytest's JUnit reports (family xunit1). ``STATUS`` is pytest's exit status of the second run.
+The reports are pytest's JUnit reports (family xunit1). ``FIRST`` and ``SECOND`` are the exit statuses of these runs;
+124 and 137 are those of a run that timeout(1) ended. The second run takes all tests that did not pass in the first
+(``--unpassed``), so a first run that was ended is no failure if each test passed in one of both.
 ``.ci/flaky.toml`` lists the tests that may need a second run. Each entry has an owner, a reason and an end:
 
     [[test]]
@@ -31,6 +33,8 @@ from pathlib import Path
 from typing import Any
 
 KNOWN = Path(__file__).resolve().parent.parent / ".ci" / "flaky.toml"
+ENDED = {124, 137}
+"""Exit statuses of timeout(1) for a run that it ended."""
 STARTS = "starts"
 """The property of a test in the report that names a foreign program; ``tests/conftest.py`` writes it."""
 
@@ -118,6 +122,8 @@ def read_run(path: Path) -> Run:
     foreign = set()
     for row in root.iter("testcase"):
         test = _node_id(row)
+        if not test:  # it ran when the run was ended
+            continue
         found[test] = max(_result(row), found.get(test, Result.PASSED), key=order.index)
         if any(each.get("name") == STARTS for each in row.iter("property")):
             foreign.add(test)
@@ -144,7 +150,7 @@ class Judgement:
 
     passed: int
     failed: Sequence[str]
-    """Tests that did not pass the second time either, or did not run."""
+    """Tests that did not pass the second time."""
     unlisted: Sequence[str]
     """Tests that passed the second time and are in no list."""
     unsteady: Mapping[str, Known]
@@ -153,6 +159,10 @@ class Judgement:
     """Tests that passed when they ran again, with the entry that allows it."""
     broken: str = ""
     """What went wrong beside the tests."""
+    ended: bool = False
+    """Whether the first run took too long."""
+    rest: int = 0
+    """How many tests passed in the second run and are not in the first run's report."""
 
     @property
     def good(self) -> bool:
@@ -162,8 +172,10 @@ class Judgement:
     def lines(self) -> Iterator[str]:
         """The report; its last line is ``N passed, N failed``, where tests that passed the second time count as failed
         unless they are listed."""
+        if self.ended:
+            yield f"The first run was ended before all tests had run; {self.rest} tests passed in the second run alone."
         for test in self.failed:
-            yield f"failed both times: {test}"
+            yield f"failed the second time: {test}"
         for test, known in self.unsteady.items():
             yield f"passed the second time, but not the third: {test} ({known})"
         for test, known in self.excused.items():
@@ -176,7 +188,7 @@ class Judgement:
         if self.broken:
             yield f"failed: {self.broken}"
         bad = len(self.failed) + len(self.unlisted) + len(self.unsteady) + bool(self.broken)
-        yield f"{self.passed + len(self.excused)} passed, {bad} failed"
+        yield f"{self.passed + self.rest + len(self.excused)} passed, {bad} failed"
 
 
 def _excuses(first: Run, second: Run, known: Sequence[Known], today: date) -> dict[str, Known | None]:
@@ -194,11 +206,14 @@ def for_third_run(first: Run, second: Run, known: Sequence[Known], today: date) 
     return [test for test, entry in _excuses(first, second, known, today).items() if entry and entry.is_group]
 
 
-def judge(first: Run, second: Run, third: Run, status: int, known: Sequence[Known], today: date) -> Judgement:
-    """Compare a run that failed with the second run of what failed, and the third of what ``for_third_run`` returned.
+def judge(
+    first: Run, second: Run, third: Run, statuses: tuple[int, int], known: Sequence[Known], today: date
+) -> Judgement:
+    """Compare a run that failed with the second run, of what did not pass, and the third, of ``for_third_run``.
 
-    :param status: pytest's exit status of the second run; a status other than 0 is a failure, whatever its report says.
+    :param statuses: of the first and the second run; a second one other than 0 is a failure, whatever its report says.
     """
+    ended = statuses[0] in ENDED
     suspects = [test for test, result in first.results.items() if result is Result.FAILED]
     failed = [test for test in suspects if not second.passed(test)]
     failed += [test for test, result in second.results.items() if result is Result.FAILED and test not in suspects]
@@ -211,12 +226,15 @@ def judge(first: Run, second: Run, third: Run, status: int, known: Sequence[Know
         else:
             excused[test] = entry
     broken = ""
-    if not suspects:
-        broken = "the first run failed without a failed test in its report: it was killed, or pytest itself failed"
-    elif status and not failed:
-        broken = f"the second run ended with status {status} without a failed test"
+    if not first.results:
+        broken = "the first run left no report: it was killed, or pytest itself failed"
+    elif not (suspects or ended):
+        broken = "the first run failed without a failed test in its report: pytest itself failed"
+    elif statuses[1] and not failed:
+        broken = f"the second run ended with status {statuses[1]} without a failed test"
     passed = sum(result is Result.PASSED and test not in failed for test, result in first.results.items())
-    return Judgement(passed, failed, unlisted, unsteady, excused, broken)
+    rest = sum(second.passed(test) for test in second.results.keys() - first.results.keys())
+    return Judgement(passed, failed, unlisted, unsteady, excused, broken, ended, rest)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -226,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("second", type=Path)
     parser.add_argument("third", type=Path, nargs="?")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--status", type=int)
+    what.add_argument("--status", type=int, nargs=2)
     what.add_argument("--third-run", action="store_true")
     parser.add_argument("--known", type=Path, default=KNOWN)
     given = parser.parse_args(arguments)
@@ -237,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(test)
         return 0
     third = read_run(given.third) if given.third else Run()
-    judgement = judge(first, second, third, given.status, known, today)
+    judgement = judge(first, second, third, tuple(given.status), known, today)
     print("\n".join(judgement.lines()))
     return 0 if judgement.good else 1
 

@@ -66,9 +66,9 @@ class TestClass:
 
 
 def lines_of(
-    first: Mapping[str, Result], second: Mapping[str, Result], *known: Known, status: int = 0
+    first: Mapping[str, Result], second: Mapping[str, Result], *known: Known, status: int = 0, first_status: int = 2
 ) -> tuple[bool, list[str]]:
-    judgement = judge(Run(first), Run(second), Run(), status, known, TODAY)
+    judgement = judge(Run(first), Run(second), Run(), (first_status, status), known, TODAY)
     return judgement.good, list(judgement.lines())
 
 
@@ -129,7 +129,7 @@ def test_a_group_covers_what_starts_a_foreign_program_and_nothing_else() -> None
 def test_a_test_of_a_group_must_pass_twice_in_a_row(third: Mapping[str, Result], good: bool, line: str) -> None:
     first, second = Run({FLAKY: FAILED}, frozenset({FLAKY})), Run({FLAKY: PASSED})
     assert for_third_run(first, second, [GROUP], TODAY) == [FLAKY]
-    judgement = judge(first, second, Run(third), 0, [GROUP], TODAY)
+    judgement = judge(first, second, Run(third), (2, 0), [GROUP], TODAY)
     assert judgement.good is good
     assert list(judgement.lines()) == [line, "1 passed, 0 failed" if good else "0 passed, 1 failed"]
 
@@ -137,7 +137,7 @@ def test_a_test_of_a_group_must_pass_twice_in_a_row(third: Mapping[str, Result],
 def test_an_entry_for_the_test_itself_goes_before_a_group() -> None:
     first, second = Run({FLAKY: FAILED}, frozenset({FLAKY})), Run({FLAKY: PASSED})
     assert for_third_run(first, second, [GROUP, LISTED], TODAY) == []
-    assert judge(first, second, Run(), 0, [GROUP, LISTED], TODAY).good
+    assert judge(first, second, Run(), (2, 0), [GROUP, LISTED], TODAY).good
 
 
 def test_no_third_run_for_what_failed_twice_or_is_not_listed() -> None:
@@ -149,7 +149,7 @@ def test_no_third_run_for_what_failed_twice_or_is_not_listed() -> None:
 @pytest.mark.parametrize("second", [{FLAKY: FAILED}, {FLAKY: Result.SKIPPED}, {}])
 def test_what_does_not_pass_the_second_time_fails_the_run_though_it_is_listed(second: Mapping[str, Result]) -> None:
     good, lines = lines_of({FLAKY: FAILED}, second, LISTED)
-    assert (good, lines) == (False, [f"failed both times: {FLAKY}", "0 passed, 1 failed"])
+    assert (good, lines) == (False, [f"failed the second time: {FLAKY}", "0 passed, 1 failed"])
 
 
 def test_a_test_that_fails_only_the_second_time_fails_the_run() -> None:
@@ -162,6 +162,18 @@ def test_a_run_that_failed_without_a_failed_test_fails() -> None:
     assert lines_of({}, {})[1][-1] == "0 passed, 1 failed"
     good, lines = lines_of({FLAKY: FAILED}, {FLAKY: PASSED}, LISTED, status=3)
     assert (good, lines[-1]) == (False, "1 passed, 1 failed")
+
+
+@pytest.mark.parametrize("status", [124, 137])
+def test_a_run_that_was_ended_counts_if_the_second_ran_the_rest(status: int) -> None:
+    good, lines = lines_of({"t::good": PASSED}, {"t::rest": PASSED}, first_status=status)
+    assert good
+    assert lines[0].startswith("The first run was ended before all tests had run; 1 tests passed in the second")
+    assert lines[-1] == "2 passed, 0 failed"
+    assert not lines_of({"t::good": PASSED}, {"t::rest": FAILED}, first_status=status, status=2)[0]
+    assert not lines_of({"t::good": PASSED}, {"t::rest": PASSED}, first_status=status, status=124)[0]
+    assert not lines_of({FLAKY: FAILED}, {FLAKY: PASSED, "t::rest": PASSED}, first_status=status)[0]
+    assert lines_of({}, {}, first_status=status)[1][-2].startswith("failed: the first run left no report")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +231,9 @@ def run_suite(home: Path, *, bad: str, known: str) -> Reports:
     """Runs SUITE as CI does."""
     (home / "pytest.ini").write_text("[pytest]\njunit_family = xunit1\nmarkers = kafka\n", encoding="utf-8")
     (home / "tests").mkdir()
-    (home / "tests" / "conftest.py").write_text("from tests.foreign import pytest_itemcollected\n", encoding="utf-8")
+    (home / "tests" / "conftest.py").write_text(
+        'pytest_plugins = ["tests.foreign", "tests.unpassed"]', encoding="utf-8"
+    )
     (home / "tests" / "test_x.py").write_text(f"BAD = {bad}\n{SUITE}", encoding="utf-8")
     (home / "flaky.toml").write_text(known, encoding="utf-8")
 
@@ -230,7 +244,7 @@ def run_suite(home: Path, *, bad: str, known: str) -> Reports:
 
     first, second, third = (home / f"{number}.xml" for number in (1, 2, 3))
     run(first)
-    status = run(second, "--last-failed")
+    status = run(second, f"--unpassed={first}")
     again = for_third_run(read_run(first), read_run(second), read_known(home / "flaky.toml"), TODAY)
     if again:
         (home / "again").write_text("\n".join(again), encoding="utf-8")
@@ -251,7 +265,7 @@ def test_reports_of_real_runs_are_understood(tmp_path: Path, capsys: pytest.Capt
     paths = [str(reports.first), str(reports.second), "--known", str(known)]
     assert main([*paths, "--third-run"]) == 0
     assert capsys.readouterr().out.splitlines() == [kafka]
-    arguments = [*paths[:2], str(reports.third), *paths[2:], "--status", str(reports.status)]
+    arguments = [*paths[:2], str(reports.third), *paths[2:], "--status", "2", str(reports.status)]
     assert main(arguments) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 2 failed"
     known.write_text(
@@ -264,5 +278,5 @@ def test_reports_of_real_runs_are_understood(tmp_path: Path, capsys: pytest.Capt
 def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = run_suite(tmp_path, bad="1", known="")
     assert reports.status == 1
-    assert main([str(reports.first), str(reports.second), "--status", str(reports.status)]) == 1
-    assert "failed both times: tests/test_x.py::TestClass::test_bad" in capsys.readouterr().out
+    assert main([str(reports.first), str(reports.second), "--status", "2", str(reports.status)]) == 1
+    assert "failed the second time: tests/test_x.py::TestClass::test_bad" in capsys.readouterr().out

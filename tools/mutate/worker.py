@@ -23,7 +23,7 @@ from tools.mutate.instrument import Finder, instrumented, module_name
 from tools.mutate.mutants import Module, Mutant, Unit, function_code
 
 #: pytest's options: none of these tests starts a broker.
-OPTIONS: Final = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=line"]
+OPTIONS: Final = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=0", "--no-header", "--tb=line"]
 NO_BROKERS: Final = ["-m", "not kafka and not java and not spark and not browser"]
 #: A test is given so many times what it took without a mutant, and a second.
 _PATIENCE: Final = 5
