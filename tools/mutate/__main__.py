@@ -3,11 +3,12 @@
     python -m tools.mutate [--jobs 2] [--seconds 20] [--limit N] [--own] [--only TEXT] [--again] [MODULE OR FOLDER]...
 
 Without a module: all that survivors.yaml names. Outcomes are kept in build/mutate, so that an interrupted run can
-continue: until the module changes, those of survivors until a test changes, too.
+continue: until the function around the mutant changes, those of survivors until a test changes, too.
 """
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -35,13 +36,16 @@ _OUTCOMES: Final = ("killed", "timed out", "survived", "not reached")
 class Results:
     """The outcomes of one module's mutants, kept in a file. A survivor is tried again when one of its tests changes."""
 
-    def __init__(self, path: str, *, own_only: bool) -> None:
+    def __init__(self, module: Module, *, own_only: bool) -> None:
         """Reads what is there."""
-        self._tests = _digest(files_for(path, own_only=own_only))
-        self._file = _KEPT / f"{path.removesuffix('.py').replace('/', '.')}-{_digest([Path(path)])}.jsonl"
+        self._tests = _digest(files_for(module.path, own_only=own_only))
+        self._sources = {mutant.name: mutant.source for mutant in module.mutants}
+        self._file = _KEPT / f"{module.path.removesuffix('.py').replace('/', '.')}.jsonl"
         self.outcomes: dict[str, str] = {}
         for line in self._file.read_text().splitlines() if self._file.exists() else ():
             row = json.loads(line)
+            if row["source"] != self._sources.get(row["mutant"]):
+                continue
             if row["outcome"] not in LIVES or row["with"] == self._tests:
                 self.outcomes[row["mutant"]] = row["outcome"]
 
@@ -55,7 +59,7 @@ class Results:
         self.outcomes[row["mutant"]] = row["outcome"]
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a") as file:
-            file.write(json.dumps({**row, "with": self._tests}) + "\n")
+            file.write(json.dumps({**row, "source": self._sources[row["mutant"]], "with": self._tests}) + "\n")
 
 
 def _digest(files: Iterable[Path]) -> str:
@@ -127,12 +131,13 @@ def main(
     known = survivors.read(reasons)
     modules = {path: Module(path, Path(path).read_text()) for path in _modules(paths, known)}
     modules = {path: module for path, module in modules.items() if module.mutants}
-    results = {path: Results(path, own_only=own) for path in modules}
+    results = {path: Results(module, own_only=own) for path, module in modules.items()}
     names = {path: [mutant.name for mutant in module.mutants] for path, module in modules.items()}
     chosen = {path: _sample([name for name in all_ if only in name], limit) for path, all_ in names.items()}
     if again:
         for one in results.values():
             one.forget()
+        shutil.rmtree(_KEPT / "reached", ignore_errors=True)
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     _KEPT.mkdir(parents=True, exist_ok=True)

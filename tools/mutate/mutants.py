@@ -1,9 +1,11 @@
 """The mutants of a module: its syntax tree with one change each, under names that edits elsewhere do not change."""
 
 import ast
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +32,8 @@ class Mutant:
     unit: Unit | None
     #: The names that the changed statement assigns, where ``unit`` is None.
     assigns: tuple[str, ...]
+    #: A digest of the function around it, or of the statement, as it was before the change.
+    source: str
     slot: "Slot" = field(compare=False)
     replacement: ast.AST = field(compare=False)
 
@@ -125,7 +129,7 @@ def _named(found: Iterator[Mutant]) -> list[Mutant]:
     for one in found:
         seen[one.name] += 1
         name = one.name if seen[one.name] == 1 else f"{one.name} ({seen[one.name]})"
-        rows.append(Mutant(name, one.line, one.unit, one.assigns, one.slot, one.replacement))
+        rows.append(replace(one, name=name))
     return rows
 
 
@@ -137,6 +141,7 @@ class _Walk:
         self._unit: Unit | None = None
         self._line = 0
         self._assigns: tuple[str, ...] = ()
+        self._source = ""
 
     def module(self, tree: ast.Module) -> Iterator[Mutant]:
         yield from self._children(tree)
@@ -159,9 +164,10 @@ class _Walk:
             self._line = node.lineno
             if self._unit is None:
                 self._assigns = _assigned(node)
-        for what, replacement in changes(node):
+                self._source = hashlib.sha256(ast.dump(node).encode()).hexdigest()[:16]
+        for what, replacement in () if _is_about(self._assigns) and self._unit is None else changes(node):
             where = ".".join([*self._path, *(() if self._unit is not None else self._assigns)]) or "module"
-            yield Mutant(f"{where}: {what}", self._line, self._unit, self._assigns, slot, replacement)
+            yield Mutant(f"{where}: {what}", self._line, self._unit, self._assigns, self._source, slot, replacement)
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             yield from self._scope(node)
         else:
@@ -181,6 +187,11 @@ class _Walk:
         if outermost:
             self._unit = None
         self._path.pop()
+
+
+def _is_about(names: Sequence[str]) -> bool:
+    """Whether a constant is a time or a size, of which one more or less makes no difference."""
+    return any(re.search(r"(_S|_MS|_BYTES)$|^_?MOST_", name) for name in names)
 
 
 def _assigned(node: ast.stmt) -> tuple[str, ...]:

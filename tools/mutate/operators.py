@@ -53,7 +53,10 @@ def is_left_alone(node: ast.AST) -> bool:
 
 
 def _is_log(node: ast.expr) -> bool:
+    """Whether a call writes to the log, or to a trace, which is for people, too."""
     while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr == "traces":
+            return True
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name) and node.id == "log"
 
@@ -116,9 +119,18 @@ def _negation(node: ast.UnaryOp) -> Iterator[Change]:
 
 def _comparison(node: ast.Compare) -> Iterator[Change]:
     for index, operator in enumerate(node.ops):
-        for other in _COMPARISONS[type(operator)]:
+        others = _COMPARISONS[type(operator)]
+        for other in others[:1] if _is_name(node.comparators[index]) else others:
             changed = _copy(node, ops=[*node.ops[:index], other(), *node.ops[index + 1 :]])
             yield f"`{_text(node)}` becomes `{_text(changed)}`", changed
+
+
+def _is_name(node: ast.expr) -> bool:
+    """Whether a text or a member of an enumeration is compared with: no order of these means anything."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str | bytes)
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.isupper()
 
 
 def _arithmetic(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:

@@ -3,7 +3,9 @@
 Reads a ``Job`` as JSON from its standard input; writes one JSON object a line: what was found, as it is found.
 """
 
+import gc
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -100,7 +102,11 @@ class Trials:
         items = {item.nodeid: item for item in session.items}
         with tempfile.TemporaryDirectory(prefix="mutate-") as scratch:
             ran = self._without_mutants(session.items, scratch)
+            for path in self._modules:
+                importlib.import_module(module_name(path))  # some are imported when they are needed
             functions = trial.functions()
+            gc.collect()
+            gc.freeze()  # a fork copies no page for a collection of what was imported
             for path, mutant in self._all():
                 self._finish(self._job.at_once - 1, scratch)
                 chosen = self._chosen(path, mutant, ran)
@@ -128,22 +134,30 @@ class Trials:
 
     def _without_mutants(self, items: Sequence[pytest.Item], scratch: str) -> dict[str, Ran]:
         """Runs each test once, unless that was done before; those that fail are reported and left out."""
-        kept = _kept([*self._modules, *(item.nodeid for item in items)])
-        if not kept.exists():
-            self._run_once(items, scratch, kept)
-        ran, failed = json.loads(kept.read_text())
-        self._tell(tests=len(ran), seconds=sum(one["seconds"] for one in ran.values()), failed=failed)
+        tests = list(dict.fromkeys(item.path for item in items))
+        kept = {(test, module): _kept(test, module) for test in tests for module in self._modules}
+        missing = {test for (test, _), file in kept.items() if not file.exists()}
+        failed = self._run_once([item for item in items if item.path in missing], scratch, kept) if missing else []
+        ran: dict[str, Ran] = {}
+        for test in tests:
+            rows = {module: json.loads(kept[test, module].read_text()) for module in self._modules}
+            for node, (seconds, _) in next(iter(rows.values())).items():
+                ran[node] = Ran(seconds, {module: found[node][1] for module, found in rows.items()})
+        self._tell(tests=len(ran), seconds=sum(one.seconds for one in ran.values()), failed=failed)
         bad = {message.split(": ")[0] for message in failed}
-        return {node: Ran(one["seconds"], one["lines"]) for node, one in ran.items() if node not in bad}
+        for item in items:
+            if item.nodeid in bad:  # so that it is run again
+                kept[item.path, next(iter(self._modules))].unlink(missing_ok=True)
+        return {node: one for node, one in ran.items() if node not in bad}
 
-    def _run_once(self, items: Sequence[pytest.Item], scratch: str, kept: Path) -> None:
+    def _run_once(self, items: Sequence[pytest.Item], scratch: str, kept: Mapping[tuple[Path, str], Path]) -> list[str]:
+        """Keeps what each test reaches of each module; what failed."""
         report = Path(scratch, "ran.json")
 
         def work() -> int:
-            ran: dict[str, dict[str, Any]] = {}
+            ran: dict[str, Any] = {}
             for item, seconds in trial.run(items):
-                lines = {path: sorted(lines) for path, lines in self._finder.reached.items() if lines}
-                ran[item.nodeid] = {"seconds": seconds, "lines": lines}
+                ran[item.nodeid] = seconds, {path: sorted(lines) for path, lines in self._finder.reached.items()}
                 for reached in self._finder.reached.values():
                     reached.clear()
             report.write_text(json.dumps([ran, self._failures.failed]))
@@ -154,8 +168,16 @@ class Trials:
         os.waitpid(trial.fork(lambda: trial.limited(work, scratch)), 0)
         if not report.exists():
             raise pytest.UsageError("the tests did not run to their end without a mutant")
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(report.read_text())
+        ran, failed = json.loads(report.read_text())
+        found: dict[Path, dict[str, Any]] = {}
+        for item in items:
+            seconds, lines = ran[item.nodeid]
+            for path in self._modules:
+                found.setdefault(kept[item.path, path], {})[item.nodeid] = seconds, lines[path]
+        for file, rows in found.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(rows))
+        return list(failed)
 
     def _start(
         self,
@@ -227,13 +249,10 @@ class Trials:
         self._tell(path=child.path, mutant=name, outcome=outcome, tests=tests, seconds=seconds, by=by)
 
 
-def _kept(names: Sequence[str]) -> Path:
-    """The file for what tests reach of modules without a mutant, while no source of kproxy or of a test changes."""
-    found = hashlib.sha256(json.dumps(names).encode())
-    for folder in ("kproxy", "tests"):
-        for file in sorted(Path(folder).rglob("*.py")):
-            found.update(file.read_bytes())
-    return Path("build", "mutate", f"reached-{found.hexdigest()[:16]}.json")
+def _kept(test: Path, module: str) -> Path:
+    """The file for what the tests of a file reach of a module without a mutant, while none of both changes."""
+    found = hashlib.sha256(f"{test} {module}\n".encode() + test.read_bytes() + Path(module).read_bytes())
+    return Path("build", "mutate", "reached", f"{test.stem}-{found.hexdigest()[:16]}.json")
 
 
 def _outcome(status: int) -> str:

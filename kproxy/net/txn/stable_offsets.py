@@ -103,8 +103,6 @@ class StableOffsets:
 
     async def _lost(self, places: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those whose logs end before what was reported, by a leader that knows the high watermark."""
-        if not places:
-            return []
         # Before the question: what is reported while it is asked may be of records that came after the answer.
         reported = {place: self.told.reported(place) for place in places}
         ends = await self._leaders.ask(places, _END)
@@ -147,7 +145,7 @@ class _Scan:
         size = 0
         for entry in entries(data):
             size += len(entry)
-            base_offset = int.from_bytes(entry[:8], "big", signed=True)
+            base_offset = int.from_bytes(entry[:8], "big")
             behind = base_offset + 1
             if entry[MAGIC_OFFSET] == _MAGIC_V2:
                 behind += read_header(entry).last_offset_delta

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import tools.mutate.__main__ as command
+from tools.mutate.__main__ import Results
+from tools.mutate.mutants import Module
+
 ROOT = Path(__file__).parents[3]
 MODULE = "kproxy/dedup/count.py"
 SOURCE = """\
@@ -26,9 +30,9 @@ def unused():
     return 5
 """
 TEST = """\
-from kproxy.dedup.count import count
-
 def test_count():
+    from kproxy.dedup.count import count
+
     assert count(3) == [0, 2]
 """
 
@@ -51,9 +55,9 @@ def project(tmp_path: Path) -> Path:
 
 def mutate(project: Path, reasons: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (project / "reasons.yaml").write_text(reasons)
-    command = [sys.executable, "-m", "tools.mutate", MODULE, "--reasons", "reasons.yaml", *arguments]
+    program = [sys.executable, "-m", "tools.mutate", MODULE, "--reasons", "reasons.yaml", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(program, cwd=project, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def test_survivors_without_a_reason_fail_the_command_and_a_second_run_tries_only_these(project: Path) -> None:
@@ -76,3 +80,14 @@ def test_survivors_without_a_reason_fail_the_command_and_a_second_run_tries_only
     second = mutate(project, listed, "--jobs", "1")
     assert second.returncode == 0, second.stdout
     assert "without a mutant" not in second.stdout
+
+
+def test_what_changed_is_tried_again_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_KEPT", tmp_path)
+    module = Module(MODULE, SOURCE)
+    for mutant in module.mutants:
+        Results(module, own_only=True).note({"mutant": mutant.name, "outcome": "killed"})
+    edited = Module(MODULE, SOURCE.replace("_STEP = 2", "_STEP = 2\n").replace("return 5", "return 5 + 5"))
+    names = {mutant.name for mutant in edited.mutants}
+    again = names - Results(edited, own_only=True).outcomes.keys()
+    assert again == {name for name in names if name.startswith("unused: ")}

@@ -87,3 +87,16 @@ def test_a_private_constant_that_only_functions_read_can_be_changed_in_a_loaded_
     exec(source, found)
     exec(codes["_A: 1 becomes 2"] or "", found)
     assert found["f"]() == 2
+
+
+def test_a_time_or_a_size_is_left_alone() -> None:
+    source = "_WAIT_S = 10.0\nMOST_IDS = 5\n_READ_BYTES = 1 << 20\n_TRIES = 3\n\ndef f(x=1):\n    return x\n"
+    assert [mutant.name for mutant in Module("m.py", source).mutants] == ["_TRIES: 3 becomes 4", "f: 1 becomes 2"]
+
+
+def test_the_source_of_a_mutant_is_the_function_around_it() -> None:
+    before = {mutant.name: mutant.source for mutant in module().mutants}
+    edited = Module("counter.py", SOURCE.replace("LIMIT = 3", "# moved\nLIMIT = 5").replace("x > 0", "x > 1"))
+    after = {mutant.name: mutant.source for mutant in edited.mutants}
+    same = {name for name in before if before[name] == after.get(name)}
+    assert same == {name for name in before if name.startswith("Counter")}

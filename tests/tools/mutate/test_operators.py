@@ -22,6 +22,8 @@ def changed(source: str) -> list[str]:
         ("a = x or y", ["drop `x` of `or` in `x or y`", "drop `y` of `or` in `x or y`"]),
         ("a = x < y", ["`x < y` becomes `x <= y`"]),
         ("a = x == y", ["`x == y` becomes `x != y`", "`x == y` becomes `x >= y`", "`x == y` becomes `x <= y`"]),
+        ("a = x == 'text'", ["`x == 'text'` becomes `x != 'text'`"]),
+        ("a = x != Verdict.COMMITTED", ["`x != Verdict.COMMITTED` becomes `x == Verdict.COMMITTED`"]),
         ("a = not x", ["`not x` loses its not"]),
         ("a = b if c else d", ["choose True instead of `c`", "choose False instead of `c`"]),
         ("a = [b for b in c if d]", ["no filter `d`"]),
@@ -37,7 +39,15 @@ def test_changes(source: str, found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["'''documentation'''", "log.info('x', size=1)", "assert x == 1", "f'{x + 1}'", "A: TypeAlias = B | C"]
+    "source",
+    [
+        "'''documentation'''",
+        "log.info('x', size=1)",
+        "self._tools.traces.begun(x, y)",
+        "assert x == 1",
+        "f'{x + 1}'",
+        "A: TypeAlias = B | C",
+    ],
 )
 def test_documentation_logs_and_assertions_are_left_alone(source: str) -> None:
     (statement,) = ast.parse(source).body
