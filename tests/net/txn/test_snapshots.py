@@ -1,7 +1,7 @@
 """Snapshots on a fake cluster: whatever happens on the way, who loads the log knows what the log said."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.produce import (
     ProduceResponse,
@@ -250,6 +251,101 @@ async def test_what_is_due_is_taken_by_one_of_them(fake: FakeServer) -> None:
         assert await one.at_end() == await two.at_end() == truth
         nursery.cancel_scope.cancel()
     assert await loaded(fake) == truth
+
+
+class Scripted:
+    """What a snapshot is taken of, and where it is written, as a test says it; what happened."""
+
+    partitions = 2
+
+    def __init__(self, *, known: bool = True, acknowledged: int = 12, readings: Sequence[int] = (1,)) -> None:
+        self.known, self.acknowledged = known, acknowledged
+        self._readings = list(readings)
+        self.done: list[object] = []
+
+    def knows(self, partition: int) -> bool:
+        return self.known and not partition
+
+    def loader(self, partition: int) -> None:
+        assert not partition
+
+    def of_partition(self, _: int) -> list[IdView]:
+        return []
+
+    rejected = of_partition
+
+    def position(self, _: int) -> int:
+        return 10
+
+    def readings(self, _: int) -> int:
+        return self._readings.pop(0) if self._readings[1:] else self._readings[0]
+
+    async def append_unfenced(self, _: int, records: Any) -> int:
+        await trio.lowlevel.checkpoint()
+        self.done.append("append")
+        return self.acknowledged
+
+    async def read_to_end(self, _: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self.done.append("read")
+
+    async def delete_records(self, _: int, before: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self.done.append(before)
+
+    def snapshots(self, chance: int = 0) -> Snapshots:
+        """``chance`` decides when those that are due are taken: of 256."""
+        own: Any = self
+        return Snapshots(own, own, own, lambda: bytes([chance]) + bytes(15))
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "readings", "deletes"),
+    [(12, (1,), True), (10, (1,), True), (9, (1,), False), (12, (1, 2), False), (12, (2, 1), False)],
+    ids=["after it", "at its end", "before what it states", "read again meanwhile", "another log"],
+)
+async def test_records_are_deleted_only_from_the_log_that_was_read(
+    acknowledged: int, readings: Sequence[int], deletes: bool
+) -> None:
+    """A log that was truncated or recreated holds something else at these offsets; the follower finds it at the end."""
+    log = Scripted(acknowledged=acknowledged, readings=readings)
+    assert await log.snapshots().take(0) == deletes
+    assert log.done == ["append", "read", *([10] if deletes else [])]
+
+
+@pytest.mark.parametrize(("chance", "after"), [(0, 10), (32, 30), (128, 70), (255, 130)])
+async def test_one_that_is_due_is_taken_at_a_random_time_within_two_minutes(
+    chance: int, after: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    log = Scripted()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(log.snapshots(chance).run, is_due=lambda _: True))
+        await trio.sleep(after - 1)
+        assert not log.done
+        await trio.sleep(2)
+        assert log.done == ["append", "read", 10]
+        await trio.sleep(10)  # the next one has a time of its own
+        assert len(log.done) == (6 if not chance else 3)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["not-read", "taken-by-another"])
+async def test_what_is_not_due_any_more_is_not_taken(known: bool, autojump_clock: trio.testing.MockClock) -> None:
+    """When it is due again, a new time is chosen."""
+    log = Scripted()
+    due = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(log.snapshots(64).run, is_due=lambda _: due))
+        await trio.sleep(25)  # seen at 10, for 40
+        log.known, due = known, False
+        await trio.sleep(30)
+        assert not log.done
+        log.known, due = True, True
+        await trio.sleep(30)  # seen at 60, for 90
+        assert not log.done
+        await trio.sleep(10)
+        assert log.done
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.kafka

@@ -289,7 +289,7 @@ async def test_a_look_that_was_given_up_says_nothing_of_a_log_that_is_shorter() 
         assert await offsets.stable(Question({P0: 1})) == {P0: 0}
 
 
-async def test_what_readers_were_told_need_not_be_read() -> None:
+async def test_what_readers_found_decided_need_not_be_read() -> None:
     async with stable_offsets(Log(bounds={P0: 0})) as (proxy, offsets):
         assert await offsets.stable(Question({P0: 0})) == {P0: 0}
         for _ in range(4):
