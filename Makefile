@@ -8,6 +8,9 @@ SITE   := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 # The tools that can also tell whether what they write is up to date.
 GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 
+# Where this is set each process compiles every module again, and pytest rewrites every test.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help backends demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
@@ -29,7 +32,7 @@ demo-programs:
 
 # Hundreds of processes begin in the tests: none of them shall compile kproxy anew, or read Kafka's classes from the jars.
 test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); installs what it needs first, or says what is missing
-	@$(BIN)/python -m compileall -q kproxy
+	@$(BIN)/python -m compileall -q kproxy verification bench tools
 	-@$(BIN)/python -m kproxy.testing.archive_kafka
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 

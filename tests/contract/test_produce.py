@@ -7,6 +7,7 @@ import struct
 import crc32c
 import pytest
 
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.produce import (
     ProduceRequest,
@@ -80,7 +81,7 @@ def test_a_failed_send_without_acknowledgement_closes_the_connection(client: Clu
     connection = client.leader(topic, 0)
     connection.send(ProduceRequest(acks=0, timeout_ms=10_000, topic_data=[data]), 9)
     with pytest.raises(ConnectionError):
-        connection.receive_bytes()
+        connection.call(ApiVersionsRequest(), 0)
 
 
 def test_log_append_time_is_reported_and_stored(client: ClusterClient, unique: str) -> None:
