@@ -77,7 +77,8 @@ async def fleet(brokers: int = 1) -> AsyncIterator[tuple[FakeServer, Callable[..
                 with scope:
                     await announcer.run()
 
-            nursery.start_soon(run)
+            if interval_ms:
+                nursery.start_soon(run)
             return Instance(config, log, announcer, stats, scope)
 
         yield fake, start
