@@ -33,7 +33,7 @@ from kproxy.net.running_facts import Facts
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
-from kproxy.net.tls_names import unreadable_names_untold
+from kproxy.net.tls_names import silence_unreadable_names
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.routing import ClusterMap
@@ -70,7 +70,7 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
     settings.follow(lambda config: allow_connections(config.max_connections))
     allow_connections(loaded.config.max_connections)
     try:
-        with unreadable_names_untold():
+        with silence_unreadable_names():
             return trio.run(_main, settings, logs, predecessor_at)
     except* StartupError as group:
         error = startup_error(group)
@@ -231,7 +231,7 @@ class _Process:
     async def _take_over(self, former: Predecessor, nursery: trio.Nursery, transactions: Transactions) -> bool:
         """Takes the place of the kproxy that runs, once this one can serve; False if told to stop before."""
         async with trio.open_nursery() as preparing:
-            preparing.start_soon(_cancel_behind, self._stop.requested, preparing.cancel_scope)
+            preparing.start_soon(_cancel_after, self._stop.requested, preparing.cancel_scope)
             await nursery.start(self._cluster.run)
             await nursery.start(transactions.run)
             preparing.cancel_scope.cancel()
@@ -240,7 +240,7 @@ class _Process:
         await self._server.listen()
         await former.take()
         self._succession.taken()
-        await former.gone()
+        await former.ended()
         self._succession.ended()
         return True
 
@@ -268,7 +268,7 @@ class _Process:
         self._stats.upstream.ready, self._cluster.leaving = False, True
         self._notifier.stopping()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_behind, self._stop.at_once, nursery.cancel_scope)
+            nursery.start_soon(_cancel_after, self._stop.at_once, nursery.cancel_scope)
             if not self._stop.handed_over:
                 await trio.sleep(config.shutdown_delay_ms / 1000)
             with trio.move_on_after(config.shutdown_grace_ms / 1000):
@@ -291,7 +291,7 @@ class _Process:
         self._hand_over.close()
 
 
-async def _cancel_behind(event: trio.Event, scope: trio.CancelScope) -> None:
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
 

@@ -49,12 +49,12 @@ def _positions(buf: Buffer, pos: int, version: int) -> Iterator[int]:
         rows, pos = read_length(buf, pos, flexible, False, 0)
         for _ in range(rows):
             yield pos + _BEFORE_STABLE
-            pos = _behind_row(buf, pos + _BEFORE_STABLE + _OFFSET.size, version)
+            pos = _row_end(buf, pos + _BEFORE_STABLE + _OFFSET.size, version)
         if flexible:
             _, pos = read_tags(buf, pos)
 
 
-def _behind_row(buf: Buffer, pos: int, version: int) -> int:
+def _row_end(buf: Buffer, pos: int, version: int) -> int:
     """Where a row ends; ``pos``: where its last stable offset does."""
     flexible = version >= _FIRST_FLEXIBLE
     if version >= _FIRST_LOG_START:

@@ -144,7 +144,7 @@ class ProducerConnection:
                 unread.append(answer)
         # what the rule says, first by a comparison: this is on the way of every request
         while unread and unread[0].behind + ledger.window <= number:
-            if not ledger.rules.had_by_requests(unread[0], number, ledger.window):
+            if not ledger.rules.received_by_requests(unread[0], number, ledger.window):
                 break
             unread.popleft()
 
@@ -172,7 +172,7 @@ class ProducerConnection:
         answer.closed = True
         self.ledger.release()
         if self.ended or answer.given_up:
-            self._unheard(answer, now)
+            self._not_received(answer, now)
 
     def _keep(self, answer: PendingProduce) -> None:
         late = answer.at > answer.due
@@ -202,8 +202,8 @@ class ProducerConnection:
                 self._leave_open(answer)
             elif not answer.position:
                 self._leave(_entries(answer, sure=True, since=now))
-            elif late or not rules.had_by_time(answer, now, acknowledged):
-                sure = rules.surely_not_had(answer, perhaps, now)
+            elif late or not rules.received_by_time(answer, now, acknowledged):
+                sure = rules.surely_not_received(answer, perhaps, now)
                 had = clean and not late and answer.position <= acknowledged
                 self._leave(_entries(answer, sure=sure, since=now, clean=had), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
@@ -217,7 +217,7 @@ class ProducerConnection:
         self._left_open[answer] = None
         self.ledger.opened(answer, self)
 
-    def _unheard(self, answer: PendingProduce, now: float) -> None:
+    def _not_received(self, answer: PendingProduce, now: float) -> None:
         self._left_open.pop(answer, None)
         self._leave(_entries(answer, sure=True, since=now))
         self.ledger.settled(answer)
@@ -239,7 +239,7 @@ class ProducerConnection:
                     unknown.setdefault(send.track.key, []).append(send)
             for key, sends in unknown.items():
                 self.ledger.suspect(key, _suspect(lane, sends), now)
-            self._unheard(answer, now)
+            self._not_received(answer, now)
 
     def drained(self) -> None:
         """Records that nothing more of the connection will be read."""

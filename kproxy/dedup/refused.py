@@ -45,7 +45,7 @@ class Refused:
         return cls(member, since, answer, tuple(records[:_KEPT]))
 
     @property
-    def told_at(self) -> float:
+    def answered_at(self) -> float:
         """When the client was answered, in seconds; infinite if it was not yet."""
         if self.answer.position:
             return self.answer.at
@@ -58,13 +58,13 @@ class Refused:
 
     def expired(self, now: float) -> bool:
         """Whether its client has surely gone on, or given up."""
-        return now - self.told_at > _WAITED_S
+        return now - self.answered_at > _WAITED_S
 
     def crossed_by(self, empty_at: float) -> bool:
         """Whether the client may not have read the refusal when it sent what arrived after ``empty_at``, in seconds."""
-        return empty_at <= self.told_at + _ON_ITS_WAY_S
+        return empty_at <= self.answered_at + _ON_ITS_WAY_S
 
-    def behind(self, before: "Refused | None") -> "Refused":
+    def following(self, before: "Refused | None") -> "Refused":
         """This one, if ``before`` was refused before; what is known to follow another one stays so.
 
         The retry of ``before``, refused as well, follows none: its own retry comes first.
@@ -77,7 +77,7 @@ class Refused:
 
     def in_retry(self, records: Sequence[Digest]) -> bool:
         """Whether records contain the first refused ones: at the beginning, or after records that had timed out."""
-        return _goes_on_with(self._head.records, records, lambda record, refused: record == refused)
+        return _continues_with(self._head.records, records, lambda record, refused: record == refused)
 
     def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:
         """Whether records that arrived after ``empty_at`` contain the first refused ones with newer timestamps.
@@ -86,20 +86,20 @@ class Refused:
         may have the same content, but were made sooner.
         """
         head = self._head
-        if empty_at < head.told_at + _BACKOFF_S:
+        if empty_at < head.answered_at + _BACKOFF_S:
             return False
-        later_ms = (head.told_at - head.since + _BACKOFF_S) * 1000
+        later_ms = (head.answered_at - head.since + _BACKOFF_S) * 1000
 
-        def made_anew(record: Digest, refused: Digest) -> bool:
+        def rebuilt(record: Digest, refused: Digest) -> bool:
             untimed = UNTIMED in (record.timestamp_ms, refused.timestamp_ms)
             return record.content == refused.content and (
                 untimed or record.timestamp_ms >= refused.timestamp_ms + later_ms
             )
 
-        return _goes_on_with(head.records, records, made_anew)
+        return _continues_with(head.records, records, rebuilt)
 
 
-def _goes_on_with(
+def _continues_with(
     first: Sequence[Digest], records: Sequence[Digest], is_same: Callable[[Digest, Digest], bool]
 ) -> bool:
     """Whether ``records`` have ``first`` from some place on, as far as they go: a retry may be cut in parts.

@@ -168,7 +168,7 @@ class RetryLedger:
             waiting = [key for key in keys if self._is_open(member, key)]
             if waiting:
                 return Settle(waiting)
-        waiting = [key for key in keys if self._goes_on_elsewhere(member, key)]
+        waiting = [key for key in keys if self._continues_elsewhere(member, key)]
         if waiting:
             self._awaited = True
             return Settle(waiting)
@@ -190,7 +190,7 @@ class RetryLedger:
                 done = self._recovered_to.get(key, {})
                 found += [lane for lane in elsewhere if lane.last_epoch > done.get(lane.producer_id, -1)]
                 for entry in self.entries.get(key, ()):
-                    entry.sure = entry.sure and self.rules.surely_not_had_elsewhere(entry, in_use_until)
+                    entry.sure = entry.sure and self.rules.surely_not_received_elsewhere(entry, in_use_until)
             if found:
                 places.append(key)
                 lanes.update(dict.fromkeys(found))
@@ -207,7 +207,7 @@ class RetryLedger:
 
     def refuse(self, key: TrackKey, refused: Refused) -> Refused:
         """Records that a request for a partition was refused unsent; returns what is known of it at that time."""
-        known = self.refused[key] = refused.behind(self.refused.get(key))
+        known = self.refused[key] = refused.following(self.refused.get(key))
         return known
 
     def take_refused(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:
@@ -233,7 +233,7 @@ class RetryLedger:
             self._awaited = False
             self.changed()
 
-    def _goes_on_elsewhere(self, member: ProducerConnection, key: TrackKey) -> bool:
+    def _continues_elsewhere(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether the client sent something for a partition before, to its former leader, of which it has no answer.
 
         Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight.
@@ -289,7 +289,7 @@ class RetryLedger:
 
         A client that sends one request at a time has then given up what was accepted before and is not repeated.
         """
-        if self.rules.goes_on_matching(observed=self.depth, requests=self.requests, had_new=True):
+        if self.rules.keeps_matching(observed=self.depth, requests=self.requests, had_new=True):
             return
         before, last = member.went_on.get(key, 0), member.last_serial
         if last == before:

@@ -44,11 +44,11 @@ class Rules:
         """A client that waits for each answer has given up what is open when it sends another request."""
         return self.in_flight == 1
 
-    def had_by_requests(self, answer: PendingProduce, number: int, depth: int) -> bool:
+    def received_by_requests(self, answer: PendingProduce, number: int, depth: int) -> bool:
         """Request ``number`` shows that the response was received: the client had no room to send it before."""
         return answer.behind + depth <= number
 
-    def had_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
+    def received_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
         """The connection outlived every time-out of its client after a response that was acknowledged."""
         return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
 
@@ -60,11 +60,11 @@ class Rules:
         """
         return answer.failed or answer.at > answer.due
 
-    def surely_not_had(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
+    def surely_not_received(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
         """The end of the answer has not reached the client's host, which had the time to say so."""
         return answer.position > acknowledged and now - answer.at > _SLOWEST_ACKNOWLEDGEMENT
 
-    def surely_not_had_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
+    def surely_not_received_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
         """No other instance can have answered a retry: none had the producer at ``in_use_until`` (s) or later.
 
         An instance that finds the batch in the log answers a success, and writes nothing that would show it.
@@ -81,7 +81,7 @@ class Rules:
         """What was matched is unconfirmed again until the response to the retry is received."""
         return True
 
-    def goes_on_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
+    def keeps_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
         """Whether records after new records are still compared with unconfirmed ones.
 
         A client with one request in flight repeats first; after new records it has given up the rest. This holds for

@@ -42,7 +42,7 @@ class Announcer:
             try:
                 await self._log.announce(encode_value(self._announcement()))
             except Refused as refused:
-                self._log.topic.tell_refused(refused)
+                self._log.topic.warn_of_refusal(refused)
                 return
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("fleet")

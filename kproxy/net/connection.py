@@ -52,14 +52,14 @@ class Connection:
         """``choose`` gives the broker to connect to."""
         self.wall = shared.wall
         self._frame_since = 0.0
-        self.heard = self._emptied_at = trio.current_time()
-        self._opened_at = self.heard
+        self.read_at = self._emptied_at = trio.current_time()
+        self._opened_at = self.read_at
         self.session = session
-        session.read_all(self.heard + self.wall)
+        session.read_all(self.read_at + self.wall)
         #: Whether something was there to read already when a long wait was over.
         self._left_over = False
         #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
-        self.opened_at, self.received = self.heard, 0
+        self.opened_at, self.received = self.read_at, 0
         #: Bytes of answers handed to the kernel (``kproxy.dedup.unconfirmed.Wire``).
         self.written = 0
         #: Bytes after these of which the kernel may have taken some.
@@ -71,7 +71,7 @@ class Connection:
         #: As whose bytes what has come of an unfinished request is counted; empty: none is.
         self._sender = ""
         #: Waits for memory, and since when it does so no more.
-        self._waits, self._went_on_at = False, self.heard
+        self._waits, self._resumed_at = False, self.read_at
         self._buffer = shared.buffer
         largest = LARGEST_BEFORE_LOGIN if session.logs_in else LARGEST_FRAME
         self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
@@ -159,7 +159,7 @@ class Connection:
             await self._settle()
 
     async def _serve(self) -> None:
-        while not self._draining or await self._goes_on():
+        while not self._draining or await self._may_read_on():
             if self.budget.full or (self._sender and self._unfinished.full(self._sender)):
                 await self._admitted()
             room = self._splitter.room()
@@ -170,20 +170,20 @@ class Connection:
                 continue
             if count == 0:
                 return
-            self.heard = self._emptied_at = trio.current_time()
+            self.read_at = self._emptied_at = trio.current_time()
             self.stats.clients.bytes_in += count
             self.received += count
             frames = self._frames(count, room)
             await self._intake.take(frames)
             self._pending = 0
             if frames:
-                self._frame_since = self.heard  # what follows had to wait for them: not the client's fault
+                self._frame_since = self.read_at  # what follows had to wait for them: not the client's fault
             await self.flush()
             if self.dispatch.ending:
                 raise Finished("the broker's connection ended")
             if count < READ_BYTES:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
-            elif self.client.had_its_turn():
+            elif self.client.should_yield():
                 await trio.lowlevel.checkpoint()
 
     async def _admitted(self) -> None:
@@ -194,10 +194,10 @@ class Connection:
                 await self._unfinished.admit(self._sender, self)
             await self.budget.admit(self)
         finally:
-            self._waits, self._went_on_at = False, trio.current_time()
-        self._frame_since += self._went_on_at - asked_at  # else the time counts: a frame may arrive byte by byte
+            self._waits, self._resumed_at = False, trio.current_time()
+        self._frame_since += self._resumed_at - asked_at  # else the time counts: a frame may arrive byte by byte
 
-    async def _goes_on(self) -> bool:
+    async def _may_read_on(self) -> bool:
         """Whether another request may be read; in a drain only if it is to stay after all."""
         while self._draining:
             if self.session.idle or self.dispatch.ending:
@@ -256,7 +256,7 @@ class Connection:
         if self._splitter.in_frame:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
             return "slow_frame" if late else None
-        if self.session.idle and now > self.heard + config.connections_max_idle_ms / 1000:
+        if self.session.idle and now > self.read_at + config.connections_max_idle_ms / 1000:
             return "idle"
         return None
 
@@ -287,7 +287,7 @@ class Connection:
         if count:
             frames += self._splitter.feed(self._buffer[:count])
         if self._splitter.in_frame and (frames or not began):
-            self._frame_since = self.heard
+            self._frame_since = self.read_at
         self._pending = sum(map(len, frames))
         return frames
 
@@ -302,7 +302,7 @@ class Connection:
         if not self._splitter.in_frame or self._waits:
             return None
         age = now - self._frame_since
-        silent = now - max(self.heard, self._went_on_at) > _SILENT_SECONDS
+        silent = now - max(self.read_at, self._resumed_at) > _SILENT_SECONDS
         slow = age > _SLOW_SECONDS and self._splitter.held < age * _SLOW_BYTES_A_SECOND
         return self._frame_since if silent or slow else None
 

@@ -88,7 +88,7 @@ class Predecessor:
         self._grace_ms = int(answer["grace_ms"])
         log.info("taken over; waiting for the former kproxy to end", grace_ms=self._grace_ms)
 
-    async def gone(self) -> None:
+    async def ended(self) -> None:
         """Returns when the process has let go of all; kills it if it takes longer than it said."""
         with trio.move_on_after(self._grace_ms / 1000 + _PATIENCE_SECONDS) as scope:
             await self._ended()

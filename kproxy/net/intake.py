@@ -58,7 +58,7 @@ class Intake:
         Finished: the connection has to end. RemoteProtocolError: so, and its client is to blame.
         """
         connection, session = self._connection, self._session
-        now = connection.heard + connection.wall
+        now = connection.read_at + connection.wall
         if not self._introduced and not session.logs_in:
             self._introduce()
         if len(frames) > 1:
@@ -66,9 +66,9 @@ class Intake:
         for frame in frames:
             if connection.dispatch.muted_until > now:
                 await self._unmuted()
-                now = connection.heard + connection.wall
+                now = connection.read_at + connection.wall
             if not session.producer.in_flight:
-                connection.upstream.answered_at = connection.heard  # from here on the broker owes an answer
+                connection.upstream.answered_at = connection.read_at  # from here on the broker owes an answer
             command = session.request(frame, now)
             if command is not None:
                 await self._wait_for(command, frame)
@@ -85,7 +85,7 @@ class Intake:
         while dispatch.muted_until > (now := trio.current_time() + connection.wall) and not dispatch.ending:
             await connection.flush()
             await trio.sleep(dispatch.muted_until - now)
-        connection.heard = trio.current_time()
+        connection.read_at = trio.current_time()
         connection.look_whether_empty()
 
     def _introduce(self) -> None:
@@ -127,14 +127,14 @@ class Intake:
                 raise Finished("the broker's connection ended")
             with trio.move_on_at(due):
                 await self._act(command, seen)
-            connection.heard = trio.current_time()
-            if connection.heard >= due:
+            connection.read_at = trio.current_time()
+            if connection.read_at >= due:
                 self._refuse_late(frame)
                 break
             if not self._session.producer.in_flight:
-                connection.upstream.answered_at = connection.heard
+                connection.upstream.answered_at = connection.read_at
             seen = self._keeper.version
-            command = self._session.request(frame, connection.heard + connection.wall)
+            command = self._session.request(frame, connection.read_at + connection.wall)
         self._session.delayed.waits_no_more()
         await connection.flush()
 
@@ -183,7 +183,7 @@ class Intake:
             raise Finished("a request could not be taken")
         if connection.client.pending():
             self._note_unread(2)  # the client continued without the response
-        self._session.delayed.refuse_late(frame, connection.heard + connection.wall)
+        self._session.delayed.refuse_late(frame, connection.read_at + connection.wall)
 
     async def _lease(self) -> None:
         identity = identity_of(self._connection)

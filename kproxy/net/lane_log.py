@@ -108,7 +108,7 @@ class LaneLog:
     def _give_up(self, refused: Refused) -> None:
         self.enabled = False
         self._cluster.count_error("producer_state_log_refused")
-        self._topic.tell_refused(refused)
+        self._topic.warn_of_refusal(refused)
 
     # -- what the former self had
 

@@ -57,7 +57,7 @@ class ByteIO(Protocol):
     async def readable(self) -> None:
         """Waits until there is something to read. trio.ClosedResourceError if it is closed meanwhile."""
 
-    def had_its_turn(self) -> bool:
+    def should_yield(self) -> bool:
         """Whether so many reads have gone through without a wait that others should run first."""
 
     async def send_all(self, buffers: list[Buffer]) -> int:

@@ -133,7 +133,7 @@ class OwnTopic:
         check("Metadata", self.name, found.error_code)
         return len(found.partitions)
 
-    def tell_refused(self, refused: Refused) -> None:
+    def warn_of_refusal(self, refused: Refused) -> None:
         """Warns of what is unavailable, and names the rights that are missing."""
         grant = f"{self._plan.rights} on topic {self.name}, to kproxy's principal"
         log.warning(self._plan.refused, topic=self.name, error=str(refused), grant=grant)

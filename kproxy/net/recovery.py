@@ -169,13 +169,13 @@ class _Past:
             producer_id: min(lane.first_epoch for lane in lanes) for producer_id, lanes in self._lanes.items()
         }
 
-    def _had(self, producer_id: int, epoch: int) -> bool:
+    def _leased(self, producer_id: int, epoch: int) -> bool:
         return any(lane.first_epoch <= epoch <= lane.last_epoch for lane in self._lanes.get(producer_id, ()))
 
     def wrote(self, batch: Batch) -> bool:
         """Whether a batch is one of the lanes'."""
-        return self._had(batch.header.producer_id, batch.header.producer_epoch)
+        return self._leased(batch.header.producer_id, batch.header.producer_epoch)
 
     def may_have_written(self, row: ActiveProducer) -> bool:
         """Whether what a leader knows is of the lanes, and not of a marker."""
-        return row.last_sequence >= 0 and self._had(row.producer_id, row.epoch)
+        return row.last_sequence >= 0 and self._leased(row.producer_id, row.epoch)

@@ -85,7 +85,7 @@ class SocketIO:
             raise trio.ClosedResourceError
         await trio.lowlevel.wait_readable(self._sock)
 
-    def had_its_turn(self) -> bool:
+    def should_yield(self) -> bool:
         self._turns += 1
         if self._turns < _TURNS:
             return False

@@ -30,12 +30,12 @@ class TlsIO(WrappedIO):
     """A TLS connection for one reader and one writer task (``kproxy.net.network.ByteIO``)."""
 
     __slots__ = (
+        "_acknowledged",
         "_done",
         "_dry",
         "_ends",
         "_failed",
         "_given",
-        "_had",
         "_in",
         "_left",
         "_made",
@@ -76,7 +76,7 @@ class TlsIO(WrappedIO):
         #: Bytes of ciphertext that were made, and that the kernel surely has.
         self._made = self._given = 0
         #: Bytes of content that were encrypted, that were reported as written, and that have arrived.
-        self._plain = self._told = self._had = 0
+        self._plain = self._told = self._acknowledged = 0
         #: Bytes of ciphertext and of content at the end of each record that may not have arrived.
         self._ends: deque[tuple[int, int]] = deque()
         self._unacked = 0
@@ -261,8 +261,8 @@ class TlsIO(WrappedIO):
         """Bytes of content of which the peer's kernel has acknowledged every byte of their records."""
         acked = self._given - self._inner.unacked()
         while self._ends and self._ends[0][0] <= acked:
-            self._had = self._ends.popleft()[1]
-        return self._had
+            self._acknowledged = self._ends.popleft()[1]
+        return self._acknowledged
 
     def unacked(self) -> int:
         if not self.closed:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def unreadable_names_untold() -> Iterator[None]:
+def silence_unreadable_names() -> Iterator[None]:
     """While the block lasts nothing is written to stderr where a client asks for a TLS name that is not ASCII.
 
     The handshake fails in any case and is logged and counted like any other. Any client could otherwise fill the

@@ -134,7 +134,7 @@ class Upstream:
                 await self._data(splitter, count)
                 if count < READ_BYTES:
                     await io.readable()
-                elif io.had_its_turn():
+                elif io.should_yield():
                     await trio.lowlevel.checkpoint()
         except (OSError, trio.ClosedResourceError):
             pass

@@ -47,8 +47,8 @@ class WrappedIO:
     async def introduced(self) -> None:
         await self._inner.introduced()
 
-    def had_its_turn(self) -> bool:
-        return self._inner.had_its_turn()
+    def should_yield(self) -> bool:
+        return self._inner.should_yield()
 
     def unacked(self) -> int:
         return self._inner.unacked()

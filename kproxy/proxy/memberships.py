@@ -86,9 +86,9 @@ class Memberships:
             elif not known.is_connected:
                 self._gone[client] = _Gone(now, known.size)
                 self._gone_bytes += known.size
-        self._forget_gone(now)
+        self._forget_left(now)
 
-    def _forget_gone(self, now: float) -> None:
+    def _forget_left(self, now: float) -> None:
         while self._gone:
             oldest, gone = next(iter(self._gone.items()))
             few = len(self._gone) <= _MOST_GONE and self._gone_bytes <= _MOST_GONE_BYTES

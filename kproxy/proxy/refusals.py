@@ -28,11 +28,11 @@ class _Refusal:
     def overtakes(self, empty_at: float, records: Sequence[Digest]) -> bool:
         """Whether a request would be written before the retry of the refused one."""
         refused = self.refused
-        if self.here and refused.told_at == inf:
+        if self.here and refused.answered_at == inf:
             return True  # nobody can have read what is not told
         if refused.in_retry(records):
             return False
-        if empty_at < (refused.told_at if self.here else refused.since):
+        if empty_at < (refused.answered_at if self.here else refused.since):
             return True  # it was there before the client could read the refusal
         if self.left <= 0 or not refused.crossed_by(empty_at):
             return False
@@ -65,7 +65,7 @@ class Refusals:
         """
         before = self._told.get(key)
         if before is not None:
-            refused = refused.behind(before.refused)
+            refused = refused.following(before.refused)
         self._told[key] = _Refusal(error_code, refused, 2 * depth - 1, here)
         self.some = True
 

@@ -38,7 +38,7 @@ NO_PRODUCER = Producer(-1, -1)
 _NO_BATCH = memoryview(b"")
 
 
-def who_asks(request: Any, connection: int, client_id: str) -> TxnRequest:
+def txn_request_of(request: Any, connection: int, client_id: str) -> TxnRequest:
     """Who asks by a request that names a transactional id and a producer."""
     if isinstance(request, AddPartitionsToTxnRequest):
         client = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)

@@ -86,7 +86,7 @@ def record_sets(cluster: KafkaCluster, wanted: Range, how: Reading) -> Iterator[
         fetcher.stop()
 
 
-def behind(record_set: Buffer, position: int) -> int:
+def end_offset(record_set: Buffer, position: int) -> int:
     """The offset after the last whole batch, ``position`` if there is none. Raises RemoteProtocolError."""
     for entry in entries(record_set):
         if entry[MAGIC_OFFSET] == _MAGIC_V2:
@@ -192,7 +192,7 @@ class _Fetcher:
                 )
                 data, position = b"".join(seen.pieces) if seen.changed else data, seen.next_offset
             else:
-                position = behind(data, self._position)
+                position = end_offset(data, self._position)
         except RemoteProtocolError as error:
             raise KafkaError(f"{partition} at offset {self._position}: no record set: {error}") from error
         if position > self._position:

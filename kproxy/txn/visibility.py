@@ -82,7 +82,7 @@ def visible(
     """
     aborted = list(aborted)
     kproxys = _NONE if decisions is None else TXN_BITS
-    behind = _behind_plain(record_set, natively=reads_natively, some_aborted=bool(aborted), kproxys=kproxys)
+    behind = _plain_end(record_set, natively=reads_natively, some_aborted=bool(aborted), kproxys=kproxys)
     if behind is not None:
         return Seen(max(first_offset, behind), [record_set])
     walk = _Walk(Seen(first_offset), topic, partition, aborted, decisions)
@@ -93,7 +93,7 @@ def visible(
     return walk.seen
 
 
-def _behind_plain(record_set: Buffer, *, natively: bool, some_aborted: bool, kproxys: int) -> int | None:
+def _plain_end(record_set: Buffer, *, natively: bool, some_aborted: bool, kproxys: int) -> int | None:
     """The offset after a record set of which the reader may be given everything; None if that needs a full check.
 
     Most are such; so this reads each header once and nothing else. -1 if there is no whole batch. ``kproxys`` is the

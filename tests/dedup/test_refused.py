@@ -23,11 +23,11 @@ def refused(records: str | list[Digest], since: float, told_at: float | None = N
 
 def test_it_counts_as_answered_when_the_response_leaves_and_no_sooner() -> None:
     found = refused("a", 5.0)
-    assert found.told_at == inf
+    assert found.answered_at == inf
     assert found.crossed_by(99.0)
     assert not found.expired(99.0)
     found.answer.at, found.answer.position = 7.0, 20
-    assert found.told_at == 7.0
+    assert found.answered_at == 7.0
     assert (found.crossed_by(7.5), found.crossed_by(7.6)) == (True, False)
     assert (found.expired(8.0), found.expired(8.1)) == (False, True)
 
@@ -36,7 +36,7 @@ def test_after_the_end_of_the_connection_nobody_is_answered() -> None:
     found = refused("a", 5.0)
     assert found.member is not None
     found.member.end(6.0)
-    assert found.told_at == 5.0
+    assert found.answered_at == 5.0
 
 
 @pytest.mark.parametrize("records", ["ab", "a", "abc", "xab", "xa"])
@@ -74,14 +74,14 @@ def test_of_a_long_request_the_beginning_is_compared() -> None:
 
 def test_of_several_that_were_refused_the_first_has_to_come_first() -> None:
     first = refused("a", 5.0, 5.0)
-    second = refused("b", 5.2).behind(first)
-    third = refused("c", 5.3).behind(second)
-    for found in second, third, third.behind(second):
+    second = refused("b", 5.2).following(first)
+    third = refused("c", 5.3).following(second)
+    for found in second, third, third.following(second):
         assert found.in_retry(made("a"))
         assert not found.in_retry(made("b"))
-    assert second.behind(refused("x", 5.1, 5.1)).in_retry(made("a"))  # what it was known to follow stays
-    assert refused("b", 5.6).behind(first).in_retry(made("b"))  # the first one was given up
-    assert refused("b", 5.2).behind(None).in_retry(made("b"))
+    assert second.following(refused("x", 5.1, 5.1)).in_retry(made("a"))  # what it was known to follow stays
+    assert refused("b", 5.6).following(first).in_retry(made("b"))  # the first one was given up
+    assert refused("b", 5.2).following(None).in_retry(made("b"))
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_a_retry_of_another_time_was_made_and_sent_after_the_refusal(
 
 
 def test_of_several_the_time_of_the_first_counts() -> None:
-    found = refused("b", 5.2, 5.9).behind(refused("a", 5.0, 5.125))
+    found = refused("b", 5.2, 5.9).following(refused("a", 5.0, 5.125))
     assert found.in_retry_of_another_time(made("a", 1175), 5.2)
 
 
 def test_a_retry_that_is_refused_too_is_answered_when_its_own_refusal_is() -> None:
     first = refused("ab", 5.0, 5.0)
-    again = refused("ab", 5.3, 5.3).behind(first)
+    again = refused("ab", 5.3, 5.3).following(first)
     made_later = made("a", 3000)  # it was sent after the first refused request, and repeated with it
     assert first.in_retry_of_another_time(made_later, 5.3)
     assert not again.in_retry_of_another_time(made_later, 5.3)

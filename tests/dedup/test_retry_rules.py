@@ -54,16 +54,16 @@ def test_depth_is_what_was_seen_but_where_it_is_known_to_be_one() -> None:
 
 def test_an_answer_was_received_when_requests_or_time_show_it() -> None:
     answer = PendingProduce((), due=NOW, behind=3, position=10, at=NOW)
-    assert [RULES.had_by_requests(answer, number, 5) for number in (7, 8)] == [False, True]
-    assert [RULES.had_by_time(answer, NOW + age, 10) for age in (89, 90)] == [False, True]
-    assert not RULES.had_by_time(answer, NOW + 90, 9)
+    assert [RULES.received_by_requests(answer, number, 5) for number in (7, 8)] == [False, True]
+    assert [RULES.received_by_time(answer, NOW + age, 10) for age in (89, 90)] == [False, True]
+    assert not RULES.received_by_time(answer, NOW + 90, 9)
 
 
 def test_few_requests_one_by_one_do_not_show_that_all_come_so() -> None:
-    went_on = [RULES.goes_on_matching(observed=1, requests=number, had_new=True) for number in (99, 100)]
+    went_on = [RULES.keeps_matching(observed=1, requests=number, had_new=True) for number in (99, 100)]
     assert went_on == [True, False]
-    assert RULES.goes_on_matching(observed=2, requests=999, had_new=True)
-    assert not replace(RULES, in_flight=1).goes_on_matching(observed=1, requests=1, had_new=True)
+    assert RULES.keeps_matching(observed=2, requests=999, had_new=True)
+    assert not replace(RULES, in_flight=1).keeps_matching(observed=1, requests=1, had_new=True)
 
 
 def test_only_who_is_known_to_wait_has_no_request_ready_when_it_reads_an_error() -> None:
@@ -75,7 +75,7 @@ def test_only_a_client_that_waits_for_each_answer_gives_up_what_it_does_not_repe
     alone, other = replace(RULES, in_flight=1), replace(RULES, in_flight=2)
     assert (alone.retires(), other.retires()) == (True, False)
     assert (alone.gave_up_open(), other.gave_up_open()) == (True, False)
-    assert [alone.goes_on_matching(observed=1, requests=100, had_new=new) for new in (False, True)] == [True, False]
+    assert [alone.keeps_matching(observed=1, requests=100, had_new=new) for new in (False, True)] == [True, False]
 
 
 def test_a_connection_is_compared_in_full_for_two_windows_of_requests() -> None:
@@ -90,5 +90,5 @@ def test_a_comparison_ends_with_the_window_and_after_an_orderly_close_untimed_re
 
 def test_an_answer_was_surely_not_received_when_the_client_had_a_second_to_acknowledge_its_end() -> None:
     answer = PendingProduce((), due=NOW, position=10, at=NOW)
-    assert [RULES.surely_not_had(answer, 9, NOW + age) for age in (0, 1.0, 1.001)] == [False, False, True]
-    assert not RULES.surely_not_had(answer, 10, NOW + 60)
+    assert [RULES.surely_not_received(answer, 9, NOW + age) for age in (0, 1.0, 1.001)] == [False, False, True]
+    assert not RULES.surely_not_received(answer, 10, NOW + 60)

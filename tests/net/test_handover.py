@@ -72,7 +72,7 @@ async def test_the_end_of_the_old_one_is_waited_for(tmp_path: Path) -> None:
         found = await old.find()
         await found.take()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(found.gone)
+            nursery.start_soon(found.ended)
             await trio.testing.wait_all_tasks_blocked()
             assert nursery.child_tasks
             old.hand_over.close()
@@ -103,7 +103,7 @@ async def test_an_old_one_that_does_not_end_is_killed(
         found = await old.find()
         await found.take()
         monkeypatch.setattr(os, "kill", kill)
-        await found.gone()
+        await found.ended()
         assert killed == [os.getpid()]
         found.close()
 

@@ -12,7 +12,7 @@ import trio
 from structlog.testing import capture_logs
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
-from kproxy.net.tls_names import unreadable_names_untold
+from kproxy.net.tls_names import silence_unreadable_names
 from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, Proxied, eventually, proxied
 from tests.net.test_tls_network import listening, tls_client
@@ -67,7 +67,7 @@ async def secured(
     """A kproxy with TLS; at the end it still serves others."""
     authority = Authority(directory)
     files = authority.issue("localhost")
-    with unreadable_names_untold():
+    with silence_unreadable_names():
         async with proxied(**listening(files), connections_max_idle_ms=max_idle_ms, **options) as proxy:
             yield proxy, authority
             await eventually(lambda: not proxy.server.connections)

@@ -127,7 +127,7 @@ async def test_the_peers_end_is_seen_past_data_that_is_not_read_yet(reset: bool)
 
 def test_its_turn_ends_after_some_reads_without_a_wait() -> None:
     one, two = sockets()
-    turns = [one.had_its_turn() for _ in range(64)]
+    turns = [one.should_yield() for _ in range(64)]
     assert 0 < sum(turns) < 16
     for io in (one, two):
         io._sock.close()

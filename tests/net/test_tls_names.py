@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kproxy.net.tls_names import unreadable_names_untold
+from kproxy.net.tls_names import silence_unreadable_names
 from tests.net.harness import eventually
 from tests.net.test_hostile_tls import HELLO, answered_to_the_end, secured, sent
 
@@ -41,7 +41,7 @@ async def test_a_name_beyond_ascii_is_refused_as_any_other_fault(tmp_path: Path,
 
 def test_other_faults_are_reported(told: list[SimpleNamespace]) -> None:
     before = sys.unraisablehook
-    with unreadable_names_untold():
+    with silence_unreadable_names():
         fault = Faulty()
         del fault
         gc.collect()

@@ -23,7 +23,7 @@ from kproxy.proxy.transaction_messages import (
     places_of,
     produce_parts,
     produced,
-    who_asks,
+    txn_request_of,
 )
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
@@ -59,7 +59,7 @@ ALL: list[Message] = [
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
 def test_who_asks(request_: Message) -> None:
-    assert who_asks(request_, 8, "me") == TxnRequest("id", Producer(4000, 3), 8, "me")
+    assert txn_request_of(request_, 8, "me") == TxnRequest("id", Producer(4000, 3), 8, "me")
 
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)

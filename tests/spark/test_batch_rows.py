@@ -15,7 +15,7 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey
 from kproxy.spark.batch_rows import read_batches
-from kproxy.spark.fetching import Range, Reading, behind
+from kproxy.spark.fetching import Range, Reading, end_offset
 from kproxy.spark.kafka_cluster import TopicPartition
 from kproxy.spark.spark_errors import KafkaError
 from kproxy.testing.fake_broker import Answer
@@ -57,7 +57,7 @@ class Log:
         offset = request.topics[0].partitions[0].fetch_offset
         self.asked.append((committed, offset))
         hidden = self._hidden if committed else set()
-        left = (at for at, data in self._batches.items() if behind(data, 0) > offset and at not in hidden)
+        left = (at for at, data in self._batches.items() if end_offset(data, 0) > offset and at not in hidden)
         records = self._batches.get(min(left, default=-1), b"")
         return _answer(records)
 

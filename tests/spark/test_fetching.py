@@ -12,7 +12,7 @@ from kproxy.codec._generated.fetch import (
 )
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.spark.fetching import Range, Reading, behind, record_sets
+from kproxy.spark.fetching import Range, Reading, end_offset, record_sets
 from kproxy.spark.kafka_cluster import KafkaCluster, TopicPartition
 from kproxy.spark.spark_errors import DataLost, KafkaError
 from kproxy.testing.fake_broker import Answer, Close, Edit
@@ -191,6 +191,6 @@ def test_damage_is_reported_with_its_place(fake: Fake) -> None:
 
 def test_after_the_last_whole_batch() -> None:
     old = message_set([(1, None, b"a"), (2, None, b"b")], 1, 0, start=40)
-    assert behind(bytes(_batch(30)) + old, 3) == 42
-    assert behind(bytes(_batch(30)) + old[:-1], 3) == 41
-    assert behind(b"", 3) == 3
+    assert end_offset(bytes(_batch(30)) + old, 3) == 42
+    assert end_offset(bytes(_batch(30)) + old[:-1], 3) == 41
+    assert end_offset(b"", 3) == 3

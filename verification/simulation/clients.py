@@ -321,7 +321,7 @@ class Client:
             if sent.state is State.OK:
                 continue  # it was answered before, and sent again with the rest of its request
             sent.state, sent.order = State.OK, self._history.acknowledged
-            sent.told_at = trio.current_time()
+            sent.answered_at = trio.current_time()
             sent.offset = base_offset + at if base_offset >= 0 else -1
             self._history.acknowledged += 1
         return False

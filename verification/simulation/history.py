@@ -59,7 +59,7 @@ class Sent:
     tries: int = 0
     #: When it was acknowledged, counted over the whole run, and by trio's clock.
     order: int = -1
-    told_at: float = 0.0
+    answered_at: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
     #: What its client sent since shows that the acknowledgement was received.
     evident: bool = False
@@ -164,7 +164,7 @@ class History:
             for other in self.records
             if other.client is sent.client and other.partition == sent.partition and other.order > sent.order
         ]
-        return sent.told_at < now - _TAIL_SECONDS and len(later) >= _TAIL_BATCHES
+        return sent.answered_at < now - _TAIL_SECONDS and len(later) >= _TAIL_BATCHES
 
     def disturb(self, client: ClientPlan) -> None:
         """A client may not have received its response."""

@@ -89,7 +89,7 @@ def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]
             for sent in history.records
             if sent.partition == number
             and sent.state is State.OK
-            and sent.told_at < history.killed.get(sent.client.instance, -1.0)
+            and sent.answered_at < history.killed.get(sent.client.instance, -1.0)
         ]
         times = {
             record.offset: (record.value, record.timestamp)

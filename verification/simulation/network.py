@@ -60,7 +60,7 @@ class VirtualIO:
     def _has_news(self) -> bool:
         return bool(self._in.inbox) or self.closed or self._in.ended or self._in.reset
 
-    def had_its_turn(self) -> bool:
+    def should_yield(self) -> bool:
         """As a socket's."""
         self._turns = (self._turns + 1) % _TURNS
         return self._turns == 0

@@ -103,7 +103,7 @@ _EQUAL: Final = replace(_CUTS, equal=0.8, versions=(2, 5, 8), twins=0.6)
 VARIANTS: Final = (
     Variant("a retry of a batch that is open does not wait for it", ((Rules, "joins_open", broken_rules.no),), _TIMES),
     Variant("what was matched is in doubt no more", ((Rules, "stays_unconfirmed", broken_rules.no),), _CUTS),
-    Variant("a response that was written was received", ((Rules, "had_by_time", broken_rules.yes),), _CUTS),
+    Variant("a response that was written was received", ((Rules, "received_by_time", broken_rules.yes),), _CUTS),
     Variant(
         "a request after the end of its connection is always written",
         ((Rules, "drops_orphan", broken_rules.no),),
@@ -111,7 +111,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what a client gave up is matched for ever",
-        ((Rules, "goes_on_matching", broken_rules.yes),),
+        ((Rules, "keeps_matching", broken_rules.yes),),
         Taste(
             faults=("slow_broker", "dropped_answer", "close"),
             fault_count=(10, 14),
@@ -256,7 +256,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "nothing shows that a response was received",
-        ((Rules, "had_by_requests", broken_rules.no),),
+        ((Rules, "received_by_requests", broken_rules.no),),
         scripts.long_had,
         (MERGED,),
         10,
@@ -296,7 +296,7 @@ VARIANTS: Final = (
     Variant("what was given back is not read", ((Fleet, "lanes", broken_rules.held_lanes),), _FLEET_CUTS),
     Variant(
         "what another instance may have answered is surely not answered",
-        ((Rules, "surely_not_had_elsewhere", broken_rules.yes),),
+        ((Rules, "surely_not_received_elsewhere", broken_rules.yes),),
         replace(_FLEET_CUTS, equal=0.8, depths=(1, 2), versions=(5, 8), ages=(0.0,)),
         (MERGED,),
         first=60,

@@ -120,11 +120,11 @@ class Leaders:
         waiting = dict.fromkeys(places)
         told: dict[TopicPartition, Told[T]] = {}
         with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
-            await self._ask_until_told(waiting, question, told)
+            await self._ask_until_answered(waiting, question, told)
         told.update(dict.fromkeys(waiting, Told(_NOBODY, None)))
         return told
 
-    async def _ask_until_told(
+    async def _ask_until_answered(
         self, waiting: dict[TopicPartition, None], question: Question[T], told: dict[TopicPartition, Told[T]]
     ) -> None:
         backoff = Backoff(self._config)

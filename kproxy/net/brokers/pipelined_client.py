@@ -164,7 +164,7 @@ class PipelinedClient:
                 return
             for frame in splitter.feed(buffer[:count]):
                 self._take(memoryview(frame)[PREFIX:])
-            if self._io.had_its_turn():
+            if self._io.should_yield():
                 await trio.lowlevel.checkpoint()
 
     def _take(self, frame: memoryview) -> None:

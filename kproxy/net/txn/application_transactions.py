@@ -141,7 +141,7 @@ class Application:
 
     def fetches(self) -> None:
         if self._rewinds:
-            self._begin_anew("the consumer begins at its committed offsets")
+            self._rewind("the consumer begins at its committed offsets")
 
     async def commit(self, connection: int, offsets: Callable[[], Awaitable[TransactionOffsets]]) -> None:
         """Commits what was written until now with these offsets; TxnError: none of it, and the consumer has to rewind.
@@ -154,7 +154,7 @@ class Application:
         try:
             await turn.commit_with(offsets)
         except TxnError:
-            self._begin_anew("the transaction before it was aborted")
+            self._rewind("the transaction before it was aborted")
             raise
         finally:
             self._ending.remove(turn)
@@ -162,7 +162,7 @@ class Application:
     def _doom(self, why: str) -> None:
         self.current.failed(why)
 
-    def _begin_anew(self, why: str) -> None:
+    def _rewind(self, why: str) -> None:
         """The consumer reads again what belonged to all that is open."""
         self._rewinds = False
         for turn in (*self._ending, self.current):

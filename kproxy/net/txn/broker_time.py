@@ -28,7 +28,7 @@ class BrokerTime:
         #: trio's clock when the append was sent, and the broker's time after it.
         self._told: tuple[float, int] | None = None
 
-    def heard(self, sent_at: float, append_time_ms: int) -> None:
+    def observe(self, sent_at: float, append_time_ms: int) -> None:
         """Records the answer to an append that was sent then (trio's clock); -1: the broker told no time."""
         if append_time_ms != _UNKNOWN:
             self._told = sent_at, append_time_ms

@@ -91,7 +91,7 @@ class LogAppender:
         self._deadline_s = config.upstream_request_timeout_ms / 1000 if deadline_s is None else deadline_s
         self._leaders = Leaders(cluster, config, _MOST_CONNECTIONS)
         #: Called with each answer: when the append was sent (trio's clock), and the broker's time in ms, or -1.
-        self.told_time: Callable[[float, int], None] = lambda sent_at, time_ms: None
+        self.on_append_time: Callable[[float, int], None] = lambda sent_at, time_ms: None
 
     async def append(
         self, partition: int, producer_id: int, epoch: int, sequence: int, records: Sequence[KeyValue]
@@ -174,7 +174,7 @@ class LogAppender:
                     response = await client.call(request, ProduceResponse, _PRODUCE)
                 row = next(row for found in response.responses for row in found.partition_responses)
                 offset, attempts.error_code = row.base_offset, row.error_code
-                self.told_time(sent_at, row.log_append_time_ms)
+                self.on_append_time(sent_at, row.log_append_time_ms)
         except NoLeader as lost:
             attempts.error_code = lost.error_code
         except (OSError, RemoteProtocolError, StopIteration):

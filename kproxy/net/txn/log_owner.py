@@ -280,7 +280,7 @@ class LogOwner(Owner):
             beside = DecidedParts(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
                 await self._decide(await self._begin(), committed, bumps, beside, also.reason)
-            elif bumps or self._was_told_of_doom(committed, also):
+            elif bumps or self._reports_doom(committed, also):
                 await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know of it
             else:
                 self.id.end_nothing(committed=committed)
@@ -321,7 +321,7 @@ class LogOwner(Owner):
         self._admit(request, COORDINATOR)
         return self._turn_to_abort("the client aborted the transaction")
 
-    def _was_told_of_doom(self, committed: bool, also: DecisionScope) -> bool:
+    def _reports_doom(self, committed: bool, also: DecisionScope) -> bool:
         """Whether this aborts what kproxy had to abort before: only after such an abort may the client continue."""
         view = self.keeper.view
         last = view.last if view is not None and view.is_doomed else None

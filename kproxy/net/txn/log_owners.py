@@ -68,7 +68,7 @@ class LogOwners:
         self.leaving = False
         self._ending: set[str] = set()
         #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
-        self._heard: dict[str, tuple[int, float]] = {}
+        self._changed_at: dict[str, tuple[int, float]] = {}
 
     # -- owners
 
@@ -166,9 +166,9 @@ class LogOwners:
     def _is_past(self, view: IdView, offset: int, after_ms: int) -> bool:
         """Whether so long ago this instance saw a record of the id for the first time."""
         now = trio.current_time()
-        seen, since = self._heard.get(view.transactional_id, (-1, now))
+        seen, since = self._changed_at.get(view.transactional_id, (-1, now))
         if seen != offset:
-            self._heard[view.transactional_id], since = (offset, now), now
+            self._changed_at[view.transactional_id], since = (offset, now), now
         return now > since + after_ms / 1000
 
     def _now_ms(self) -> int:
@@ -232,7 +232,7 @@ class LogOwners:
         for view in list(self._tools.log.views.all()):
             owner, since = self._owners.get(view.transactional_id), view.open_since()
             if view.claim is None or (owner is not None and (owner.is_open or since is None)):
-                self._heard.pop(view.transactional_id, None)
+                self._changed_at.pop(view.transactional_id, None)
                 continue
             is_over = self._is_silent(view) if owner is None else self._is_overdue(view)
             if since is not None:

@@ -231,7 +231,7 @@ class LogPolls:
         self._cluster.count_error(_KIND)
         if isinstance(error, Refused) and not self._told_refused:
             self._told_refused = True
-            self._topic.tell_refused(error)
+            self._topic.warn_of_refusal(error)
         elif isinstance(error, TopicDeleted) and any(self._topic_id) and self._gone_since is None:
             self._gone_since = trio.current_time()
             log.error(

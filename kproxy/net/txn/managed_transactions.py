@@ -251,7 +251,7 @@ class ManagedTransactions:
             self.remove(capture)
             raise
 
-    def heard(self, entry: Entry) -> None:
+    def view_changed(self, entry: Entry) -> None:
         """Ends what the log shows to have been aborted by hand at another kproxy (``ViewSink.listeners``)."""
         body = entry.body
         if not isinstance(body, TransactionDecision) or body.committed or body.reason not in (ASKED, HAND):

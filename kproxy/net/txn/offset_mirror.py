@@ -61,7 +61,7 @@ class OffsetMirror:
         self._left: set[tuple[Commit, str]] = set()
         self._is_full = False
 
-    def heard(self, entry: Entry) -> None:
+    def view_changed(self, entry: Entry) -> None:
         """Takes each record that changed a view."""
         if isinstance(entry.body, TransactionMirrored):
             self._unfenced[entry.body.group_id] = None

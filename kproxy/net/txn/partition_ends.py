@@ -87,7 +87,7 @@ class PartitionEnds:
         """Records the ends of committed data."""
         self._ends.update({place: done.end_offset for place, done in written.items()})
 
-    def made_anew(self, written: Mapping[TopicPartition, Written]) -> str | None:
+    def recreated(self, written: Mapping[TopicPartition, Written]) -> str | None:
         """A topic that was deleted and recreated after its end was asked for, so that a wrong offset was announced."""
         for place, done in written.items():
             if done.end_offset <= self._ends.get(place, 0):

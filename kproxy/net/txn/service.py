@@ -94,7 +94,7 @@ class Transactions:
         self.follower = LogFollower(cluster, config, self._topic, sink)
         self._appender = LogAppender(cluster, config, TOPIC)
         self._time = BrokerTime(cluster.network)
-        self._appender.told_time = self._time.heard
+        self._appender.on_append_time = self._time.observe
         self._leaders = Leaders(cluster, config)
         self.log = TransactionLog(self.views, self.follower, self._appender)
         self.snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
@@ -102,7 +102,7 @@ class Transactions:
         self._beginnings = LostBeginnings(self.views, self.follower, self.snapshots, sink.begin_without)
         reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
-        sink.listeners.append(self._mirror.heard)
+        sink.listeners.append(self._mirror.view_changed)
         connections = partial(WriterConnections, cluster, config, stats.produce, nursery)
         tools = OwnerTools(
             log=self.log,
@@ -130,7 +130,7 @@ class Transactions:
             by_itself=config.unknown_producer_ids == "reject",
         )
         begun, longest = ManagedTransactions(), config.transaction_max_timeout_ms
-        sink.listeners.append(begun.heard)
+        sink.listeners.append(begun.view_changed)
         #: For clients that know nothing of transactions.
         self.implicit_transactions = ImplicitTransactions(
             begun,
@@ -141,7 +141,7 @@ class Transactions:
         self._told_ends = BrokerEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
         self._deadlines = Deadlines(self.log, stats.transactions, self._time)
         slots = MemberIds(config.instance_id, tools.new_producer_id)
-        sink.listeners.append(slots.heard)
+        sink.listeners.append(slots.view_changed)
         #: Transactions by hand.
         members = Members(tools, BrokerMembers(cluster, config, slots))
         self.control = ControlService(
@@ -272,7 +272,7 @@ class Transactions:
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("transaction_state_log")
             except Refused as refused:
-                self._topic.tell_refused(refused)
+                self._topic.warn_of_refusal(refused)
                 return False
             await backoff.pause()
 

@@ -141,7 +141,7 @@ def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: View
     if transaction.writer.failed is not None:
         return f"a batch was not written: error {transaction.writer.failed}"
     written = transaction.writer.written()
-    if (topic := ends.made_anew(written)) is not None:
+    if (topic := ends.recreated(written)) is not None:
         return f"{topic} was deleted and created again"
     if any(done.copies for done in written.values()) and views.copies_bytes() >= _MOST_COPIES_BYTES:
         return f"batches were sent again, and {_MOST_COPIES_BYTES} bytes of offsets of such batches are kept already"

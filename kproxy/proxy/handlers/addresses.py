@@ -113,10 +113,10 @@ class FindCoordinator(_Addresses):
         if exchange.client_version < _FIRST_BATCHED:
             return (
                 Local(_here(ctx, request.key, FindCoordinatorResponse()))
-                if _is_told_here(ctx, request.key)
+                if _is_served_here(ctx, request.key)
                 else request
             )
-        rest = [key for key in request.coordinator_keys if not _is_told_here(ctx, key)]
+        rest = [key for key in request.coordinator_keys if not _is_served_here(ctx, key)]
         exchange.notes["keys"] = request.coordinator_keys
         if rest:
             return request.replaced(coordinator_keys=rest)
@@ -151,7 +151,7 @@ def _in_order(
     return [by_key.get(key) or _here(ctx, key, FindCoordinatorResponseCoordinator(key=key)) for key in keys]
 
 
-def _is_told_here(ctx: Context, transactional_id: str) -> bool:
+def _is_served_here(ctx: Context, transactional_id: str) -> bool:
     return ctx.is_home_of(transactional_id) or not ctx.may_use(transactional_id)
 
 

@@ -32,11 +32,11 @@ from kproxy.proxy.handlers.fetch_rows import (
     ZSTD,
     ZSTD_TO_GZIP,
     leave_unsayable,
+    partition_errors,
     readable,
     recoded,
     ref,
     takes_long,
-    told_in,
 )
 from kproxy.proxy.handlers.isolation import isolation_of
 
@@ -149,7 +149,7 @@ class Fetch(Handler):
     def _recoded(self, ctx: Context, exchange: Exchange, response: FetchResponse) -> AsItIs | FetchResponse:
         rows = [row for t in response.responses for row in t.partitions if row.records and has_codec(row.records, ZSTD)]
         for row in rows:
-            with told_in(row):
+            with partition_errors(row):
                 row.records = recoded(ctx, row.records or b"", ZSTD_TO_GZIP)
         if not rows and exchange.upstream_version == exchange.client_version:
             return AsItIs()

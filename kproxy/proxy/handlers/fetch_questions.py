@@ -66,7 +66,7 @@ class FetchQuestions:
 
     def first(self, wait_ms: int, limited: Collection[TopicPartition]) -> FetchRequest:
         """For all partitions, of ``limited`` only to receive errors; the client's own request if that says the same."""
-        same = not limited and self._goes_as_it_is()
+        same = not limited and self._is_sent_unchanged()
         return self._request if same else self.ask(self._parts, wait_ms, limited)
 
     def ask(
@@ -101,7 +101,7 @@ class FetchQuestions:
             return bound
         return self._request.max_bytes if bound == total else min(self._request.max_bytes, bound)
 
-    def _goes_as_it_is(self) -> bool:
+    def _is_sent_unchanged(self) -> bool:
         """Whether the client's own request asks for just what is to be asked for first."""
         request = self._request
         total = sum(max(part.asked.partition_max_bytes, 0) for part in self._parts.values())

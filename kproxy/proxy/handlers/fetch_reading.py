@@ -24,7 +24,15 @@ from kproxy.proxy.context import Context, Passed
 from kproxy.proxy.handlers.base import Again, AsItIs, Lowered, Park, Restated, Stable
 from kproxy.proxy.handlers.control_batches import may_end_with_marker, skips_control_batches
 from kproxy.proxy.handlers.fetch_questions import FetchQuestions, Part
-from kproxy.proxy.handlers.fetch_rows import FIRST_V2, Records, leave_unsayable, name_error, readable, ref, told_in
+from kproxy.proxy.handlers.fetch_rows import (
+    FIRST_V2,
+    Records,
+    leave_unsayable,
+    name_error,
+    partition_errors,
+    readable,
+    ref,
+)
 from kproxy.proxy.handlers.isolation import Isolation
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.last_stable import UNKNOWN, Question, Row
@@ -138,7 +146,7 @@ class FetchReading:
             row.error_code, row.records, self._changed = ErrorCode.UNKNOWN_TOPIC_ID, b"", True
         data = row.records or b""
         if not row.error_code and data:
-            with told_in(row):
+            with partition_errors(row):
                 row.records = self._look_through(part, row, data)
         else:
             row.records = row.records or b""

@@ -38,7 +38,7 @@ _FIRST_LEADER_HINT: Final = 12
 
 
 @contextmanager
-def told_in(row: FetchResponsePartitionData) -> Iterator[None]:
+def partition_errors(row: FetchResponsePartitionData) -> Iterator[None]:
     """Records that can't be read are an error of their partition, not of the connection."""
     try:
         yield

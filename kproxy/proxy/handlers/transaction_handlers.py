@@ -16,7 +16,7 @@ from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
 from kproxy.proxy.handlers.base import AsItIs, Exchange, Handler, Local, Lowered
 from kproxy.proxy.routing import OWN_PREFIX
-from kproxy.proxy.transaction_messages import failed, offsets_committed, partitions_added, places_of, who_asks
+from kproxy.proxy.transaction_messages import failed, offsets_committed, partitions_added, places_of, txn_request_of
 from kproxy.proxy.versions import upstream_version
 from kproxy.txn.ids import Producer
 
@@ -76,7 +76,7 @@ class Transactional(Handler):
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """What to ask kproxy's coordinator, or what to answer at once."""
-        who = who_asks(exchange.request, ctx.client.connection, ctx.client.client_id)
+        who = txn_request_of(exchange.request, ctx.client.connection, ctx.client.client_id)
         return TransactionRequest(who, exchange.request)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:

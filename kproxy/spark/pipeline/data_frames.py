@@ -31,16 +31,16 @@ def build(pipeline: Pipeline, spark: SparkSession) -> Frames:
     """All of them, in the order of the file. FileError names the line of what Spark won't have."""
     frames: Frames = {}
     for source in pipeline.sources:
-        with telling(pipeline, source.place):
+        with located_errors(pipeline, source.place):
             _name(frames, source.name, _source(pipeline, source, spark))
     for step in pipeline.steps:
-        with telling(pipeline, step.place, f"step {step.name!r}: "):
+        with located_errors(pipeline, step.place, f"step {step.name!r}: "):
             _name(frames, step.name, _step(step, frames, spark))
     return frames
 
 
 @contextmanager
-def telling(pipeline: Pipeline, place: Location, prefix: str = "") -> Iterator[None]:
+def located_errors(pipeline: Pipeline, place: Location, prefix: str = "") -> Iterator[None]:
     """What Spark or a step's function has against a part of the file becomes a FileError at its place."""
     try:
         yield

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kproxy.config.config_faults import Fault, FileError, Location
-from kproxy.spark.pipeline.data_frames import Frames, telling
+from kproxy.spark.pipeline.data_frames import Frames, located_errors
 from kproxy.spark.pipeline.data_source import sink_options
 from kproxy.spark.pipeline.parquet_batches import ParquetBatches
 from kproxy.spark.pipeline.pipeline_model import ParquetSink, Pipeline
@@ -38,7 +38,7 @@ def start(pipeline: Pipeline, frames: Frames) -> list[Running]:
     running: list[Running] = []
     try:
         for plan in plans(pipeline, frames):
-            with telling(pipeline, plan.place, f"{plan.name}: "):
+            with located_errors(pipeline, plan.place, f"{plan.name}: "):
                 running.append(Running(plan.name, _begin(pipeline, plan)))
     except BaseException:
         for _, query in running:

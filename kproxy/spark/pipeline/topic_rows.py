@@ -7,7 +7,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
 from kproxy.config.config_faults import Fault, FileError
-from kproxy.spark.pipeline.data_frames import Frames, telling
+from kproxy.spark.pipeline.data_frames import Frames, located_errors
 from kproxy.spark.pipeline.pipeline_model import Pipeline, TopicSink
 
 ROWS = "rows"
@@ -22,7 +22,7 @@ def topic_rows(pipeline: Pipeline, frames: Frames) -> DataFrame:
     extra = [name for name in ("headers", "partition") if any(_has(sink, frames, name) for sink in sinks)]
     each = []
     for sink in sinks:
-        with telling(pipeline, sink.place):
+        with located_errors(pipeline, sink.place):
             each.append(_rows(pipeline, sink, frames, extra))
     counts = [sql.count_if(sql.col("topic") == sink.topic).alias(sink.topic) for sink in sinks]
     return reduce(DataFrame.unionByName, each).observe(ROWS, *counts)

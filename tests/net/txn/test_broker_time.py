@@ -32,10 +32,10 @@ class TestBrokerTime:
     async def test_what_a_broker_said_is_counted_on(self, autojump_clock: trio.testing.MockClock) -> None:
         time = made()
         assert time.likely_ms == 5_000
-        time.heard(trio.current_time(), HOUR_MS)
+        time.observe(trio.current_time(), HOUR_MS)
         await trio.sleep(2)
         assert time.likely_ms == pytest.approx(HOUR_MS + 2_000)
-        time.heard(trio.current_time(), -1)
+        time.observe(trio.current_time(), -1)
         assert time.likely_ms == pytest.approx(HOUR_MS + 2_000)
 
     async def test_a_broker_is_asked_unless_it_has_just_answered(self, autojump_clock: trio.testing.MockClock) -> None:
@@ -44,7 +44,7 @@ class TestBrokerTime:
         async def append() -> None:
             asked.append(trio.current_time())
             await trio.sleep(0.5)
-            time.heard(asked[-1], HOUR_MS)
+            time.observe(asked[-1], HOUR_MS)
 
         for _ in range(2):
             assert await time.now_ms(append) == pytest.approx(HOUR_MS + 500)

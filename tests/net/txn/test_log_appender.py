@@ -327,7 +327,7 @@ class TestDeleteRecords:
 async def test_each_answer_tells_the_brokers_time() -> None:
     told: list[tuple[float, int]] = []
     async with writing() as log:
-        log.appender.told_time = lambda sent_at, time_ms: told.append((sent_at, time_ms))
+        log.appender.on_append_time = lambda sent_at, time_ms: told.append((sent_at, time_ms))
         before = trio.current_time()
         await log.append()
         ((sent_at, time_ms),) = told

@@ -85,6 +85,6 @@ async def test_what_was_begun_since_stays_open() -> None:
         await a.write("own", "1")
         begun = a.at.transactions.implicit_transactions.begun
         for entry in log_of(cast):  # as when the log is read from its beginning again
-            begun.heard(entry)
+            begun.view_changed(entry)
         await a.commit(batch_id="1")
         assert await seen(cast, a, b) == ["1"]

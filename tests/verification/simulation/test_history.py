@@ -135,7 +135,7 @@ async def test_what_lay_far_back_when_its_kproxy_died_is_buried_and_unseen_if_it
         history = History()
         plan = client(number=3)
         history.records += [
-            Sent(plan, nth, 0, b"%d" % nth, state=State.OK, order=nth, told_at=at if nth == 0 else 4.5)
+            Sent(plan, nth, 0, b"%d" % nth, state=State.OK, order=nth, answered_at=at if nth == 0 else 4.5)
             for nth in range(later + 1)
         ]
         history.crashed(1, 5.0)

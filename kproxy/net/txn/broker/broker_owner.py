@@ -216,7 +216,7 @@ class BrokerOwner(Owner):
     @asynccontextmanager
     async def _turn(self, places: Collection[TopicPartition], accepted: Callable[[], None]) -> AsyncIterator[None]:
         """The lock, for the call that writes to these partitions; the next call may begin after it."""
-        with self._added.line.standing(places):
+        with self._added.line.waiting(places):
             accepted()  # the next one waits for the lock after this one: there is no checkpoint in between
             try:
                 self._lock.acquire_nowait()  # where nobody waits a checkpoint would be much of what a batch costs

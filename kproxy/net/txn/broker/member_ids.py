@@ -40,7 +40,7 @@ class MemberIds:
         """No record names it with the epoch that it has now."""
         self._free.append(name)
 
-    def heard(self, entry: Entry) -> None:
+    def view_changed(self, entry: Entry) -> None:
         """Takes each record that changed a view."""
         if isinstance(entry.body, TransactionEnded):
             name = self._used.pop(Producer(entry.body.producer_id, entry.body.epoch), None)

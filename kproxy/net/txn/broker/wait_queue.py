@@ -25,7 +25,7 @@ class WaitQueue:
         return self._places.keys()
 
     @contextmanager
-    def standing(self, places: Collection[TopicPartition]) -> Iterator[None]:
+    def waiting(self, places: Collection[TopicPartition]) -> Iterator[None]:
         """Within it somebody waits who writes to these."""
         self._length += 1
         self._places.update(places)

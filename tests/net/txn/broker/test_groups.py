@@ -331,7 +331,7 @@ async def test_who_has_no_time_left_is_not_committed() -> None:
         (a,) = await member_groups(cast, "a")
         await a.initialize(timeout_ms=400)
         await written(a, "m1")
-        a.at.transactions._time.heard(trio.current_time(), cast.fake.cluster.clock() + 390)
+        a.at.transactions._time.observe(trio.current_time(), cast.fake.cluster.clock() + 390)
         assert await refused(a.commit("m1")) is ErrorCode.TRANSACTION_ABORTABLE
 
 

@@ -31,11 +31,11 @@ async def test_a_name_is_used_again_only_after_the_record() -> None:
     first = await made.take()
     made.joined(M, first)
     assert await made.take() != first
-    made.heard(Entry("id", bodies.prepare(1, M)))
-    made.heard(Entry("id", bodies.ended(N)))
+    made.view_changed(Entry("id", bodies.prepare(1, M)))
+    made.view_changed(Entry("id", bodies.ended(N)))
     third = await made.take()
-    made.heard(Entry("id", bodies.ended(M)))
-    made.heard(Entry("id", bodies.ended(M)))
+    made.view_changed(Entry("id", bodies.ended(M)))
+    made.view_changed(Entry("id", bodies.ended(M)))
     assert await made.take() == first
     assert await made.take() not in (first, third)
 
