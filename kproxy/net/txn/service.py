@@ -143,7 +143,8 @@ class Transactions:
         slots = MemberIds(config.instance_id, tools.new_producer_id)
         sink.listeners.append(slots.view_changed)
         #: Transactions by hand.
-        members = Members(tools, BrokerMembers(cluster, config, slots))
+        self._broker_members = BrokerMembers(cluster, config, slots)
+        members = Members(tools, self._broker_members)
         self.control = ControlService(
             self.coordinator,
             BrokerControl(self.coordinator, begun, cluster),
@@ -208,6 +209,7 @@ class Transactions:
                 nursery.start_soon(self._beginnings.run)
                 nursery.start_soon(self._old_copies.run)
                 nursery.start_soon(self._told_ends.run)
+                nursery.start_soon(self._broker_members.run)
                 nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._mirror.run)
                 await self._succession.alone()

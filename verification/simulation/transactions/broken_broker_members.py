@@ -11,6 +11,7 @@ from kproxy.net.txn.broker.member_ids import MemberIds
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.txn_error import TxnError
+from kproxy.txn.view_values import BrokerTransaction
 
 
 async def by_who_decides_alone(self: BrokerEnds) -> None:
@@ -31,9 +32,13 @@ async def noted_first(self: BrokerEnds, left: _Left) -> None:
         await self._is_told(one)
 
 
-def free_at_once(self: MemberIds, member: Producer, name: str) -> None:
+def free_at_once(self: MemberIds, member: Producer, native: BrokerTransaction) -> None:
     """Another member may write under the id of one that is not ended."""
-    self.give_back(name)
+    self.give_back(native.transactional_id)
+
+
+def never_fenced(self: MemberIds) -> None:
+    """An id that rests keeps its epoch."""
 
 
 async def unasked(*_: Any, **__: Any) -> None:

@@ -5,7 +5,7 @@ import trio
 from kproxy.codec.messages import ApiKey
 from kproxy.net.txn.broker.member_ids import PREFIX
 from kproxy.proxy.coordinator_rules import Home
-from kproxy.testing.fake_broker import Call, Close
+from kproxy.testing.fake_broker import Call, Close, Delay
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.markers import end_transaction
 from verification.simulation.transactions.homes import HomePlan
@@ -86,3 +86,16 @@ def ended_by_the_broker(seed: int) -> WorldPlan:
             world.member_groups.history.lost(plan.transactional_id)
 
     return _at_home(seed, script)
+
+
+def added_late(seed: int) -> WorldPlan:
+    """Partitions are added by requests that arrive long after the end of their members, too."""
+    plan = member_group(batch(attempt(1), attempt(0)))
+
+    async def script(world: TransactionWorld) -> None:
+        left = [Delay(before=_DIES)] * 2
+        world.brokers.control(ApiKey.ADD_PARTITIONS_TO_TXN, lambda _: left.pop() if left else None)
+        await _driver(world, plan).run(1)
+        await trio.sleep(_DIES)
+
+    return by_hand(seed, script, instances=2, place=HomePlan(Home.BROKER, seed % 2))

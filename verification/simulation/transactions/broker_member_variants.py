@@ -38,6 +38,12 @@ BROKER_MEMBER_VARIANTS: Final = (
         _LOST,
     ),
     Variant(
+        "below transaction.version 2 an id that rests keeps its epoch",
+        ((MemberIds, "take_unfenced", broken_broker_members.never_fenced),),
+        broker_member_scripts.added_late,
+        (invariants.STUCK,),
+    ),
+    Variant(
         "the log does not say where a member writes",
         ((BrokerMember, "_native", broken_broker_members.nameless),),
         broker_member_scripts.committed,

@@ -7,6 +7,7 @@ any time.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import trio
 
@@ -29,6 +30,9 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import BrokerTransaction
+
+_REST_SECONDS: Final = 1.0
+_AT_A_TIME: Final = 8
 
 
 class BrokerMember(Member):
@@ -68,7 +72,7 @@ class BrokerMember(Member):
             joined = await super().join(view, main)
         finally:
             if joined:
-                self._slots.joined(self.producer, self.native.transactional_id)
+                self._slots.joined(self.producer, self.native)
             else:
                 self._slots.give_back(self.native.transactional_id)
         return joined
@@ -108,6 +112,7 @@ class BrokerMembers:
         self._patience_s = config.delivery_timeout_ms / 1000
         self._longest = LongestTransaction(cluster, config.transaction_max_timeout_ms)
         self._slots = slots
+        self._fencing = trio.Semaphore(_AT_A_TIME)
 
     async def make(
         self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
@@ -136,6 +141,7 @@ class BrokerMembers:
                     raise
                 await backoff.pause()
                 continue
+            self._slots.fenced(slot)
             native = BrokerTransaction(slot, begun, protocol.level, longest)
             return BrokerMember(transactional_id, name, producer, tools, native, requests, self._slots)
 
@@ -146,3 +152,32 @@ class BrokerMembers:
             why = f"{timeout_ms} ms is more than the brokers' transaction.max.timeout.ms, {longest} ms"
             raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, why)
         return protocol, longest
+
+    async def run(self) -> None:
+        """Fences what may arrive late of members whose ids rest; for ever."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(_REST_SECONDS)
+                while (resting := self._slots.take_unfenced()) is not None:
+                    nursery.start_soon(self._fence, *resting)
+
+    async def _fence(self, slot: str, timeout_ms: int) -> None:
+        """Has the broker raise the epoch of an id, which ends what a late request has opened.
+
+        The id is given up unless the first request is answered: one that comes late would abort the next member.
+        """
+        requests = BrokerRequests(self._cluster, slot, self._patience_s)
+        backoff, is_sure = Backoff(self._config), True
+        async with self._fencing:
+            while True:
+                try:
+                    await requests.init(timeout_ms, repeats=False)
+                    break
+                except TxnError as error:
+                    is_sure = False
+                    if error.error_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                        break
+                await backoff.pause()
+        self._slots.fenced(slot)
+        if is_sure:
+            self._slots.give_back(slot)

@@ -173,6 +173,67 @@ async def test_a_late_copy_of_the_request_that_begins_a_member_does_not_abort_it
         assert seen(cast) == ["m1"]
 
 
+class Held:
+    """The first requests of members for which the broker gives no answer; they arrive when a test says so."""
+
+    def __init__(self, cast: Cast, key: ApiKey, name: str, most: int = 1, after: int = 0) -> None:
+        self.calls: list[Call] = []
+        self._key, self._name, self._most, self._after = key, name, most, after
+        cast.fake.cluster.control(key, self._hold)
+
+    def _hold(self, call: Call) -> Fault | None:
+        if not (getattr(call.request, self._name) or "").startswith("kproxy-member-"):
+            return None
+        if self._after or len(self.calls) == self._most:
+            self._after -= bool(self._after)
+            return None
+        self.calls.append(call)
+        return Close()
+
+    async def arrive(self) -> None:
+        for call in self.calls:
+            await APIS[self._key].handle(call)
+
+
+def adds_held(cast: Cast) -> Held:
+    return Held(cast, ApiKey.ADD_PARTITIONS_TO_TXN, "v3_and_below_transactional_id")
+
+
+async def test_partitions_that_are_added_after_the_end_leave_nothing_open() -> None:
+    """Below transaction.version 2 the late request has the epoch that the transactional id still has."""
+    async with at_home(1) as cast:
+        (a,) = await member_groups(cast, "a")
+        await a.initialize()
+        late = adds_held(cast)
+        await written(a, "m1")
+        await a.commit("m1", batch_id="1")
+        await until(lambda: ended(cast) == 1)
+        await late.arrive()
+        await until(lambda: states(cast) == [TxnState.COMPLETE_ABORT] or late_is_refused(cast))
+        assert seen(cast) == ["m1"]
+
+
+def late_is_refused(cast: Cast) -> bool:
+    """The epoch was raised before the request came."""
+    return states(cast) == [TxnState.EMPTY]
+
+
+async def test_an_id_whose_fence_may_come_late_is_not_used_again() -> None:
+    async with at_home(1) as cast:
+        (a,) = await member_groups(cast, "a")
+        await a.initialize()
+        late = Held(cast, ApiKey.INIT_PRODUCER_ID, "transactional_id", after=1)
+        await written(a, "m1")
+        await a.commit("m1", batch_id="1")
+        await until(lambda: late_is_refused(cast))  # the fence was repeated
+        assert len(late.calls) == 1
+        await written(a, "m2")
+        await late.arrive()
+        await a.commit("m2", batch_id="2")
+        assert seen(cast) == ["m1", "m2"]
+        assert len(states(cast)) == 2
+
+
 @pytest.mark.usefixtures("slow_ends")
 async def test_another_instance_decides_after_the_end_of_the_members(level: int) -> None:
     async with at_home(level) as cast:

@@ -5,10 +5,15 @@ from itertools import count
 
 from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
 from kproxy.txn.log_records import Entry
+from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.bodies import producer
 
 M, N = producer(200, 0), producer(201, 0)
+
+
+def native(name: str, level: int = 2) -> BrokerTransaction:
+    return BrokerTransaction(name, producer(7, 0), level, 60_000)
 
 
 def slots(instance: str = "a", ids: Iterator[int] | None = None) -> MemberIds:
@@ -29,7 +34,7 @@ async def test_names_are_nobody_elses() -> None:
 async def test_a_name_is_used_again_only_after_the_record() -> None:
     made = slots()
     first = await made.take()
-    made.joined(M, first)
+    made.joined(M, native(first))
     assert await made.take() != first
     made.view_changed(Entry("id", bodies.prepare(1, M)))
     made.view_changed(Entry("id", bodies.ended(N)))
@@ -45,3 +50,38 @@ async def test_what_was_given_back_is_free_at_once() -> None:
     name = await made.take()
     made.give_back(name)
     assert await made.take() == name
+
+
+async def used(made: MemberIds, level: int) -> str:
+    """A name whose member has ended."""
+    name = await made.take()
+    made.joined(M, native(name, level))
+    made.view_changed(Entry("id", bodies.ended(M)))
+    return name
+
+
+async def test_a_name_that_keeps_its_epoch_at_an_end_is_fenced_while_it_rests() -> None:
+    made = slots()
+    name = await used(made, level=1)
+    assert made.take_unfenced() == (name, 60_000)
+    assert made.take_unfenced() is None
+    assert await made.take() != name
+    made.fenced(name)
+    made.give_back(name)
+    assert made.take_unfenced() is None
+    assert await made.take() == name
+
+
+async def test_a_name_is_not_fenced_twice() -> None:
+    made = slots()
+    name = await used(made, level=1)
+    assert await made.take() == name
+    assert made.take_unfenced() is None
+    made.give_back(name)
+    assert made.take_unfenced() == (name, 60_000)  # no new epoch was asked for
+
+
+async def test_an_end_that_raises_the_epoch_fences() -> None:
+    made = slots()
+    await used(made, level=2)
+    assert made.take_unfenced() is None
