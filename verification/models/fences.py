@@ -1,9 +1,12 @@
 """Explicit-state model: which markers of fences a restarted kproxy can spare, and which it can not.
 
-One partition, one legacy client that waits for each answer and retries what it got none for, and a kproxy that can be
-killed at any time. kproxy leases a producer id for each connection, and notes the lease in a durable log before its
-first use. The candidate rule: when a producer id has been given back with no batch open, kproxy notes that it is
+One partition, legacy clients of one identity that wait for each answer and retry what they got none for, and a kproxy
+that can be killed at any time. kproxy leases a producer id for each connection, and notes the lease in a durable log
+before its first use. The rule: when a producer id has been given back with no batch open, kproxy notes that it is
 **closed**. A restarted kproxy then reads what a closed producer id wrote, but writes no marker for it.
+
+What a client sent may be read after its connection has ended, also after its retry. A note that a killed process had
+sent may be written later.
 
 ``python -m verification.models.fences`` explores every interleaving: once with the rules, and once with each rule
 replaced by one that must fail. The exit status is the number of surprises.
@@ -11,14 +14,12 @@ replaced by one that must fail. The exit status is the number of surprises.
 The broker is Kafka 4.3 as measured: it answers a batch that is among the last five of its producer id and epoch with
 the offset that it has, and refuses each other sequence that does not follow, and each lower epoch. A producer id that
 it does not know may begin with any sequence. Not modelled: expiry of producer ids (a day by default), compaction,
-several partitions, clients that pipeline, equal records, a late copy of a note.
-
-kproxy does not follow the candidate rule yet: it writes a marker for each past producer id.
+several partitions, clients that pipeline, equal records, producer ids of a former process that are leased again.
 """
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from verification.models.search import Search, Trace
@@ -55,7 +56,17 @@ class Lane(NamedTuple):
     producer_id: int
     epoch: int
     sequence: int
-    leased: bool
+    #: The client whose connection has it; -1: none.
+    holder: int = -1
+
+
+class Client(NamedTuple):
+    """A client: the record that it sends, and ``idle``, ``waits``, ``answered`` or ``retries``."""
+
+    at: int = 0
+    phase: str = "idle"
+    #: What a connection that has ended brought, and kproxy has not read.
+    orphan: str = ""
 
 
 class Known(NamedTuple):
@@ -80,10 +91,10 @@ class World(NamedTuple):
     #: Payloads of which this process knows that they are in the log.
     known: frozenset[str] = frozenset()
     recovered: bool = True
+    #: Notes that a killed process had sent: the producer id and epoch of each that is closed.
+    late: tuple[tuple[int, int], ...] = ()
     markers: int = 0
-    #: The client: the record that it sends, and ``idle``, ``waits``, ``answered`` or ``retries``.
-    at: int = 0
-    phase: str = "idle"
+    clients: tuple[Client, ...] = (Client(),)
     kills: int = 0
     ends: int = 0
     resends: int = 0
@@ -118,20 +129,20 @@ def recover(world: World, rules: Rules) -> World:
     return world._replace(broker=tuple(sorted(broker.items())), known=frozenset(known), markers=markers, recovered=True)
 
 
-def lease(world: World, rules: Rules) -> tuple[World, int]:
+def lease(world: World, holder: int, rules: Rules) -> tuple[World, int]:
     """A producer id for a connection that has none, noted; its place among the lanes."""
     for place, lane in enumerate(world.lanes):
-        if lane.leased:
+        if lane.holder == holder >= 0:
             return world, place
     notes, lanes = dict(world.notes), list(world.lanes)
-    resting = [place for place, lane in enumerate(lanes) if not _open_of(world, lane)]
+    resting = [place for place, lane in enumerate(lanes) if lane.holder < 0 and not _open_of(world, lane)]
     if resting:
         place = resting[-1]
-        lane = lanes[place]._replace(epoch=lanes[place].epoch + 1, sequence=0, leased=True)
+        lane = lanes[place]._replace(epoch=lanes[place].epoch + 1, sequence=0, holder=holder)
         lanes[place] = lane
     else:
         place = len(lanes)
-        lane = Lane(10 * world.generation + place, 0, 0, True)
+        lane = Lane(10 * world.generation + place, 0, 0, holder)
         lanes.append(lane)
     closed = notes.get(lane.producer_id, (0, False))[1]
     if not (closed and rules.leases == "not"):
@@ -139,52 +150,78 @@ def lease(world: World, rules: Rules) -> tuple[World, int]:
     return world._replace(notes=tuple(sorted(notes.items())), lanes=tuple(lanes)), place
 
 
-def accept(world: World, payload: str, rules: Rules) -> World:
-    """kproxy reads a request."""
+def accept(world: World, payload: str, holder: int, rules: Rules) -> tuple[World, str]:
+    """kproxy reads a request, and what its client is in then; ``holder``: -1 if its connection has ended."""
     if not world.recovered:
         world = recover(world, rules)
     if payload in world.known:
-        return world._replace(phase="answered")
+        return world, "answered"
     if any(copy.payload == payload for copy in world.open):
-        return world._replace(phase="waits")
-    world, place = lease(world, rules)
+        return world, "waits"
+    world, place = lease(world, holder, rules)
     lane = world.lanes[place]
     copy = Copy(lane.producer_id, lane.epoch, lane.sequence, payload)
     lanes = list(world.lanes)
     lanes[place] = lane._replace(sequence=lane.sequence + 1)
-    return world._replace(
-        lanes=tuple(lanes), network=_sorted(*world.network, copy), open=(*world.open, copy), phase="waits"
-    )
+    sent = world._replace(lanes=tuple(lanes), network=_sorted(*world.network, copy), open=(*world.open, copy))
+    return sent, "waits"
 
 
-def moves(world: World, program: str, rules: Rules) -> Iterator[tuple[str, World]]:
+def moves(world: World, programs: Sequence[str], rules: Rules) -> Iterator[tuple[str, World]]:
     """All that may happen next."""
-    yield from _of_client(world, program, rules)
-    yield from _of_network(world, program)
+    for number, program in enumerate(programs):
+        yield from _of_client(world, number, program, rules)
+    yield from _of_network(world, programs)
     yield from _of_kproxy(world, rules)
 
 
-def _of_client(world: World, program: str, rules: Rules) -> Iterator[tuple[str, World]]:
-    if world.phase in ("idle", "retries") and world.at < len(program):
-        yield f"kproxy reads {program[world.at]}", accept(world, program[world.at], rules)
-    if world.phase == "answered":
-        yield "the client has its answer", world._replace(at=world.at + 1, phase="idle")
+def _of_client(world: World, number: int, program: str, rules: Rules) -> Iterator[tuple[str, World]]:
+    client = world.clients[number]
+    if client.phase in ("idle", "retries") and client.at < len(program):
+        payload = program[client.at]
+        after, phase = accept(world, payload, number, rules)
+        yield f"kproxy reads {payload}", _with(after, number, client._replace(phase=phase))
+        if world.ends and not client.orphan:
+            left = client._replace(phase="retries", orphan=payload)
+            yield f"the connection of {payload} ends, unread", _ended(world, number, left)
+    if client.phase == "answered":
+        yield "the client has its answer", _with(world, number, client._replace(at=client.at + 1, phase="idle"))
     if world.ends:
-        lanes = tuple(lane._replace(leased=False) for lane in world.lanes)
-        yield "the client's connection ends", world._replace(lanes=lanes, phase=_after(world), ends=world.ends - 1)
+        yield "the client's connection ends", _ended(world, number, client._replace(phase=_after(client)))
+    if client.orphan:
+        after, _ = accept(world, client.orphan, -1, rules)
+        read = after.clients[number]._replace(orphan="")
+        yield f"kproxy reads {client.orphan} of the ended connection", _with(after, number, read)
 
 
-def _of_network(world: World, program: str) -> Iterator[tuple[str, World]]:
+def _with(world: World, number: int, client: Client) -> World:
+    clients = list(world.clients)
+    clients[number] = client
+    return world._replace(clients=tuple(clients))
+
+
+def _ended(world: World, number: int, client: Client) -> World:
+    """A client's connection has ended: its producer id is given back."""
+    lanes = tuple(lane._replace(holder=-1) if lane.holder == number else lane for lane in world.lanes)
+    return _with(world._replace(lanes=lanes, ends=world.ends - 1), number, client)
+
+
+def _of_network(world: World, programs: Sequence[str]) -> Iterator[tuple[str, World]]:
     for copy in dict.fromkeys(world.network):
         network = list(world.network)
         network.remove(copy)
         success, after = append(world._replace(network=tuple(network)), copy)
         if success and copy in world.open:
-            answered = world.phase == "waits" and copy.payload == program[world.at]
+            clients = tuple(
+                client._replace(phase="answered")
+                if client.phase == "waits" and copy.payload == program[client.at]
+                else client
+                for client, program in zip(world.clients, programs, strict=True)
+            )
             after = after._replace(
                 open=tuple(other for other in world.open if other != copy),
                 known=world.known | {copy.payload},
-                phase="answered" if answered else world.phase,
+                clients=clients,
             )
         yield f"the broker {'takes' if success else 'refuses'} {copy}", after
 
@@ -194,12 +231,11 @@ def _of_kproxy(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
         for copy in world.open:
             sent = world._replace(network=_sorted(*world.network, copy), resends=world.resends - 1)
             yield f"kproxy sends {copy} again", sent
-    for lane in world.lanes:
-        epoch, closed = dict(world.notes)[lane.producer_id]
-        settled = rules.closes == "once" or not _open_of(world, lane)
-        if not lane.leased and settled and not closed:
-            notes = dict(world.notes) | {lane.producer_id: (epoch, True)}
-            yield f"kproxy notes {lane.producer_id} as closed", world._replace(notes=tuple(sorted(notes.items())))
+    closable = _closable(world, rules)
+    for producer_id, epoch in (*closable, *world.late):
+        late = tuple(note for note in world.late if note != (producer_id, epoch))
+        notes = tuple(sorted((dict(world.notes) | {producer_id: (epoch, True)}).items()))
+        yield f"{producer_id} is noted as closed", world._replace(notes=notes, late=late)
     if world.kills:
         yield (
             "kproxy is killed and started",
@@ -209,15 +245,26 @@ def _of_kproxy(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
                 open=(),
                 known=frozenset(),
                 recovered=False,
-                phase=_after(world),
+                late=(*world.late, *closable),
+                clients=tuple(Client(client.at, _after(client)) for client in world.clients),
                 kills=world.kills - 1,
             ),
         )
 
 
-def _after(world: World) -> str:
-    """The client's phase once its connection has ended."""
-    return "retries" if world.phase in ("waits", "answered", "retries") else world.phase
+def _closable(world: World, rules: Rules) -> list[tuple[int, int]]:
+    """The producer ids that kproxy may note as closed, with their epochs."""
+    notes = dict(world.notes)
+    return [
+        (lane.producer_id, lane.epoch)
+        for lane in world.lanes
+        if lane.holder < 0 and not notes[lane.producer_id][1] and (rules.closes == "once" or not _open_of(world, lane))
+    ]
+
+
+def _after(client: Client) -> str:
+    """A client's phase once its connection has ended."""
+    return "retries" if client.phase in ("waits", "answered", "retries") else client.phase
 
 
 def _open_of(world: World, lane: Lane) -> list[Copy]:
@@ -228,10 +275,14 @@ def _sorted(*copies: Copy) -> tuple[Copy, ...]:
     return tuple(sorted(copies))
 
 
-def broken(world: World, program: str) -> Iterator[str]:
+def broken(world: World, programs: Sequence[str]) -> Iterator[str]:
     """The promises that are broken: an acknowledged record is not in the log, or a record is there twice."""
     held = Counter(payload for payload, _ in world.log)
-    if any(not held[payload] for payload in program[: world.at]):
+    if any(
+        not held[payload]
+        for client, program in zip(world.clients, programs, strict=True)
+        for payload in program[: client.at]
+    ):
         yield "lost"
     if any(count > 1 for count in held.values()):
         yield "twice"
@@ -246,17 +297,23 @@ class Explored(NamedTuple):
     spared: bool
 
 
-def explore(rules: Rules, *, program: str = "abc", kills: int = 2, ends: int = 2, resends: int = 2) -> Explored:
-    """Every reachable state, breadth-first, up to the first broken promise: its trace is a shortest one."""
+def explore(
+    rules: Rules, programs: Sequence[str] = ("ab",), *, kills: int = 2, ends: int = 2, resends: int = 1
+) -> Explored:
+    """Every reachable state, breadth-first, up to the first broken promise: its trace is a shortest one.
+
+    ``programs``: the records of each client, all different.
+    """
     spared = False
 
     def wrong(world: World) -> Iterator[str]:
         nonlocal spared
         spared = spared or (world.generation > 0 and world.recovered and bool(world.log) and not world.markers)
-        return broken(world, program)
+        return broken(world, programs)
 
-    search: Search[World] = Search(lambda world: moves(world, program, rules), wrong, sys.maxsize)
-    found = search.run(World(kills=kills, ends=ends, resends=resends), "")
+    search: Search[World] = Search(lambda world: moves(world, programs, rules), wrong, sys.maxsize)
+    clients = tuple(Client() for _ in programs)
+    found = search.run(World(clients=clients, kills=kills, ends=ends, resends=resends), "")
     return Explored(found.states, found.trace, spared)
 
 

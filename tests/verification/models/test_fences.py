@@ -5,8 +5,9 @@ import pytest
 from verification.models.fences import FLAWS, Copy, Known, Rules, World, append, explore
 
 
-def test_the_rules_hold_and_spare_markers() -> None:
-    found = explore(Rules(), program="ab", kills=2, ends=1, resends=1)
+@pytest.mark.parametrize(("programs", "kills"), [(("ab",), 2), (("a", "b"), 1)], ids=["a client", "two clients"])
+def test_the_rules_hold_and_spare_markers(programs: tuple[str, ...], kills: int) -> None:
+    found = explore(Rules(), programs, kills=kills, ends=1)
     assert found.trace is None
     assert found.spared
     assert found.states > 1000
