@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tools.rerun import STARTS
 
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
 
 #: What a test starts, by marker: the higher the number, the longer it takes.
 WEIGHTS: Final = {"spark": 3, "kafka": 2, "java": 1, "browser": 1}
+#: The marker of tests that start nothing and compute for more than ten seconds a file.
+LONG: Final = "long"
+#: Tests whose session of Spark starts once if they run in one process.
+SPARK: Final = ("tests/spark/", "tests/bench/test_spark.py")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -20,8 +25,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests start most come first: at the end the small ones keep all processes at work."""
+    weight_of = WEIGHTS | {LONG: 1}
     weights: dict[Path, int] = {}
     for item in items:
-        weight = max((WEIGHTS.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+        weight = max((weight_of.get(mark.name, 0) for mark in item.iter_markers()), default=0)
         weights[item.path] = max(weight, weights.get(item.path, 0))
     items.sort(key=lambda item: -weights[item.path])
+
+
+class Scheduling(LoadFileScheduling):
+    """All tests of a file, or all that share a session of Spark, run in one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK[0] if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
+    """In place of xdist's own for ``--dist loadfile``."""
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
