@@ -14,8 +14,8 @@ class Ran:
     """A test in the run without a mutant."""
 
     seconds: float
-    #: The statements that it reached, by the path of their module.
-    lines: Mapping[str, Collection[int]]
+    #: The lines of statements that it reached, and what it met there, by the path of their module.
+    lines: Mapping[str, Collection[int | str]]
 
 
 def files_for(path: str, *, own_only: bool = False) -> list[Path]:
@@ -41,11 +41,15 @@ def _importers(module: str) -> list[Path]:
 
 
 def choose(mutant: Mutant, module: Module, ran: Mapping[str, Ran], seconds: float) -> list[str]:
-    """The tests that reach the mutant: those of the module's own file first, then the fastest, ``seconds`` in all.
+    """The tests that can notice the mutant: those of the module's own file first, then the fastest, ``seconds`` in all.
+
+    They reach its statement, and meet there what makes a difference: an operand of ``and``, say, that is false.
 
     For a constant: all that reach its module, those that reach a statement with its name before the others.
     """
-    lines = {mutant.line} if mutant.unit is not None else module.lines_that_mention(mutant.assigns)
+    lines: set[int | str] = {mutant.needs or mutant.line}
+    if mutant.unit is None:
+        lines = set(module.lines_that_mention(mutant.assigns))
     own = f"test_{Path(module.path).name}"
     first = set(_reaching(ran, module.path, lines))
     found = list(first)
@@ -65,7 +69,7 @@ def _is_in(file: str, node: str) -> bool:
     return Path(node.split("::")[0]).name == file
 
 
-def _reaching(ran: Mapping[str, Ran], path: str, lines: Collection[int]) -> list[str]:
+def _reaching(ran: Mapping[str, Ran], path: str, lines: Collection[int | str]) -> list[str]:
     return [node for node, one in ran.items() if not set(lines).isdisjoint(one.lines.get(path, ()))]
 
 

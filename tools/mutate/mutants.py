@@ -34,6 +34,8 @@ class Mutant:
     assigns: tuple[str, ...]
     #: A digest of the function around it, or of the statement, as it was before the change.
     source: str
+    #: As of a ``Change``; without a ``unit`` it counts for nothing.
+    needs: str | None
     slot: "Slot" = field(compare=False)
     replacement: ast.AST = field(compare=False)
 
@@ -165,9 +167,11 @@ class _Walk:
             if self._unit is None:
                 self._assigns = _assigned(node)
                 self._source = hashlib.sha256(ast.dump(node).encode()).hexdigest()[:16]
-        for what, replacement in () if _is_about(self._assigns) and self._unit is None else changes(node):
+        for what, replacement, needs in () if _is_about(self._assigns) and self._unit is None else changes(node):
             where = ".".join([*self._path, *(() if self._unit is not None else self._assigns)]) or "module"
-            yield Mutant(f"{where}: {what}", self._line, self._unit, self._assigns, self._source, slot, replacement)
+            yield Mutant(
+                f"{where}: {what}", self._line, self._unit, self._assigns, self._source, needs, slot, replacement
+            )
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             yield from self._scope(node)
         else:

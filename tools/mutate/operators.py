@@ -2,11 +2,20 @@
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-Change = tuple[str, ast.AST]
 
-_COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
+class Change(NamedTuple):
+    """One change of a node."""
+
+    what: str
+    replacement: ast.AST
+    #: What a test has to meet for the change to make a difference; None: the statement is enough.
+    needs: str | None = None
+
+
+#: What a comparison may become.
+COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
     ast.Lt: (ast.LtE,),
     ast.LtE: (ast.Lt,),
     ast.Gt: (ast.GtE,),
@@ -35,7 +44,7 @@ _LONGEST: Final = 100
 
 
 def changes(node: ast.AST) -> Iterator[Change]:
-    """What a node may become, and what to call it."""
+    """What a node may become."""
     for kind, make in _BY_KIND.items():
         if isinstance(node, kind):
             yield from make(node)
@@ -73,7 +82,7 @@ def _deleted(node: ast.AST) -> Iterator[Change]:
         return
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return
-    yield f"delete `{_text(node)}`", ast.copy_location(ast.Pass(), node)
+    yield Change(f"delete `{_text(node)}`", ast.copy_location(ast.Pass(), node))
 
 
 def _first_leaf(target: ast.expr) -> ast.expr:
@@ -85,17 +94,19 @@ def _condition(node: Any) -> Iterator[Change]:
     for value in (True, False):
         changed = _copy(node, test=ast.copy_location(ast.Constant(value), node.test))
         kind = "if" if isinstance(node, ast.If) else "choose"
-        yield f"{kind} {value} instead of `{_text(node.test)}`", changed
+        yield Change(f"{kind} {value} instead of `{_text(node.test)}`", changed, seen(node.test, not value))
 
 
 def _loop(node: ast.While) -> Iterator[Change]:
     if not isinstance(node.test, ast.Constant):
-        yield f"while False instead of `{_text(node.test)}`", _copy(node, test=ast.Constant(False))
+        changed = _copy(node, test=ast.Constant(False))
+        yield Change(f"while False instead of `{_text(node.test)}`", changed, seen(node.test, True))
 
 
 def _filter(node: ast.comprehension) -> Iterator[Change]:
     for index, test in enumerate(node.ifs):
-        yield f"no filter `{_text(test)}`", _copy(node, ifs=[*node.ifs[:index], *node.ifs[index + 1 :]])
+        changed = _copy(node, ifs=[*node.ifs[:index], *node.ifs[index + 1 :]])
+        yield Change(f"no filter `{_text(test)}`", changed, seen(test, False))
 
 
 def _operand(node: ast.BoolOp) -> Iterator[Change]:
@@ -103,26 +114,38 @@ def _operand(node: ast.BoolOp) -> Iterator[Change]:
     for index, value in enumerate(node.values):
         rest = [*node.values[:index], *node.values[index + 1 :]]
         changed = rest[0] if len(rest) == 1 else _copy(node, values=rest)
-        yield f"drop `{_text(value)}` of `{word}`" + _among(node), changed
-
-
-def _among(node: ast.AST) -> str:
-    return f" in `{_text(node)}`"
+        what = f"drop `{_text(value)}` of `{word}` in `{_text(node)}`"
+        yield Change(what, changed, seen(value, isinstance(node.op, ast.Or)))
 
 
 def _negation(node: ast.UnaryOp) -> Iterator[Change]:
     if isinstance(node.op, ast.Not):
-        yield f"`{_text(node)}` loses its not", node.operand
+        yield Change(f"`{_text(node)}` loses its not", node.operand)
     elif isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
-        yield f"`{_text(node)}` loses its minus", node.operand
+        yield Change(f"`{_text(node)}` loses its minus", node.operand)
 
 
 def _comparison(node: ast.Compare) -> Iterator[Change]:
     for index, operator in enumerate(node.ops):
-        others = _COMPARISONS[type(operator)]
+        others = COMPARISONS[type(operator)]
         for other in others[:1] if _is_name(node.comparators[index]) else others:
             changed = _copy(node, ops=[*node.ops[:index], other(), *node.ops[index + 1 :]])
-            yield f"`{_text(node)}` becomes `{_text(changed)}`", changed
+            yield Change(f"`{_text(node)}` becomes `{_text(changed)}`", changed, compared(node, other))
+
+
+def seen(node: ast.expr, value: bool) -> str:
+    """That an expression was true, or false."""
+    return f"{_place(node)} {value}"
+
+
+def compared(node: ast.Compare, other: type[ast.cmpop]) -> str | None:
+    """That another comparison would have had another result; None: it always has, or there are several in one."""
+    is_opposite = other in (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+    return None if is_opposite or len(node.ops) > 1 else f"{_place(node)} {other.__name__}"
+
+
+def _place(node: ast.expr) -> str:
+    return f"{node.lineno}.{node.col_offset}-{node.end_lineno}.{node.end_col_offset}"
 
 
 def _is_name(node: ast.expr) -> bool:
@@ -137,20 +160,20 @@ def _arithmetic(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:
     other = _ARITHMETIC.get(type(node.op))
     if other is not None:
         changed = _copy(node, op=other())
-        yield f"`{_text(node)}` becomes `{_text(changed)}`", changed
+        yield Change(f"`{_text(node)}` becomes `{_text(changed)}`", changed)
 
 
 def _constant(node: ast.Constant) -> Iterator[Change]:
     if isinstance(node.value, bool):
-        yield f"{node.value} becomes {not node.value}", _copy(node, value=not node.value)
+        yield Change(f"{node.value} becomes {not node.value}", _copy(node, value=not node.value))
     elif isinstance(node.value, int | float):
-        yield f"{node.value} becomes {node.value + 1}", _copy(node, value=node.value + 1)
+        yield Change(f"{node.value} becomes {node.value + 1}", _copy(node, value=node.value + 1))
 
 
 def _function(node: ast.Call) -> Iterator[Change]:
     if isinstance(node.func, ast.Name) and node.func.id in _NAMES:
         changed = _copy(node, func=ast.copy_location(ast.Name(_NAMES[node.func.id], ast.Load()), node.func))
-        yield f"`{_text(node)}` becomes {_NAMES[node.func.id]}", changed
+        yield Change(f"`{_text(node)}` becomes {_NAMES[node.func.id]}", changed)
 
 
 def _copy(node: Any, **fields: Any) -> Any:

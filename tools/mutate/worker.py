@@ -21,7 +21,7 @@ import pytest
 
 from tools.mutate import trial
 from tools.mutate.choice import Ran, choose, files_for
-from tools.mutate.instrument import Finder, instrumented, module_name
+from tools.mutate.instrument import Finder, Instrumented, module_name
 from tools.mutate.mutants import Module, Mutant, Unit, function_code
 
 #: pytest's options: none of these tests starts a broker.
@@ -157,7 +157,7 @@ class Trials:
         def work() -> int:
             ran: dict[str, Any] = {}
             for item, seconds in trial.run(items):
-                ran[item.nodeid] = seconds, {path: sorted(lines) for path, lines in self._finder.reached.items()}
+                ran[item.nodeid] = seconds, {path: list(lines) for path, lines in self._finder.reached.items()}
                 for reached in self._finder.reached.values():
                     reached.clear()
             report.write_text(json.dumps([ran, self._failures.failed]))
@@ -265,7 +265,7 @@ def main() -> int:
     """Works off one job; pytest's exit status."""
     job = Job.read()
     modules = {path: Module(path, Path(path).read_text()) for path in job.mutants}
-    finder = Finder({path: instrumented(path, Path(path).read_text()) for path in modules})
+    finder = Finder({path: Instrumented(path, Path(path).read_text()) for path in modules})
     finder.install()
     with os.fdopen(os.dup(1), "w", buffering=1) as lines:
         os.dup2(2, 1)  # whatever pytest says goes where errors go

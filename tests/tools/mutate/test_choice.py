@@ -5,7 +5,7 @@ from pathlib import Path
 from tools.mutate.choice import Ran, choose, files_for, grouped
 from tools.mutate.mutants import Module
 
-SOURCE = "LIMIT = 3\n\ndef f(x):\n    return x > LIMIT\n\ndef g(x):\n    return x + 1\n"
+SOURCE = "LIMIT = 3\n\ndef f(x):\n    return x + LIMIT\n\ndef g(x):\n    return x + 1\n"
 PATH = "kproxy/dedup/m.py"
 OWN, OTHER = "tests/dedup/test_m.py", "tests/dedup/test_a.py"
 RAN = {
@@ -30,6 +30,13 @@ def test_those_that_reach_the_statement_the_modules_own_first() -> None:
 
 def test_a_constant_is_reached_where_it_is_used_and_may_be_tested_by_itself() -> None:
     assert chosen("LIMIT:") == ["own", "elsewhere", "quick", "slow", "beside"]
+
+
+def test_those_that_meet_what_makes_a_difference() -> None:
+    module = Module(PATH, "def f(x):\n    return x and 1\n")
+    (mutant,) = (one for one in module.mutants if one.name.startswith("f: drop `x`"))
+    ran = {"a": Ran(1, {PATH: [2, "2.11-2.12 True"]}), "b": Ran(1, {PATH: [2, "2.11-2.12 False"]})}
+    assert choose(mutant, module, ran, 20) == ["b"]
 
 
 def test_the_time_is_bounded_but_one_is_tried() -> None:

@@ -9,7 +9,7 @@ from tools.mutate.operators import changes, is_left_alone
 
 def changed(source: str) -> list[str]:
     """What every node of a piece of code may become."""
-    return [what for node in ast.walk(ast.parse(source)) if not is_left_alone(node) for what, _ in changes(node)]
+    return [one.what for node in ast.walk(ast.parse(source)) if not is_left_alone(node) for one in changes(node)]
 
 
 @pytest.mark.parametrize(
