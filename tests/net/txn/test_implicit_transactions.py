@@ -1,7 +1,12 @@
 """Clients that write in transactions or not at all, by their client.id."""
 
-from kproxy.codec.messages import ErrorCode
-from tests.net.harness import errors_of, produce
+from typing import Any
+
+import trio
+
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.proxy.applications import CommitRule
+from tests.net.harness import PATIENCE, errors_of, eventually, produce
 from tests.net.txn.test_control_service import TIMEOUT_MS, commit, refused, stage, write
 from tests.net.txn.test_rpcs_whole import committed_values
 
@@ -25,6 +30,36 @@ async def test_the_rules_of_the_configuration_hold_for_them_too() -> None:
     async with stage(per_request=("kproxy-txn-*",)) as (proxy, _), await proxy.client(client_id=_CLIENT) as client:
         assert await write(client, b"1") == [0]
         assert committed_values(proxy) == ["1"]
+
+
+async def test_what_was_begun_by_hand_comes_before_the_rules_of_the_configuration() -> None:
+    rules = (CommitRule(_CLIENT),)
+    async with stage(on_offset_commit=rules) as (proxy, control), await proxy.client(client_id=_CLIENT) as client:
+        await control.begin(client_id=_CLIENT, transactional_id="id", timeout_ms=TIMEOUT_MS)
+        assert await write(client, b"1") == [0]
+        await commit(control)
+        assert committed_values(proxy) == ["1"]
+
+
+async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() -> None:
+    async with stage() as (proxy, control):
+        let_go, met = trio.Event(), trio.Event()
+
+        async def hold(call: Any) -> None:
+            if call.request.topic_data[0].name == "t":
+                met.set()
+                await let_go.wait()
+
+        proxy.brokers.control(ApiKey.PRODUCE, hold)
+        await control.begin(client_id=_CLIENT, transactional_id="id", timeout_ms=TIMEOUT_MS)
+        async with await proxy.client(client_id=_CLIENT) as client:
+            await client.send(produce("t", b"1"), 7)
+            with trio.fail_after(PATIENCE):
+                await met.wait()
+        await eventually(lambda: proxy.stats.clients.connections_open == 0)
+        let_go.set()
+        assert await refused(control.commit("id")) is ErrorCode.TRANSACTION_ABORTABLE
+        assert committed_values(proxy) == []
 
 
 async def test_what_is_retried_over_another_connection_dooms_the_transaction() -> None:
