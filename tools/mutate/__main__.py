@@ -1,6 +1,6 @@
 """Tries mutants and shows a table. Exit status 1 if one survives that is not listed in survivors.yaml.
 
-    python -m tools.mutate [--jobs 2] [--seconds 20] [--limit N] [--own] [--only TEXT] [--again] [MODULE OR FOLDER]...
+    python -m tools.mutate [--jobs 2] [--seconds 20] [--limit N] [--own] [--also NAME] [--only TEXT] [--again] [PATH]...
 
 Without a module: all that survivors.yaml names. Outcomes are kept in build/mutate, so that an interrupted run can
 continue: until the function around the mutant changes, those of survivors until a test changes, too.
@@ -36,9 +36,9 @@ _OUTCOMES: Final = ("killed", "timed out", "survived", "not reached")
 class Results:
     """The outcomes of one module's mutants, kept in a file. A survivor is tried again when one of its tests changes."""
 
-    def __init__(self, module: Module, *, own_only: bool) -> None:
+    def __init__(self, module: Module, also: Sequence[str] | None) -> None:
         """Reads what is there."""
-        self._tests = _digest(files_for(module.path, own_only=own_only))
+        self._tests = _digest(files_for(module.path, also))
         self._sources = {mutant.name: mutant.source for mutant in module.mutants}
         self._file = _KEPT / f"{module.path.removesuffix('.py').replace('/', '.')}.jsonl"
         self.outcomes: dict[str, str] = {}
@@ -121,17 +121,27 @@ def _table(results: Mapping[str, Results], chosen: Mapping[str, Sequence[str]], 
 @click.option("--seconds", default=20.0, show_default=True, help="Of tests for one mutant, as measured without it.")
 @click.option("--limit", default=0, help="So many mutants of each module: the same ones each time.")
 @click.option("--own", is_flag=True, help="Only the tests of each module's own file: quick; more mutants survive.")
+@click.option("--also", multiple=True, help="As --own, and the tests of the file of this name (log_follower).")
 @click.option("--only", default="", help="Mutants whose name has this in it.")
 @click.option("--reasons", default=survivors.PATH, type=click.Path(path_type=Path), help="The list of survivors.")
 @click.option("--again", is_flag=True, help="Forgets what was found before.")
 def main(
-    paths: tuple[str, ...], jobs: int, seconds: float, limit: int, own: bool, only: str, reasons: Path, again: bool
+    paths: tuple[str, ...],
+    jobs: int,
+    seconds: float,
+    limit: int,
+    own: bool,
+    also: tuple[str, ...],
+    only: str,
+    reasons: Path,
+    again: bool,
 ) -> None:
     """As the module's docstring says."""
     known = survivors.read(reasons)
     modules = {path: Module(path, Path(path).read_text()) for path in _modules(paths, known)}
     modules = {path: module for path, module in modules.items() if module.mutants}
-    results = {path: Results(module, own_only=own) for path, module in modules.items()}
+    tests = also if own or also else None
+    results = {path: Results(module, tests) for path, module in modules.items()}
     names = {path: [mutant.name for mutant in module.mutants] for path, module in modules.items()}
     chosen = {path: _sample([name for name in all_ if only in name], limit) for path, all_ in names.items()}
     if again:
@@ -146,7 +156,7 @@ def main(
             todo = {path: [name for name in chosen[path] if name not in results[path].outcomes] for path in group}
             todo = {path: rows for path, rows in todo.items() if rows}
             if todo:
-                _work(Job(todo, seconds, jobs, own), results, progress, errors)
+                _work(Job(todo, seconds, jobs, tests), results, progress, errors)
     console.print(_table(results, chosen, known))
     outcomes = {
         path: {name: results[path].outcomes[name] for name in rows if name in results[path].outcomes}

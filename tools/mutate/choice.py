@@ -18,16 +18,18 @@ class Ran:
     lines: Mapping[str, Collection[int | str]]
 
 
-def files_for(path: str, *, own_only: bool = False) -> list[Path]:
+def files_for(path: str, also: Collection[str] | None = None) -> list[Path]:
     """The files whose tests may notice a change of a module: its own, all of its package, and all that import it.
 
-    ``own_only``: only its own; where it has none, those of its package that import it.
+    ``also``, if given: only its own, or where it has none those of its package that import it, and the files of these
+    names (``log_follower``).
     """
     own = Path("tests", *Path(path).parts[1:-1])
     mirrored = own / f"test_{Path(path).name}"
     importers = _importers(module_name(path))
-    if own_only:
-        return [mirrored] if mirrored.exists() else sorted(file for file in importers if file.parent == own)
+    if also is not None:
+        first = [mirrored] if mirrored.exists() else sorted(file for file in importers if file.parent == own)
+        return [*first, *(file for name in sorted(also) for file in sorted(Path("tests").rglob(f"test_{name}.py")))]
     files = [*own.glob("test_*.py"), *(file for file in importers if file.parent != own)]
     return sorted(files, key=lambda file: (file != mirrored, file.parent != own, file))
 

@@ -42,8 +42,8 @@ class Job:
     #: Of tests for one mutant, as measured without it.
     seconds: float
     at_once: int
-    #: Only the tests of the modules' own files.
-    own_only: bool
+    #: None: all tests; else those of the modules' own files, and those of these files.
+    also: Sequence[str] | None
 
     @classmethod
     def read(cls) -> "Job":
@@ -273,7 +273,7 @@ def main() -> int:
         def tell(**what: object) -> None:
             lines.write(json.dumps(what) + "\n")
 
-        files = dict.fromkeys(str(file) for path in modules for file in files_for(path, own_only=job.own_only))
+        files = dict.fromkeys(str(file) for path in modules for file in files_for(path, job.also))
         trials = Trials(job, finder, modules, tell)
         return int(pytest.main([*OPTIONS, *NO_BROKERS, *files], plugins=[Deterministic(), trials]))
 

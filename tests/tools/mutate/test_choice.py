@@ -52,8 +52,10 @@ def test_files_of_a_module_its_own_first() -> None:
 
 
 def test_only_its_own_file_or_those_of_the_package_that_import_it() -> None:
-    assert files_for("kproxy/dedup/retry_rules.py", own_only=True) == [Path("tests/dedup/test_retry_rules.py")]
-    importers = files_for("kproxy/txn/verdict.py", own_only=True)
+    own = Path("tests/dedup/test_retry_rules.py")
+    assert files_for("kproxy/dedup/retry_rules.py", ()) == [own]
+    assert files_for("kproxy/dedup/retry_rules.py", ["views"]) == [own, Path("tests/txn/test_views.py")]
+    importers = files_for("kproxy/txn/verdict.py", ())
     assert {file.parent for file in importers} == {Path("tests/txn")}
     assert set(importers) < set(files_for("kproxy/txn/verdict.py"))
 
