@@ -159,15 +159,17 @@ async def test_a_leader_without_news_is_asked_to_wait(timeout_ms: int, waits_ms:
 @pytest.mark.parametrize("fault", [lambda _: Close(), lambda _: CloseAfter()])
 @pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.CREATE_TOPICS])
 async def test_cuts_are_survived(api: ApiKey, fault: Any) -> None:
-    async with open_fake_cluster(2) as fake:
-        fake.cluster.control(api, fault, times=3)
-        async with following(fake.bootstrap) as log:
-            for number in range(5):
-                write(fake.cluster, b"%d" % number, epoch=number)
-                fake.cluster.control(api, fault, times=1)
-                await log.at_end()
-            assert log.sink.values() == [b"0", b"1", b"2", b"3", b"4"]
-            assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+    with structlog.testing.capture_logs() as lines:
+        async with open_fake_cluster(2) as fake:
+            fake.cluster.control(api, fault, times=3)
+            async with following(fake.bootstrap) as log:
+                for number in range(5):
+                    write(fake.cluster, b"%d" % number, epoch=number)
+                    fake.cluster.control(api, fault, times=1)
+                    await log.at_end()
+                assert log.sink.values() == [b"0", b"1", b"2", b"3", b"4"]
+                assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+    assert not [line for line in lines if "no transactions" in line["event"] or "was deleted" in line["event"]]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +191,7 @@ async def test_errors_are_asked_about_again(api: ApiKey, error: int) -> None:
         fake.cluster.control(api, _answer(error), times=4)
         async with following(fake.bootstrap) as log:
             assert log.sink.values() == [b"a"]
+            assert (log.stats.upstream.errors.get("transaction_state_log", 0) >= 4) is (api is ApiKey.FETCH)
             assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
 
 
@@ -207,6 +210,46 @@ async def test_leaders_move_and_die() -> None:
             await log.fake.start_broker(leader)
         assert log.sink.values() == [b"%d" % number for number in range(8)]
         assert sorted(log.sink.restarts) == [(index, 0) for index in range(4)]
+
+
+async def test_a_leader_that_can_not_be_reached_holds_up_no_other() -> None:
+    async with open_fake_cluster(2) as fake:
+        async with following(fake.bootstrap) as log:
+            leaders = [part.leader for part in fake.cluster.topics[TOPIC].partitions]
+        near, far = leaders.index(1), leaders.index(2)
+        port, fake.cluster.brokers[2].port = fake.cluster.brokers[2].port, 1
+        write(fake.cluster, b"a", partition=near)
+        write(fake.cluster, b"b", partition=far)
+        async with following(fake.bootstrap, loaded=False) as log:
+            await eventually(lambda: log.sink.values(near) == [b"a"])
+            assert log.sink.values(far) == []
+            fake.cluster.brokers[2].port = port
+            await eventually(lambda: log.sink.values(far) == [b"b"])
+
+
+async def test_a_partition_without_a_leader_is_waited_for() -> None:
+    def leaderless(message: Any) -> None:
+        for row in message.topics[0].partitions if message.topics else ():
+            row.leader_id = -1 if row.partition_index == 0 else row.leader_id
+
+    async with open_fake_cluster(1) as fake:
+        async with following(fake.bootstrap):
+            write(fake.cluster, b"a")
+        control = fake.cluster.control(ApiKey.METADATA, lambda _: Edit(leaderless), times=5)
+        async with following(fake.bootstrap) as log:
+            assert log.sink.values() == [b"a"]
+            assert control.hits == 5
+
+
+async def test_a_leader_without_news_is_no_failure() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with following(fake.bootstrap):
+            write(fake.cluster, b"a")
+        control = fake.cluster.control(ApiKey.FETCH, _answer(0), times=3)
+        async with following(fake.bootstrap) as log:
+            assert control.hits == 3
+            assert log.sink.values() == [b"a"]
+            assert "transaction_state_log" not in log.stats.upstream.errors
 
 
 async def test_a_cluster_that_is_down_is_waited_for() -> None:
@@ -231,6 +274,8 @@ async def test_what_is_deleted_without_the_follower_is_no_reason_to_begin_again(
         log.write(b"d", epoch=2)
         assert await log.at_end() == 4
         assert log.sink.values() == [b"a", b"b", b"c", b"d"]
+        assert log.follower.log_start(0) == 2
+        assert log.follower.losses == {}
 
 
 async def test_a_log_that_begins_after_what_was_read_is_read_again_from_its_start() -> None:
@@ -243,6 +288,19 @@ async def test_a_log_that_begins_after_what_was_read_is_read_again_from_its_star
         assert await log.at_end() == 4
         assert log.sink.restarts[4:] == [(0, 3)]
         assert log.sink.values() == [b"d"], "a log may begin inside a batch"
+        assert log.follower.log_start(0) == 3
+
+
+async def test_a_log_without_records_that_begins_later_is_a_change() -> None:
+    async with followed() as log:
+        log.write(b"a")
+        await log.at_end()
+        version = log.follower.version
+        log.write(b"b", epoch=1)
+        log.brokers.topics[TOPIC].partitions[0].log.delete_before(2)
+        with trio.fail_after(PATIENCE):
+            await log.follower.changed(version)
+        assert log.sink.restarts[4:] == [(0, 2)]
 
 
 async def test_a_log_that_has_lost_its_end_is_read_again() -> None:
@@ -252,6 +310,7 @@ async def test_a_log_that_has_lost_its_end_is_read_again() -> None:
             await log.at_end()
             log.brokers.topics[TOPIC].partitions[0].log.truncate(0)
             await eventually(lambda: log.sink.restarts[4:] == [(0, 0)])
+            assert log.follower.losses == {"truncated": 1}
             log.write(b"z")
             await log.at_end()
             assert log.sink.values() == [b"z"]
@@ -279,15 +338,23 @@ async def test_a_log_that_has_lost_its_end_and_is_longer_than_before_is_read_aga
 async def test_a_topic_that_was_recreated_is_read_again_and_reported(longer: bool) -> None:
     with structlog.testing.capture_logs() as lines:
         async with followed() as log:
-            for number in range(3):
+            for number in range(2):
                 log.write(b"old", epoch=number)
-            await log.at_end()
+            log.write(b"old", partition=1)
+            await log.follower.read_to_ends([0, 1])
+            log.brokers.topics[TOPIC].partitions[0].log.delete_before(1)
+            log.write(b"old", epoch=2)
+            await eventually(lambda: log.follower.log_start(0) == 1)
             log.brokers.delete_topic(TOPIC)
             log.brokers.create_topic(TOPIC, 4, 1)
             log.write(b"a", b"b", b"c", b"d", *([b"e"] if longer else []))
             assert await log.at_end() == 4 + longer
             assert b"old" not in log.sink.values()
             assert len(log.sink.values()) == 4 + longer
+            assert log.follower.log_start(0) == 0
+            await log.follower.read_to_ends(range(4))
+            assert log.follower.losses == {"recreated": 2}, "two have lost nothing"
+            assert log.brokers.topics[TOPIC].topic_id in log.cluster.map.own_topic_ids
     assert len([line for line in lines if "created again" in line["event"]]) == 1
 
 
@@ -305,7 +372,9 @@ async def test_a_deleted_topic_is_reported_once_and_waited_for() -> None:
             with trio.fail_after(PATIENCE):
                 while log.sink.values() != [b"new"]:
                     await log.follower.changed(log.follower.version)
-    assert len([line for line in lines if "was deleted" in line["event"]]) == 1
+            assert len([line for line in lines if "was deleted" in line["event"]]) == 1
+            log.brokers.delete_topic(TOPIC)
+            await eventually(lambda: len([line for line in lines if "was deleted" in line["event"]]) == 2)
 
 
 async def test_a_refusal_is_reported_once_and_asked_about_again() -> None:
@@ -336,8 +405,12 @@ async def test_a_damaged_batch_is_not_passed_over_nor_what_lies_behind() -> None
             broken = bytearray(sound.data)
             broken[-1] ^= 1
             stored[1] = sound._replace(data=bytes(broken))
+            asked: list[int] = []
+            log.brokers.control(ApiKey.METADATA, lambda call: asked.append(call.connection))
             await eventually(lambda: log.stats.upstream.errors.get("transaction_state_log", 0) > 3)
             assert log.sink.values() == [b"a"]
+            await eventually(lambda: len(asked) > 3)  # another replica may lead by then
+            assert (log.follower.lag, log.follower.is_read(0)) == (2, False)
             log.write(b"x", partition=1)
             await log.at_end(1)
             stored[1] = sound  # as another replica may have it
@@ -387,6 +460,7 @@ async def test_long_logs_come_in_pieces_and_starve_no_partition(monkeypatch: pyt
             for partition in range(4):
                 assert log.sink.values(partition)[1::2] == [b"%d" % number for number in range(40)]
         assert {asked.count(partition) > 5 for partition in range(4)} == {True}
+        assert set(asked[:4]) == set(range(4)), "first what had nothing for longest"
 
 
 async def test_a_broker_too_old_to_tell_a_logs_end_after_an_election_is_not_asked() -> None:
