@@ -1,13 +1,15 @@
 """DataFrames of sources and steps, each a table by its name."""
 
 import importlib
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kproxy.config.config_faults import Fault, FileError, Location
+from kproxy.config.config_faults import Faults, Location
 from kproxy.spark.pipeline.data_source import source_options
 from kproxy.spark.pipeline.pipeline_errors import one_line
 from kproxy.spark.pipeline.pipeline_model import (
@@ -27,25 +29,26 @@ Frames = dict[str, DataFrame]
 """By name in lower case, as Spark finds tables."""
 
 
-def build(pipeline: Pipeline, spark: SparkSession) -> Frames:
-    """All of them, in the order of the file. FileError names the line of what Spark won't have."""
+def build(pipeline: Pipeline, spark: SparkSession, faults: Faults) -> Frames:
+    """All of them, in the order of the file, but those that Spark rejects and the steps that read these."""
     frames: Frames = {}
     for source in pipeline.sources:
-        with located_errors(pipeline, source.place):
+        with located_errors(faults, source.place):
             _name(frames, source.name, _source(pipeline, source, spark))
     for step in pipeline.steps:
-        with located_errors(pipeline, step.place, f"step {step.name!r}: "):
-            _name(frames, step.name, _step(step, frames, spark))
+        if all(name.lower() in frames for name in step.inputs):
+            with located_errors(faults, step.place, f"step {step.name!r}: "):
+                _name(frames, step.name, _step(step, frames, spark))
     return frames
 
 
 @contextmanager
-def located_errors(pipeline: Pipeline, place: Location, prefix: str = "") -> Iterator[None]:
-    """What Spark or a step's function has against a part of the file becomes a FileError at its place."""
+def located_errors(faults: Faults, place: Location, prefix: str = "") -> Iterator[None]:
+    """An error of Spark or of a step's function ends the block, and is one of the faults of the file."""
     try:
         yield
     except (PySparkException, StepError) as error:
-        raise FileError(str(pipeline.file), [Fault(place, f"{prefix}{one_line(error)}")]) from None
+        faults.add(place, f"{prefix}{one_line(error)}")
 
 
 def _name(frames: Frames, name: str, frame: DataFrame) -> None:
@@ -85,14 +88,21 @@ def _called(step: PythonStep, frames: Frames) -> DataFrame:
     try:
         function = getattr(importlib.import_module(step.module), step.function)
         found = function(**{name: frames[name.lower()] for name in step.inputs})
-    except PySparkException:
-        raise
+    except PySparkException as error:
+        raise StepError(f"{one_line(error)}{_line(error, step)}") from error
     except Exception as error:
         # It is a user's, and may raise anything.
-        raise StepError(f"{name} raised {type(error).__name__}: {error}") from error
+        raise StepError(f"{name} raised {type(error).__name__}: {error}{_line(error, step)}") from error
     if not isinstance(found, DataFrame):
         raise StepError(f"{name} gave {type(found).__name__}, not a DataFrame")
     return found
+
+
+def _line(error: Exception, step: PythonStep) -> str:
+    """The line of the step's module that an error came from."""
+    lines = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(path, line) for path, line in lines if path.stem == step.module.rpartition(".")[2]]
+    return f" ({own[-1][0].name}:{own[-1][1]})" if own else ""
 
 
 def _watermarked(frame: DataFrame, watermark: Watermark | None) -> DataFrame:

@@ -8,9 +8,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kproxy.config.config_faults import Faults, FileError, Location
+from kproxy.config.config_faults import Faults, Location
 from kproxy.config.values import suggest
-from kproxy.spark.pipeline.data_frames import build
 from kproxy.spark.pipeline.data_source import source_options
 from kproxy.spark.pipeline.pipeline_errors import one_line
 from kproxy.spark.pipeline.pipeline_model import Pipeline, TopicSource
@@ -34,12 +33,8 @@ def check_live(pipeline: Pipeline) -> None:
     with spark_session(f"kproxy pipeline check {pipeline.name}", {**QUICK, "spark.master": "local[1]"}) as spark:
         for place, text in setting_faults(pipeline, spark):
             faults.add(place, text)
-        try:
-            add_modules(pipeline, spark)
-            plans(pipeline, build(pipeline, spark))
-        except FileError as error:
-            for fault in error.faults:
-                faults.add(*fault)
+        add_modules(pipeline, spark)
+        plans(pipeline, spark, faults)
     faults.check()
 
 

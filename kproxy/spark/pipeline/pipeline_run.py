@@ -4,7 +4,6 @@ from pyspark.sql import SparkSession
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config import StartupError
-from kproxy.spark.pipeline.data_frames import build
 from kproxy.spark.pipeline.display import Display, choose
 from kproxy.spark.pipeline.pipeline_model import Kafka, Pipeline
 from kproxy.spark.pipeline.python_steps import module_files
@@ -26,7 +25,7 @@ def run(pipeline: Pipeline, display: Display | None = None, stop: Stop | None = 
         shown.say("Spark starts")
         with spark_session(f"kproxy pipeline {pipeline.name}", pipeline.spark) as spark, on_signals(stop):
             add_modules(pipeline, spark)
-            queries = start(pipeline, build(pipeline, spark))
+            queries = start(pipeline, spark)
             shown.say(f"{pipeline.name} runs, {_pace(pipeline)}")
             watch(queries, shown, stop)
 

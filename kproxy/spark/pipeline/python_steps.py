@@ -8,7 +8,7 @@ from zipfile import BadZipFile, ZipFile
 
 
 class StepError(ValueError):
-    """The function is not there, or can't take DataFrames by name; the message is one line."""
+    """What is wrong with a step or a sink; the message is one line."""
 
 
 def parameters(module: str, function: str, path: Path | None) -> tuple[str, ...]:

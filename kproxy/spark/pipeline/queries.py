@@ -4,16 +4,17 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from kproxy.config.config_faults import Fault, FileError, Location
-from kproxy.spark.pipeline.data_frames import Frames, located_errors
+from kproxy.config.config_faults import Faults, Location
+from kproxy.spark.pipeline.data_frames import build, located_errors
 from kproxy.spark.pipeline.data_source import sink_options
 from kproxy.spark.pipeline.parquet_batches import ParquetBatches
 from kproxy.spark.pipeline.pipeline_model import ParquetSink, Pipeline
+from kproxy.spark.pipeline.python_steps import StepError
 from kproxy.spark.pipeline.topic_rows import ROWS, topic_rows
 
 
@@ -33,13 +34,17 @@ class _Plan(NamedTuple):
     writer: DataStreamWriter
 
 
-def start(pipeline: Pipeline, frames: Frames) -> list[Running]:
-    """Starts all; those that run are stopped if one can't. FileError says what Spark has against it."""
+def start(pipeline: Pipeline, spark: SparkSession) -> list[Running]:
+    """Starts all; those that run are stopped if one can't. FileError has all that Spark has against the file."""
     running: list[Running] = []
+    faults = Faults(str(pipeline.file))
+    planned = plans(pipeline, spark, faults)
+    faults.check()
     try:
-        for plan in plans(pipeline, frames):
-            with located_errors(pipeline, plan.place, f"{plan.name}: "):
+        for plan in planned:
+            with located_errors(faults, plan.place, f"{plan.name}: "):
                 running.append(Running(plan.name, _begin(pipeline, plan)))
+        faults.check()
     except BaseException:
         for _, query in running:
             query.stop()
@@ -47,10 +52,19 @@ def start(pipeline: Pipeline, frames: Frames) -> list[Running]:
     return running
 
 
-def plans(pipeline: Pipeline, frames: Frames) -> list[_Plan]:
-    """All queries before their start. FileError says what Spark has against one."""
-    found = [_to_parquet(pipeline, sink, frames) for sink in pipeline.parquet_sinks]
-    return [_to_topics(pipeline, frames), *found] if pipeline.topic_sinks else found
+def plans(pipeline: Pipeline, spark: SparkSession, faults: Faults) -> list[_Plan]:
+    """The queries before their start; ``faults`` gets all that Spark has against sources, steps and sinks."""
+    frames = build(pipeline, spark, faults)
+    found = []
+    rows = topic_rows(pipeline, frames, faults) if pipeline.topic_sinks else None
+    if rows is not None:
+        with located_errors(faults, pipeline.topic_sinks[0].place):
+            found.append(_to_topics(pipeline, rows))
+    for sink in pipeline.parquet_sinks:
+        if sink.step.lower() in frames:
+            with located_errors(faults, sink.place):
+                found.append(_to_parquet(sink, frames[sink.step.lower()]))
+    return found
 
 
 def checkpoint_name(path: str) -> str:
@@ -67,21 +81,20 @@ def _begin(pipeline: Pipeline, plan: _Plan) -> StreamingQuery:
     return writer.trigger(processingTime=pipeline.every).start()
 
 
-def _to_topics(pipeline: Pipeline, frames: Frames) -> _Plan:
-    kafka, rows, place = pipeline.kafka, topic_rows(pipeline, frames), pipeline.topic_sinks[0].place
-    assert kafka is not None
-    _check_streaming(pipeline, place, rows)
-    return _Plan(place, "topics", "topics", rows.writeStream.format("kproxy").options(**sink_options(kafka)))
+def _to_topics(pipeline: Pipeline, rows: DataFrame) -> _Plan:
+    assert pipeline.kafka is not None
+    _check_streaming(rows)
+    writer = rows.writeStream.format("kproxy").options(**sink_options(pipeline.kafka))
+    return _Plan(pipeline.topic_sinks[0].place, "topics", "topics", writer)
 
 
-def _to_parquet(pipeline: Pipeline, sink: ParquetSink, frames: Frames) -> _Plan:
-    frame = frames[sink.step.lower()].observe(ROWS, sql.count(sql.lit(1)).alias(ROWS))
-    _check_streaming(pipeline, sink.place, frame)
-    writer = frame.writeStream.foreachBatch(ParquetBatches(sink.path, sink.partition_by))
+def _to_parquet(sink: ParquetSink, frame: DataFrame) -> _Plan:
+    _check_streaming(frame)
+    rows = frame.observe(ROWS, sql.count(sql.lit(1)).alias(ROWS))
+    writer = rows.writeStream.foreachBatch(ParquetBatches(sink.path, sink.partition_by))
     return _Plan(sink.place, sink.path, checkpoint_name(sink.path), writer)
 
 
-def _check_streaming(pipeline: Pipeline, place: Location, frame: DataFrame) -> None:
+def _check_streaming(frame: DataFrame) -> None:
     if not frame.isStreaming:
-        text = "comes from static sources alone: there is nothing that would begin a batch"
-        raise FileError(str(pipeline.file), [Fault(place, text)])
+        raise StepError("comes from static sources alone: there is nothing that would begin a batch")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import DataFrame
 
+from kproxy.config.config_faults import Faults
 from kproxy.spark.pipeline import FileError, Pipeline
 from kproxy.spark.pipeline.data_frames import build
 from kproxy.spark.pipeline.display import JsonLines
@@ -57,7 +58,7 @@ def run(pipeline: Pipeline, spark: "SparkSession", last_batch: int) -> list[Batc
     """Runs it until it has shown this batch; the batches of this run."""
     stop = Stop()
     display = StopAfter(stop, last_batch)
-    watch(start(pipeline, build(pipeline, spark)), display, stop)
+    watch(start(pipeline, spark), display, stop)
     return display.batches
 
 
@@ -133,7 +134,7 @@ def test_a_stop_in_the_middle_of_a_batch_is_no_failure(
     pipeline, shown = loaded(tmp_path, COPY.format(tmp_path)), StopAfter(Stop(), 100)
     with monkeypatch.context() as patch:
         patch.setattr("kproxy.spark.pipeline.queries.ParquetBatches", Interrupted)
-        watch(start(pipeline, build(pipeline, spark)), shown, stop)
+        watch(start(pipeline, spark), shown, stop)
     assert shown.batches == []
     assert not list((tmp_path / "copy").glob("batch=*"))
 
@@ -170,7 +171,7 @@ def test_what_spark_says_is_reported_with_the_line(
     text = SMALL.format(sql=sql, sink=sink).replace("/none", str(tmp_path / "none"))
     pipeline = loaded(tmp_path, text)
     with pytest.raises(FileError, match=line):
-        topic_rows(pipeline, build(pipeline, spark))
+        start(pipeline, spark)
 
 
 def test_rows_of_all_topics_are_one_table(spark: "SparkSession", tmp_path: Path) -> None:
@@ -178,6 +179,8 @@ def test_rows_of_all_topics_are_one_table(spark: "SparkSession", tmp_path: Path)
     text = SMALL.format(sql="SELECT n, 0 AS partition, 'x' AS value FROM a", sink=", key: n")
     text = text.replace("/none", str(tmp_path / "none")).replace("sinks: [", "sinks: [{topic: u, from: b, value: n}, ")
     pipeline = loaded(tmp_path, text)
-    rows = topic_rows(pipeline, build(pipeline, spark))
+    faults = Faults("p.yaml")
+    rows = topic_rows(pipeline, build(pipeline, spark, faults), faults)
+    assert rows is not None, faults
     columns = [("topic", "string"), ("key", "binary"), ("value", "binary"), ("partition", "int")]
     assert (rows.dtypes, rows.isStreaming) == (columns, True)
