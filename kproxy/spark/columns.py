@@ -1,17 +1,20 @@
 """Records as Arrow columns, as Spark's Kafka source has them, made of whole record batches; never row by row."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kproxy.codec import compression
-from kproxy.codec.batch import HEADER_SIZE, BatchHeader, crc_ok, read_header
+from kproxy.codec.batch import HEADER_SIZE, Record, crc_ok, read_header
 from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord
 from kproxy.errors import RemoteProtocolError
 from kproxy.spark.fetching import Range
-from kproxy.spark.scan import Fields, scan
+from kproxy.spark.scan import Block, DamagedRecord, Headers
 from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.visibility import entries
 
@@ -23,7 +26,6 @@ CHUNK_BYTES: Final = 1 << 20
 MOST_MS: Final = ((1 << 63) - 1) // 1000
 _MAGIC_V2: Final = 2
 _US: Final = pa.timestamp("us", tz="UTC")
-_MS: Final = pa.timestamp("ms", tz="UTC")
 _HEADER_FIELDS: Final = (pa.field("key", pa.string()), pa.field("value", pa.binary()))
 
 SCHEMA: Final = pa.schema(
@@ -40,6 +42,24 @@ SCHEMA: Final = pa.schema(
 SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", pa.list_(pa.struct(_HEADER_FIELDS))))
 
 
+@dataclass(slots=True)
+class _OldRecords:
+    """Records of magic 0 and 1, put together."""
+
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, record: Record) -> None:
+        self.keys.append(record.key)
+        self.values.append(record.value)
+        self.offsets.append(record.offset)
+        self.times.append(record.timestamp)
+        self.size += 1 + len(record.key or b"") + len(record.value or b"")
+
+
 class RecordColumns:
     """Arrow batches of the records of one range, about ``CHUNK_BYTES`` each; control batches are left out."""
 
@@ -49,8 +69,9 @@ class RecordColumns:
         self._with_headers = with_headers
         self._most = max_decompressed_bytes
         self._schema = SCHEMA_WITH_HEADERS if with_headers else SCHEMA
-        self._fields = Fields()
-        self._bytes = 0
+        # one of both is empty
+        self._block = Block()
+        self._old = _OldRecords()
         #: Kafka's ``TimestampType``: -1 none, 0 CreateTime, 1 LogAppendTime.
         self._time_type = 0
 
@@ -68,9 +89,13 @@ class RecordColumns:
             raise KafkaError(f"{self._wanted.partition}: batch at offset {offset}: {error}") from error
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What is left at the end."""
-        if self._fields.offsets:
-            yield self._take()
+        """What is left at the end. Raises KafkaError if it is damaged."""
+        block, self._block = self._block, Block()
+        old, self._old = self._old, _OldRecords()
+        if block.size:
+            yield from self._of_block(block)
+        if old.size:
+            yield self._of_old(old)
 
     def _add_batch(self, entry: memoryview) -> Iterator[pa.RecordBatch]:
         header = read_header(entry)
@@ -78,80 +103,74 @@ class RecordColumns:
             return
         if not crc_ok(entry, 0, len(entry)):
             raise CorruptRecord("its checksum is wrong")
-        yield from self._of_type(int(header.is_log_append_time))
+        time_type = int(header.is_log_append_time)
+        if self._old.size or time_type != self._time_type:
+            yield from self.rest()
+            self._time_type = time_type
         data = bytes(compression.decompress(header.codec, entry[HEADER_SIZE:], max_bytes=self._most))
-        _, start, end = self._wanted
-        is_whole = start <= header.base_offset and header.base_offset + header.last_offset_delta < end
         pos = count = 0
         while pos < len(data):
-            fields, at = self._fields, len(self._fields.offsets)
-            begin = pos
-            stop = min(len(data), pos + CHUNK_BYTES - self._bytes)
-            pos = scan(
-                data, pos, stop, header.base_offset, header.base_timestamp, fields, with_headers=self._with_headers
-            )
-            count += len(fields.offsets) - at
-            if header.is_log_append_time:
-                fields.times[at:] = [header.max_timestamp] * (len(fields.offsets) - at)
-            if not is_whole:
-                fields.cut(at, start, end)
-            yield from self._added(pos - begin)
-        _check_count(header, count)
+            stop = min(len(data), pos + CHUNK_BYTES - self._block.size)
+            added, pos = self._block.add(header, data, pos, stop)
+            count += added
+            if self._block.size >= CHUNK_BYTES:
+                yield from self.rest()
+        if count != header.record_count:
+            raise CorruptRecord(f"it holds {count} records where its header says {header.record_count}")
 
     def _add_old(self, entry: memoryview) -> Iterator[pa.RecordBatch]:
         """A message of magic 0 or 1, or what such a one wraps."""
         outer = read_entry(entry, 0)
-        yield from self._of_type(int(outer.is_log_append_time) if outer.magic else -1)
-        for record in iter_entry(entry, self._most):
-            if self._wanted.start <= record.offset < self._wanted.end:
-                fields = self._fields
-                fields.keys.append(record.key)
-                fields.values.append(record.value)
-                fields.offsets.append(record.offset)
-                fields.times.append(record.timestamp)
-                if self._with_headers:
-                    fields.headers.append(None)
-                yield from self._added(len(record.key or b"") + len(record.value or b""))
-
-    def _of_type(self, time_type: int) -> Iterator[pa.RecordBatch]:
-        """Ends the chunk where records of another timestamp type begin: the column has one value then."""
-        if time_type != self._time_type:
+        time_type = int(outer.is_log_append_time) if outer.magic else -1
+        if self._block.size or time_type != self._time_type:
             yield from self.rest()
             self._time_type = time_type
+        for record in iter_entry(entry, self._most):
+            if self._wanted.start <= record.offset < self._wanted.end:
+                self._old.add(record)
+                if self._old.size >= CHUNK_BYTES:
+                    yield from self.rest()
 
-    def _added(self, size: int) -> Iterator[pa.RecordBatch]:
-        self._bytes += size
-        if self._bytes >= CHUNK_BYTES:
-            yield from self.rest()
-            self._bytes = 0
+    def _of_block(self, block: Block) -> Iterator[pa.RecordBatch]:
+        partition, start, end = self._wanted
+        try:
+            found = block.columns(start, end, with_headers=self._with_headers)
+        except DamagedRecord as error:
+            raise KafkaError(f"{partition}: batch at offset {error.base_offset}: {error}") from error
+        if len(found.offsets):
+            yield self._batch(found.keys, found.values, found.offsets, found.times, found.headers)
 
-    def _take(self) -> pa.RecordBatch:
-        fields, self._fields, self._bytes = self._fields, Fields(), 0
-        rows = len(fields.offsets)
+    def _of_old(self, old: _OldRecords) -> pa.RecordBatch:
+        keys, values = pa.array(old.keys, pa.binary()), pa.array(old.values, pa.binary())
+        offsets, times = np.array(old.offsets, np.int64), np.array(old.times, np.int64)
+        return self._batch(keys, values, offsets, times, [None] * len(keys))
+
+    def _batch(
+        self,
+        keys: pa.Array,
+        values: pa.Array,
+        offsets: npt.NDArray[np.int64],
+        times: npt.NDArray[np.int64],
+        headers: list[Headers | None],
+    ) -> pa.RecordBatch:
+        rows = len(keys)
         partition = self._wanted.partition
         columns = [
-            pa.array(fields.keys, pa.binary()),
-            pa.array(fields.values, pa.binary()),
+            keys,
+            values,
             pa.repeat(pa.scalar(partition.topic, pa.string()), rows),
             pa.repeat(pa.scalar(partition.partition, pa.int32()), rows),
-            pa.array(fields.offsets, pa.int64()),
-            _times(fields.times),
+            pa.array(offsets),
+            # what is beyond the reach of timestamps, as nanoseconds taken for ms, is the last there is
+            pa.array(np.clip(times, -MOST_MS, MOST_MS) * 1000).view(_US),
             pa.repeat(pa.scalar(self._time_type, pa.int32()), rows),
         ]
         if self._with_headers:
-            columns.append(_header_column(fields.headers))
+            columns.append(_header_column(headers))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def _times(times: list[int]) -> pa.Array:
-    """Times in ms as timestamps; what is beyond their reach, as nanoseconds taken for ms, is the last there is."""
-    try:
-        return pa.array(times, _MS).cast(_US)
-    except pa.ArrowInvalid:
-        return pa.array([max(-MOST_MS, min(time, MOST_MS)) for time in times], _MS).cast(_US)
-
-
-def _header_column(rows: list[tuple[tuple[str, bytes | None], ...] | None]) -> pa.Array:
+def _header_column(rows: list[Headers | None]) -> pa.Array:
     """Lists of headers; null where there are none, as in Spark's Kafka source."""
     starts: list[int | None] = []
     names: list[str] = []
@@ -165,8 +184,3 @@ def _header_column(rows: list[tuple[tuple[str, bytes | None], ...] | None]) -> p
     columns = [pa.array(names, pa.string()), pa.array(values, pa.binary())]
     structs = pa.StructArray.from_arrays(columns, fields=list(_HEADER_FIELDS))
     return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), structs)
-
-
-def _check_count(header: BatchHeader, count: int) -> None:
-    if count != header.record_count:
-        raise CorruptRecord(f"it holds {count} records where its header says {header.record_count}")

@@ -1,103 +1,200 @@
-"""One pass over the records of a v2 batch: where the fields are, into lists of columns; no object for a record."""
+"""Records of v2 batches as columns: their beginnings are found one by one, their fields for all of them at once.
 
-from dataclasses import dataclass, field
-from typing import Final
+No object is made for a record. Numbers are varints of zigzag numbers (KIP-98).
+"""
 
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kproxy.codec.batch import BatchHeader
 from kproxy.codec.records import CorruptRecord
 
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+_Unsigned: TypeAlias = npt.NDArray[np.uint64]
 _LOW: Final = 0x7F
 _MOST_SHIFT: Final = 63
+#: So that the six numbers of a damaged record, of ten bytes each, can be read without a look at the end of the block.
+_PADDING: Final = bytes(64)
+_ONE: Final = np.uint64(1)
 
 
-@dataclass(slots=True)
-class Fields:
-    """Columns under construction, of one length; offsets absolute, times in ms."""
+class DamagedRecord(CorruptRecord):
+    """A record whose fields do not fit into it; ``base_offset`` is that of its batch."""
 
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    #: A record's headers as bytes of its batch, after their number; None if it has none. Not filled unless wanted.
-    headers: list[tuple[tuple[str, bytes | None], ...] | None] = field(default_factory=list)
-
-    def cut(self, since: int, start: int, end: int) -> None:
-        """Leaves out the rows from index ``since`` on whose offsets are not from ``start`` up to ``end``."""
-        offsets = self.offsets
-        kept = [at for at in range(since, len(offsets)) if start <= offsets[at] < end]
-        if len(kept) == len(offsets) - since:
-            return
-        self.keys[since:] = [self.keys[at] for at in kept]
-        self.values[since:] = [self.values[at] for at in kept]
-        self.times[since:] = [self.times[at] for at in kept]
-        if self.headers:
-            self.headers[since:] = [self.headers[at] for at in kept]
-        offsets[since:] = [offsets[at] for at in kept]
+    def __init__(self, problem: str, base_offset: int) -> None:
+        super().__init__(problem)
+        self.base_offset = base_offset
 
 
-def scan(
-    data: bytes, pos: int, stop: int, base_offset: int, base_time: int, fields: Fields, *, with_headers: bool
-) -> int:
-    """Adds the records from ``pos`` on until one ends at or after ``stop``; returns where the next one begins.
+class Columns(NamedTuple):
+    """Columns of one length; offsets absolute, times in ms; no headers if they are not wanted."""
 
-    ``data`` is the block of a batch's records, decompressed. Numbers are unsigned varints of zigzag numbers (KIP-98);
-    nearly all have one or two bytes, which are read in place. Raises CorruptRecord; rows may have been added then.
-    """
-    try:
-        pos = _walk(data, pos, stop, base_offset, base_time, fields, with_headers)
-    except IndexError as error:
-        raise CorruptRecord("record reaches beyond its batch") from error
-    if pos > len(data):
-        raise CorruptRecord("record reaches beyond its batch")
-    return pos
+    keys: pa.Array
+    values: pa.Array
+    offsets: _Numbers
+    times: _Numbers
+    headers: list[Headers | None]
 
 
-def _walk(
-    data: bytes, pos: int, stop: int, base_offset: int, base_time: int, fields: Fields, with_headers: bool
-) -> int:
-    add_key, add_value = fields.keys.append, fields.values.append
-    add_offset, add_time = fields.offsets.append, fields.times.append
-    add_headers = fields.headers.append
+class _Part(NamedTuple):
+    """Records in a row of one batch; ``shift`` is added to their places in it."""
+
+    header: BatchHeader
+    records: int
+    shift: int
+
+
+class Block:
+    """Records of batches, put together. Those of ``LogAppendTime`` and others must not be mixed."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._data: list[bytes] = []
+        self._starts: list[int] = []
+        self._parts: list[_Part] = []
+
+    def add(self, header: BatchHeader, data: bytes, pos: int, stop: int) -> tuple[int, int]:
+        """Adds the records from ``pos`` on until one ends at or after ``stop``: how many, and where the next begins.
+
+        ``data`` is the block of the batch's records, decompressed. Raises CorruptRecord if one reaches beyond it.
+        """
+        before = len(self._starts)
+        try:
+            end = _walk(data, pos, stop, self._starts.append)
+        except IndexError as error:
+            raise CorruptRecord("record reaches beyond its batch") from error
+        if end > len(data):
+            raise CorruptRecord("record reaches beyond its batch")
+        count = len(self._starts) - before
+        self._parts.append(_Part(header, count, self.size - pos))
+        self._data.append(data[pos:end])
+        self.size += end - pos
+        return count, end
+
+    def columns(self, start: int, end: int, *, with_headers: bool) -> Columns:
+        """The records with offsets from ``start`` up to ``end``. Raises DamagedRecord."""
+        counts = [part.records for part in self._parts]
+
+        def spread(values: list[int]) -> _Numbers:
+            return np.repeat(np.array(values, np.int64), counts)
+
+        data = b"".join((*self._data, _PADDING))
+        starts = np.array(self._starts, np.int64) + spread([part.shift for part in self._parts])
+        found = _find(data, starts, np.append(starts[1:], self.size))
+        bases = spread([part.header.base_offset for part in self._parts])
+        if found.damaged is not None:
+            raise DamagedRecord("record length does not fit its content", int(bases[found.damaged]))
+        offsets = found.deltas + bases
+        if self._parts[0].header.is_log_append_time:
+            times = spread([part.header.max_timestamp for part in self._parts])
+        else:
+            times = found.times + spread([part.header.base_timestamp for part in self._parts])
+        kept = np.flatnonzero((offsets >= start) & (offsets < end))
+        headers = _all_headers(data, found, kept, bases) if with_headers else []
+        return Columns(*_fields(data, found, kept), offsets[kept], times[kept], headers)
+
+
+class _Found(NamedTuple):
+    """Fields of all records of a block."""
+
+    times: _Numbers
+    deltas: _Numbers
+    places: _Numbers
+    """Of each record: begin and end of the key, begin and end of the value."""
+    has_key: npt.NDArray[np.bool_]
+    has_value: npt.NDArray[np.bool_]
+    ends: _Numbers
+    damaged: int | None
+    """The first record whose fields do not fit into it."""
+
+
+def _walk(data: bytes, pos: int, stop: int, add: Callable[[int], None]) -> int:
+    """Where the records begin, and where the next one would: each says how long it is."""
     while pos < stop:
+        add(pos)
         size = data[pos]
-        pos += 1
-        if size > _LOW:
-            size, pos = (size & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, size)
-        end = pos + (size >> 1)
-        time = data[pos + 1]  # after the attributes, of which there are none
-        pos += 2
-        if time > _LOW:
-            time, pos = (time & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, time)
-        delta = data[pos]
-        pos += 1
-        if delta > _LOW:
-            delta, pos = (delta & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, delta)
-        size = data[pos]
-        pos += 1
-        if size > _LOW:
-            size, pos = (size & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, size)
-        at = pos
-        pos += size >> 1  # null is -1, in zigzag 1: nothing is passed
-        add_key(None if size & 1 else data[at:pos])
-        size = data[pos]
-        pos += 1
-        if size > _LOW:
-            size, pos = (size & 127 | data[pos] << 7, pos + 1) if data[pos] < 128 else _long(data, pos, size)
-        at = pos
-        pos += size >> 1
-        add_value(None if size & 1 else data[at:pos])
-        if with_headers:
-            add_headers(_headers(data, pos, end) if data[pos] else None)
-        if pos >= end or (data[pos] == 0 and pos + 1 != end):
-            raise CorruptRecord("record length does not fit its content")
-        pos = end
-        add_offset(base_offset + (delta >> 1))
-        add_time(base_time + (time >> 1 ^ -(time & 1)))
+        if size <= _LOW:
+            pos += (size >> 1) + 1
+        elif (more := data[pos + 1]) <= _LOW:
+            pos += ((size & _LOW | more << 7) >> 1) + 2
+        else:
+            size, at = _number(data, pos)
+            pos = at + (size >> 1)
     return pos
 
 
-def _long(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte was ``first``, and where it ends."""
-    result, shift = first & _LOW, 7
+def _find(data: bytes, starts: _Numbers, ends: _Numbers) -> _Found:
+    block = np.frombuffer(data, np.uint8)
+    damaged = np.zeros(len(starts), np.bool_)
+    _, at = _numbers(block, starts, damaged)
+    time, at = _numbers(block, at + 1, damaged)  # after the attributes, of which there are none
+    delta, at = _numbers(block, at, damaged)
+    places = np.empty((len(starts), 4), np.int64)
+    sizes = []
+    for column in (0, 2):
+        size, begin = _numbers(block, at, damaged)
+        sizes.append(size)
+        damaged |= (begin > ends) | (size >> _ONE > (ends - np.minimum(begin, ends)).astype(np.uint64))
+        at = np.where(damaged, begin, begin + (size >> _ONE).astype(np.int64))  # null is -1, in zigzag 1
+        at = np.minimum(at, ends)
+        places[:, column], places[:, column + 1] = begin, at
+    damaged |= (at >= ends) | ((block[at] == 0) & (at + 1 != ends))
+    first = int(damaged.argmax()) if damaged.any() else None
+    has_key, has_value = ((size & _ONE) == 0 for size in sizes)
+    return _Found(_signed(time), _signed(delta), places, has_key, has_value, ends, first)
+
+
+def _numbers(block: npt.NDArray[np.uint8], at: _Numbers, damaged: npt.NDArray[np.bool_]) -> tuple[_Unsigned, _Numbers]:
+    """The varint at each of the places, and where it ends; one of more than ten bytes damages its record."""
+    found, at = block[at].astype(np.uint64), at + 1
+    more = np.flatnonzero(found > _LOW)
+    found[more] &= np.uint64(_LOW)
+    shift = 7
+    while len(more) and shift <= _MOST_SHIFT:
+        byte = block[at[more]]
+        at[more] += 1
+        found[more] |= (byte & np.uint8(_LOW)).astype(np.uint64) << np.uint64(shift)
+        more = more[byte > _LOW]
+        shift += 7
+    damaged[more] = True
+    return found, at
+
+
+def _signed(numbers: _Unsigned) -> _Numbers:
+    return (numbers >> _ONE).astype(np.int64) ^ -(numbers & _ONE).astype(np.int64)
+
+
+def _fields(data: bytes, found: _Found, kept: _Numbers) -> tuple[pa.Array, pa.Array]:
+    """Keys and values of some records. To Arrow the block is one column: a key, what follows it, a value, and so on."""
+    places = found.places.reshape(-1).astype(np.int32)
+    buffers = [None, pa.py_buffer(places), pa.py_buffer(data)]
+    block = pa.BinaryArray.from_buffers(pa.binary(), len(places) - 1, buffers)
+    keys = pa.array(kept * 4, mask=~found.has_key[kept])
+    values = pa.array(kept * 4 + 2, mask=~found.has_value[kept])
+    return block.take(keys), block.take(values)
+
+
+def _all_headers(data: bytes, found: _Found, kept: _Numbers, bases: _Numbers) -> list[Headers | None]:
+    """The headers of some records; None where there are none. ``bases``: the base offsets of the records' batches."""
+    rows: list[Headers | None] = []
+    for pos, end, base in zip(
+        *(column[kept].tolist() for column in (found.places[:, 3], found.ends, bases)), strict=True
+    ):
+        try:
+            rows.append(_headers(data, pos, end) if data[pos] else None)
+        except (CorruptRecord, IndexError) as error:
+            raise DamagedRecord("the headers of a record do not fit into it", base) from error
+    return rows
+
+
+def _number(data: bytes, pos: int) -> tuple[int, int]:
+    """A varint, and where it ends."""
+    result = shift = 0
     while shift <= _MOST_SHIFT:
         byte = data[pos]
         pos += 1
@@ -108,12 +205,7 @@ def _long(data: bytes, pos: int, first: int) -> tuple[int, int]:
     raise CorruptRecord("varint of more than ten bytes")
 
 
-def _number(data: bytes, pos: int) -> tuple[int, int]:
-    first = data[pos]
-    return _long(data, pos + 1, first) if first > _LOW else (first, pos + 1)
-
-
-def _headers(data: bytes, pos: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
+def _headers(data: bytes, pos: int, end: int) -> Headers:
     """The headers that fill a record from their number, at ``pos``, to its end; damaged names are mended."""
     count, pos = _number(data, pos)
     if count & 1 or count >> 1 > end - pos:
