@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: What a test starts, by marker: the higher the number, the longer it takes.
 WEIGHTS: Final = {"spark": 3, "kafka": 2, "java": 1, "browser": 1}
-#: The marker of tests that start nothing and compute for more than ten seconds a file.
+#: The marker of files that start none of these and take more than ten seconds.
 LONG: Final = "long"
 #: Tests whose session of Spark starts once if they run in one process.
 SPARK: Final = ("tests/spark/", "tests/bench/test_spark.py")

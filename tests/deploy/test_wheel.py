@@ -14,6 +14,8 @@ import pytest
 
 from kproxy import __version__
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).parent / "uv"
 #: 2026-01-01, in seconds.

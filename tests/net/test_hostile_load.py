@@ -19,6 +19,8 @@ from tests.net.harness import fetch, records
 from tests.net.witness import request
 from verification.hostile.target import Besieged, besieged, wait_for
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 #: The default.
 BUFFER_MEMORY = 128 * MIB

@@ -5,6 +5,8 @@ import pytest
 from verification.simulation.variants import VARIANTS, Variant
 from verification.simulation.world import Outcome, run
 
+pytestmark = pytest.mark.long
+
 BY_HAND = [variant for variant in VARIANTS if callable(variant.runs)]
 
 

@@ -12,6 +12,8 @@ from verification.simulation import invariants
 from verification.simulation.plan import GZIP, LOG_APPEND_TIME, OLD, Taste, make_plan
 from verification.simulation.world import Outcome, World, run
 
+pytestmark = pytest.mark.long
+
 _DIGESTS = """
 from verification.simulation.plan import Taste, make_plan
 from verification.simulation.world import run

@@ -11,6 +11,8 @@ from verification.models.transaction_log.__main__ import main
 from verification.models.transaction_log.explore import Result, explore
 from verification.models.transaction_log.scenarios import SCENARIOS, Scenario
 
+pytestmark = pytest.mark.long
+
 STATES = {"broken": 20_000, "kproxys": 2_500}
 
 

@@ -5,6 +5,8 @@ import pytest
 from verification.simulation.transactions.variants import VARIANTS, Variant
 from verification.simulation.transactions.world import run
 
+pytestmark = pytest.mark.long
+
 
 def is_shown(variant: Variant, seed: int) -> bool:
     with variant.applied():
@@ -14,4 +16,4 @@ def is_shown(variant: Variant, seed: int) -> bool:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_a_rule_less_breaks_an_invariant(variant: Variant) -> None:
-    assert any(is_shown(variant, seed) for seed in range(variant.seeds))
+    assert any(is_shown(variant, seed) for seed in variant.tried)

@@ -10,6 +10,8 @@ from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.transactions.plan import Taste, make_plan
 from verification.simulation.transactions.world import run
 
+pytestmark = pytest.mark.long
+
 _DIGESTS = """
 from verification.simulation.transactions.plan import Taste, make_plan
 from verification.simulation.transactions.world import run
