@@ -8,6 +8,7 @@ Spark reports of each micro-batch.
 
 import json
 import logging
+from contextlib import suppress
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
@@ -22,9 +23,12 @@ class ProgressListener(StreamingQueryListener):
     """Publishes the lag in offsets, rows, and micro-batches, by the name of the query, or else its id."""
 
     def __init__(self, *, port: int | None = None, address: str = "127.0.0.1") -> None:
-        """``port``: where Prometheus finds the metrics, on ``address``; None: nowhere. OSError if it is taken."""
+        """``port``: where Prometheus finds the metrics, on ``address``; None: nowhere. OSError if it is in use."""
         self.registry = CollectorRegistry()
         query = ["query"]
+        self._active = Gauge(
+            "kproxy_spark_query_active", "1 while a query runs, 0 after its end.", query, registry=self.registry
+        )
         self._behind = Gauge(
             "kproxy_spark_offsets_behind", "Offsets that a query has still to read.", query, registry=self.registry
         )
@@ -43,11 +47,17 @@ class ProgressListener(StreamingQueryListener):
         )
         self._names: dict[str, str] = {}
         if port is not None:
-            start_http_server(port, address, self.registry)
+            try:
+                start_http_server(port, address, self.registry)
+            except OSError as error:
+                raise OSError(error.errno, f"cannot listen on {address}:{port}: {error.strerror}") from None
 
     def onQueryStarted(self, event: Any) -> None:
-        """Remembers the name of a query."""
-        self._names[str(event.id)] = event.name or str(event.id)
+        """Publishes a query before its first micro-batch: Prometheus misses the first step of a new counter."""
+        name = self._names[str(event.id)] = event.name or str(event.id)
+        self._active.labels(name).set(1)
+        for counter in (self._rows, self._batches, self._failed):
+            counter.labels(name)
 
     def onQueryProgress(self, event: Any) -> None:
         """Publishes a micro-batch."""
@@ -70,8 +80,12 @@ class ProgressListener(StreamingQueryListener):
             self._behind.labels(name).set(0)
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Counts a query that failed."""
+        """Counts a query that failed; a query that has ended has no lag."""
         name = self._names.pop(str(event.id), str(event.id))
+        self._active.labels(name).set(0)
+        for gauge in (self._behind, self._seconds):
+            with suppress(KeyError):  # it ended before its first micro-batch
+                gauge.remove(name)
         if event.exception is not None:
             self._failed.labels(name).inc()
             _LOG.error("query %s failed: %s", name, str(event.exception).partition("\n")[0])

@@ -51,6 +51,15 @@ def test_a_trigger_without_a_batch_counts_nothing_and_idle_has_no_lag(listener: 
     assert told(listener, "offsets_behind") == 0
 
 
+def test_a_query_is_listed_before_its_first_batch_and_has_no_lag_after_its_end(listener: ProgressListener) -> None:
+    assert [told(listener, name) for name in ("query_active", "rows_read_total", "batches_total")] == [1, 0, 0]
+    assert told(listener, "queries_failed_total") == 0
+    progressed(listener)
+    listener.onQueryTerminated(SimpleNamespace(id="q-1", exception=None))
+    assert [told(listener, name) for name in ("query_active", "offsets_behind", "batch_seconds")] == [0, None, None]
+    assert told(listener, "batches_total") == 1
+
+
 def test_a_query_that_fails_is_counted(listener: ProgressListener) -> None:
     listener.onQueryTerminated(SimpleNamespace(id="q-1", exception="[STREAM_FAILED] no\n at x"))
     listener.onQueryTerminated(SimpleNamespace(id="q-2", exception=None))
@@ -64,3 +73,5 @@ def test_prometheus_finds_it() -> None:
     progressed(listener, name=None)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
         assert 'kproxy_spark_offsets_behind{query="q-1"} 20.0' in page.read().decode()
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+        ProgressListener(port=port)
