@@ -38,7 +38,8 @@ class LaneRecord(NamedTuple):
     last_epoch: int
     identity: Identity
     recorded_ms: int
-    #: The connection has ended and the outcome of each batch is known: no batch of these epochs is in flight.
+    #: The connection has ended and the outcome of each batch is known: the broker refuses what is still in flight of
+    #: these epochs, or knows it (``verification.models.fences``).
     returned: bool = False
     #: The instance knows that the producer writes through another one at the same time.
     shared: bool = False

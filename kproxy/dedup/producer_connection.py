@@ -26,7 +26,7 @@ class Suspect:
     only: frozenset[tuple[int, int]] | None = None
     #: Of another instance.
     elsewhere: bool = False
-    #: The other instance has given it back: no copy of it is in flight, so it needs no fence.
+    #: It was given back: the outcome of each batch is known, so it needs no fence.
     returned: bool = False
     #: When the other instance leased it or gave it back, in seconds since the epoch.
     recorded_at: float = 0.0

@@ -54,8 +54,8 @@ class Lanes:
         #: The first to rest first.
         self._resting: dict[Lane, _Rest] = {}
         self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
-        #: The first to be abandoned first. They are not used again. Other instances learn that they are given back when
-        #: no copy can be in flight any more.
+        #: The first to be abandoned first. They are not used again. After ``retry_window_ms``, and when the outcome of
+        #: each batch is known, other instances learn that they are given back.
         self._abandoned: dict[Lane, _Rest] = {}
         cluster.prepared = not log.enabled
 
@@ -103,8 +103,7 @@ class Lanes:
             if self.fleet.enabled:
                 self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
             return
-        if self.fleet.enabled:
-            self.log.put(self._record(lane, lease, returned=True))
+        self.log.put(self._record(lane, lease, returned=True))  # the next kproxy need not fence it
         if not self.log.enabled:
             self._pool.give_back(lane)
             return
@@ -169,7 +168,10 @@ class Lanes:
     def _end_abandoned(self) -> None:
         for lane, rest in _due(self._abandoned):
             del self._abandoned[lane]
-            self.log.put(self._record(lane, rest.lease, returned=True))
+            if lane.unsettled():
+                self._abandoned[lane] = _Rest(rest.lease, trio.current_time() + self._config.retry_window_ms / 1000)
+            else:
+                self.log.put(self._record(lane, rest.lease, returned=True))
 
     def _wake(self, lane: Lane) -> _Lease:
         lease = self._resting.pop(lane).lease

@@ -36,7 +36,7 @@ class PastLane(Protocol):
 
     @property
     def returned(self) -> bool:
-        """Whether no batch of it is in flight."""
+        """Whether the outcome of each of its batches is known: a copy that comes late is not written."""
 
 
 class Recovery:

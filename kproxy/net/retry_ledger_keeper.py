@@ -67,7 +67,7 @@ class RetryLedgerKeeper:
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.log.former(identity)
-        return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch) for lane in lanes]
+        return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch, returned=lane.returned) for lane in lanes]
 
     def _elsewhere(self, identity: Identity) -> Sequence[Suspect]:
         return [

@@ -128,6 +128,27 @@ async def test_before_the_window_has_passed_former_lanes_are_left_alone() -> Non
             assert [known.producer_id for known in leases.log.former(ONE)] == [former.producer_id]
 
 
+async def test_the_next_kproxy_knows_which_lanes_were_given_back() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with lanes(fake.bootstrap) as (_, leases):
+            returned, kept, unsettled, again = [await leases.lease(ONE) for _ in range(4)]
+            unsettled.track((b"t", 0)).accept(memoryview(build_batch([Record(0, 0, None, b"x")])), 1, 0.0)
+            for lane in (again, returned, unsettled):
+                leases.give_back(lane)
+            leases.give_back(await leases.lease(ONE))  # the one that was given back last, for a while
+            renewed = await leases.lease(ONE)
+            await leases.lease(TWO)  # acknowledged after all entries before
+        assert renewed.producer_id == returned.producer_id
+        async with lanes(fake.bootstrap) as (_, leases):
+            former = {lane.producer_id: lane.returned for lane in leases.log.former(ONE)}
+    assert former == {
+        again.producer_id: True,
+        kept.producer_id: False,
+        unsettled.producer_id: False,
+        renewed.producer_id: False,
+    }
+
+
 async def test_a_lane_is_asked_for_until_a_broker_gives_one() -> None:
     refusal = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     async with open_fake_cluster(1) as fake, lanes(fake.bootstrap, crash_recovery_enable=False) as (kproxy, leases):

@@ -6,9 +6,11 @@ import pytest
 
 from kproxy.codec import compression
 from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.lane_record import decode_key, decode_value
 from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
 from tests.net.harness import Proxied, errors_of, eventually, proxied, running, values_in
+from tests.net.lane_harness import entries
 from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
 
 pytestmark = pytest.mark.idle_clock
@@ -255,6 +257,31 @@ async def test_a_retry_after_a_crash_finds_what_the_former_self_has_written() ->
                 assert (errors_of(answer), bases(answer)) == ([0, 0], [0, -1])
         assert values_in(fake.cluster, "t", 0) == [b"a", b"b"]
         assert values_in(fake.cluster, "t", 1) == [b"c", b"d"]
+
+
+def is_given_back(fake: FakeServer) -> bool:
+    """Whether the log says of a lane that it was given back."""
+    return any(value and decode_value(decode_key(key), value).returned for _, key, value in entries(fake.cluster))
+
+
+async def test_a_connection_that_ended_before_the_crash_needs_no_fence() -> None:
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.create_topic("t", partitions=1)
+        async with former_self(fake) as proxy:
+            proxy.fake = fake
+            await eventually(lambda: proxy.stats.upstream.ready)
+            client = await proxy.client(1)
+            assert errors_of(await client.call(request(batch(b"a")), 8)) == [0]
+            await end(client, reset=True)
+            await eventually(lambda: is_given_back(fake))
+        async with former_self(fake) as proxy:
+            await eventually(lambda: proxy.stats.upstream.ready)
+            async with await proxy.client(1) as client:
+                assert errors_of(await client.call(request(batch(b"a")), 8)) == [0]
+                assert errors_of(await client.call(request(batch(b"b")), 8)) == [0]
+            assert proxy.stats.retries.fences == {}
+        assert values_in(fake.cluster, "t") == [b"a", b"b"]
+        assert fake.cluster.topics["t"].partitions[0].log.end_offset == 2  # no marker
 
 
 async def test_what_a_killed_self_had_in_flight_is_fenced_off() -> None:
