@@ -15,6 +15,11 @@ def archive_of(name: str, java: str) -> Path:
     return cache_directory() / f"{name}-classes-{_build_of(java)}" / "classes.jsa"
 
 
+def archive_in(directory: Path, java: str) -> Path:
+    """Where the archive lies of what starts with the jars in a directory; the file may not exist."""
+    return directory / f"classes-{_build_of(java)}.jsa"
+
+
 def sharing(archive: Path) -> list[str]:
     """Java's options that use an archive; none if it is not there."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []

@@ -72,9 +72,12 @@ _THIRD: Final = Abilities(codecs=OLD_CODECS, reads=OLD_CODECS)
 def _java(version: str, can: Abilities, **more: Any) -> Client:
     name = more.pop("name", f"java-{version}")
     coordinate = f"org.apache.kafka:kafka-clients:{version}"
+    sources = ["java"]
     if can.headers:
         more["isolation"] = _levels("isolation.level")
-    return Client(name, lambda: java_driver(coordinate, "java"), can=can, **more)
+        # It has transactions, too: one installation serves all tests.
+        sources.append("java011")
+    return Client(name, lambda: java_driver(coordinate, *sources), can=can, **more)
 
 
 def _java08(offsets: int, producer: str, can: Abilities) -> Client:

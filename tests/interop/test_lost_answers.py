@@ -9,6 +9,10 @@ attempt, so they are given timestamps: an application that leaves them out sends
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -27,7 +31,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _RECORDS: Final = 3_000
 _SENDS: Final = 300
 _CHUNK: Final = 15
-_TIMEOUT_MS: Final = 90_000
+_TIMEOUT_MS: Final = 150_000
+_LANES: Final = 3
+"""Chains side by side, each for one client at a time: clients wait most of the time, before they retry."""
 _FEWEST_DROPS: Final = 2
 _LOSSES: Final = {
     "none": Drop(every=25, share=0.03, ending=Ending.FIN),
@@ -67,7 +73,7 @@ _RETRYING: Final[dict[str, dict[str, Any]]] = {
     "kafka-go": {},
     "franz-go": {"in_flight": "1"},
     "kafkajs": {"maxInFlightRequests": 1, "retry": {"retries": 20, "initialRetryTime": 20}},
-    "no-kafka": {},
+    "no-kafka": {"retries": {"attempts": 20, "delay": {"min": 20, "max": 100}}},
 }
 """The settings under which each family retries, in small batches, with one request in flight."""
 _IN_FLIGHT: Final[dict[str, Any]] = {
@@ -107,15 +113,38 @@ and then sends them again, on the same connection: to all who look, new records.
 """
 
 
+Lanes = SimpleQueue[lossy.Chain]
+
+
 @pytest.fixture(scope="module")
-def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lossy.Chain]:
-    if _DIRECT:
-        with lossy.direct("3.9.1") as made:
-            yield made
-        return
-    kafka: RealKafka = request.getfixturevalue("kafka")
-    with lossy.through_kproxy(kafka.bootstrap, tmp_path_factory.mktemp("kproxy") / "log") as made:
-        yield made
+def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
+    """The chains that nobody uses."""
+    free: Lanes = SimpleQueue()
+    with ExitStack() as running:
+        if _DIRECT:
+            free.put(running.enter_context(lossy.direct("3.9.1")))
+        else:
+            kafka: RealKafka = request.getfixturevalue("kafka")
+            for _ in range(_LANES):
+                log = tmp_path_factory.mktemp("kproxy") / "log"
+                free.put(running.enter_context(lossy.through_kproxy(kafka.bootstrap, log)))
+        yield free
+
+
+@contextmanager
+def _one_of(lanes: Lanes) -> Iterator[lossy.Chain]:
+    """A chain that nobody else uses until the block ends."""
+    chain = lanes.get()
+    try:
+        yield chain
+    finally:
+        lanes.put(chain)
+
+
+@pytest.fixture
+def chain(lanes: Lanes) -> Iterator[lossy.Chain]:
+    with _one_of(lanes) as one:
+        yield one
 
 
 def _options(client: Client, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,33 +190,71 @@ def _expect(found: lossy.Findings, *, in_order: bool) -> None:
         pytest.fail(str(found), pytrace=False)
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip"])
-@pytest.mark.parametrize("client", _CLIENTS, ids=lambda client: client.name)
-def test_each_record_is_there_once_and_in_order(client: Client, codec: str, chain: lossy.Chain) -> None:
-    _leave_out_what_3_9_does_not_serve(client)
-    topic = f"lost.{codec}.{client.name}"
-    session.create_topics(chain.broker, [topic])
-    found = _lose_answers(chain, client, topic, codec, _LOSSES[codec], {}, _records(client))
-    _expect(found, in_order=True)
+@dataclass(frozen=True)
+class Case:
+    """A client that writes numbered records to a topic of its own while answers are lost."""
+
+    topic: str
+    client: Client
+    codec: str
+    drop: Drop
+    more: dict[str, Any] = field(default_factory=dict)
 
 
-@pytest.mark.parametrize("ending", list(Ending))
-@pytest.mark.parametrize("client", _PIPELINING, ids=lambda client: client.name)
-def test_with_several_requests_in_flight_each_record_is_there_once(
-    client: Client, ending: Ending, chain: lossy.Chain
-) -> None:
-    _leave_out_what_3_9_does_not_serve(client)
+def _pipelined(client: Client, ending: Ending) -> Case:
     more = {setting: value for setting, value in _IN_FLIGHT.items() if setting in _RETRYING[_family(client)]}
-    topic = f"lost.pipelined.{ending.value}.{client.name}"
-    session.create_topics(chain.broker, [topic])
     drop = Drop(every=25, share=0.03, ending=ending)
-    found = _lose_answers(chain, client, topic, "none", drop, more, _records(client))
-    _expect(found, in_order=_family(client) in _KEEPING_ORDER)
+    return Case(f"lost.pipelined.{ending.value}.{client.name}", client, "none", drop, more)
 
 
-def _leave_out_what_3_9_does_not_serve(client: Client) -> None:
-    if _DIRECT and not client.on_3_9:
+_ONE_IN_FLIGHT: Final = {
+    f"{client.name}-{codec}": Case(f"lost.{codec}.{client.name}", client, codec, drop)
+    for codec, drop in _LOSSES.items()
+    for client in _CLIENTS
+}
+_SEVERAL_IN_FLIGHT: Final = {
+    f"{client.name}-{ending}": _pipelined(client, ending) for ending in Ending for client in _PIPELINING
+}
+
+
+@pytest.fixture(scope="module")
+def found(request: pytest.FixtureRequest, lanes: Lanes) -> Iterator[dict[str, Future[lossy.Findings]]]:
+    """What the log says by topic, after each client has written, some at a time; of those whose tests are to run."""
+
+    def run(case: Case) -> lossy.Findings:
+        with _one_of(lanes) as chain:
+            session.create_topics(chain.broker, [case.topic])
+            return _lose_answers(
+                chain, case.client, case.topic, case.codec, case.drop, case.more, _records(case.client)
+            )
+
+    items = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    cases = [item.callspec.params["case"] for item in items if "case" in item.callspec.params]
+    with ThreadPoolExecutor(lanes.qsize()) as pool:
+        yield {case.topic: pool.submit(run, case) for case in cases if _is_served(case.client)}
+        pool.shutdown(cancel_futures=True)
+
+
+def _is_served(client: Client) -> bool:
+    return client.on_3_9 or not _DIRECT
+
+
+def _of(case: Case, found: Mapping[str, Future[lossy.Findings]]) -> lossy.Findings:
+    if not _is_served(case.client):
         pytest.skip("Kafka 3.9.1 does not serve this client: this is a check of the drivers, without kproxy")
+    return found[case.topic].result()
+
+
+@pytest.mark.parametrize("case", _ONE_IN_FLIGHT.values(), ids=_ONE_IN_FLIGHT)
+def test_each_record_is_there_once_and_in_order(case: Case, found: Mapping[str, Future[lossy.Findings]]) -> None:
+    _expect(_of(case, found), in_order=True)
+
+
+@pytest.mark.parametrize("case", _SEVERAL_IN_FLIGHT.values(), ids=_SEVERAL_IN_FLIGHT)
+def test_with_several_requests_in_flight_each_record_is_there_once(
+    case: Case, found: Mapping[str, Future[lossy.Findings]]
+) -> None:
+    _expect(_of(case, found), in_order=_family(case.client) in _KEEPING_ORDER)
 
 
 @pytest.mark.parametrize("ending", list(Ending))

@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kproxy.testing.cache import installed
+from kproxy.testing.class_archive import archive_in, sharing, writing
 from kproxy.testing.maven import KafkaUnavailable, find_java, find_maven
 
 DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
@@ -38,6 +40,8 @@ class Command:
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    archive: Path | None = None
+    """The archive of classes that the next run in `run_driver` is to write, as there is none yet."""
 
     @property
     def whole_environment(self) -> dict[str, str]:
@@ -50,9 +54,11 @@ def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float = _DRI
 
     A driver that ends or is cut off early gives an ``error`` result for every step that it did not reach.
     """
-    with tempfile.TemporaryFile() as noise:
+    room = None if command.archive is None else command.archive.parent
+    with tempfile.TemporaryFile() as noise, tempfile.TemporaryDirectory(dir=room) as work:
+        archive = Path(work) / "classes.jsa"
         process = subprocess.Popen(
-            command.argv,
+            _writing(command, archive),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=noise,
@@ -65,6 +71,8 @@ def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float = _DRI
             process.kill()
             output, _ = process.communicate()
             ending = f"killed after {timeout_s:.0f} s"
+        if command.archive is not None and process.returncode == 0 and archive.exists():
+            archive.rename(command.archive)
         noise.seek(0)
         tail = noise.read().decode("utf-8", "replace")[-3000:]
     lines = output.decode("utf-8", "replace").splitlines()
@@ -75,6 +83,14 @@ def run_driver(command: Command, job: Mapping[str, Any], timeout_s: float = _DRI
     for step in job["steps"][len(results) :]:
         results.append({"op": step["op"], "error": f"{ending}; standard error ends with:\n{tail}"})
     return results
+
+
+def _writing(command: Command, archive: Path) -> Sequence[str]:
+    """The arguments of a process that writes its archive of classes, if it has none, to a place of its own first."""
+    if command.archive is None or command.archive.exists():
+        return command.argv
+    java, *others = command.argv
+    return (java, *writing(archive), *others)
 
 
 def java_driver(client: str, *sources: str) -> Command:
@@ -103,9 +119,16 @@ def _java(main: str, files: Sequence[Path], coordinates: Sequence[str]) -> Comma
         copy = "dependency:copy-dependencies"
         _run([maven, "-q", "-B", copy, "-DincludeScope=runtime", "-DoutputDirectory=libs"], target)
         _run([javac, "-proc:none", "-nowarn", "-d", "classes", "-cp", "libs/*", *map(str, files)], target)
+        # Class data sharing works with jars only.
+        with zipfile.ZipFile(target / "driver.jar", "w") as jar:
+            for path in sorted((target / "classes").iterdir()):
+                jar.write(path, path.name)
 
-    home = installed("java", [*coordinates, *(path.read_text(encoding="utf-8") for path in files)], install)
-    return Command(("java", *_JVM, "-cp", f"{home}/classes:{home}/libs/*", main))
+    home = installed(
+        "java", ["driver.jar", *coordinates, *(path.read_text(encoding="utf-8") for path in files)], install
+    )
+    archive = archive_in(home, shutil.which("java") or "java")
+    return Command(("java", *_JVM, *sharing(archive), "-cp", f"{home}/driver.jar:{home}/libs/*", main), archive=archive)
 
 
 def python_driver(script: str, *requirements: str) -> Command:

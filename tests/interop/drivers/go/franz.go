@@ -27,7 +27,8 @@ func (c *franz) produce(s step) ([][2]int64, error) {
 		settings = append(settings, kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
 	}
 	if inFlight, err := strconv.Atoi(c.options.Producer["in_flight"]); err == nil {
-		settings = append(settings, kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.ProducerBatchMaxBytes(1024))
+		settings = append(settings, kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.ProducerBatchMaxBytes(1024),
+			kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	}
 	client, err := kgo.NewClient(settings...)
 	if err != nil {

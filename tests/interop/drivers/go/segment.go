@@ -27,6 +27,11 @@ func (c *segment) produce(s step) ([][2]int64, error) {
 			return int(m.WriterData.(int32))
 		}),
 	}
+	if s.Chunk > 0 {
+		// Each chunk is waited for: nothing is gained by waiting for more, nor by long pauses before a retry.
+		writer.BatchTimeout = time.Millisecond
+		writer.MaxAttempts, writer.WriteBackoffMin, writer.WriteBackoffMax = 100, 20*time.Millisecond, 100*time.Millisecond
+	}
 	defer writer.Close()
 	var messages []kafka.Message
 	for _, f := range s.Records {

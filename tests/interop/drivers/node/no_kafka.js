@@ -10,6 +10,7 @@ module.exports = (job) => {
   async function produce(step) {
     const producer = new Kafka.Producer({
       connectionString: job.bootstrap, codec: CODECS[step.codec], timeout: step.timeout_ms, requiredAcks: 1, ...QUIET,
+      ...job.options.producer,
     });
     await producer.init();
     let failed;
