@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop import records
@@ -37,6 +38,13 @@ class Run:
     read: list[records.Record] = field(default_factory=list)
     golden: dict[str, list[records.Record]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+
+
+def asked(request: pytest.FixtureRequest, parameter: str) -> list[Any]:
+    """The values of a parameter in those tests of a module that are to run."""
+    items = [item for item in request.session.items if item.path == request.path]
+    values = [item.callspec.params.get(parameter) for item in items if hasattr(item, "callspec")]
+    return [value for value in values if value is not None]
 
 
 def now_ms() -> int:

@@ -52,8 +52,8 @@ def outcomes(
     request: pytest.FixtureRequest, target: Target, golden: dict[str, list[records.Record]]
 ) -> Iterator[dict[str, Future[Outcome]]]:
     """What each client does, some at a time; of those only whose tests are to run."""
-    wanted = {item.callspec.params["outcome"].name for item in request.session.items if item.path == request.path}
-    clients = [client for client in CLIENTS if client.name in wanted and (target.kproxy or client.on_3_9)]
+    wanted = {client.name: client for client in session.asked(request, "outcome")}
+    clients = [client for client in wanted.values() if target.kproxy or client.on_3_9]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         yield {client.name: pool.submit(_run, client, target, golden) for client in clients}
         pool.shutdown(cancel_futures=True)

@@ -1,6 +1,5 @@
 """Consumers of committed records on runs of aborted ones, short and long: none shows them, and none stops at them."""
 
-import functools
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -47,20 +46,20 @@ def _fetches(home: Home) -> float:
 
 
 @pytest.fixture(scope="module")
-def found(home: Callable[[str], Home]) -> Iterator[Callable[[str], _Found]]:
-    """Write a home's topic when first asked for, and let all consumers read it, some at a time."""
+def found(request: pytest.FixtureRequest, home: Callable[[str], Home]) -> Iterator[dict[str, _Found]]:
+    """Write the topic of each home whose tests are to run, and let all consumers read it, some at a time."""
+
+    def start(name: str) -> _Found:
+        place, topic = home(name), f"hidden.{name}"
+        session.create_topics(place.kafka.bootstrap, [topic])
+        _write(place.bootstrap, topic)
+        before = _fetches(place)
+        readers = readers_of(name)
+        return _Found({reader.name: pool.submit(_read, reader, place, topic) for reader in readers}, before)
+
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-
-        @functools.cache
-        def start(name: str) -> _Found:
-            place, topic = home(name), f"hidden.{name}"
-            session.create_topics(place.kafka.bootstrap, [topic])
-            _write(place.bootstrap, topic)
-            before = _fetches(place)
-            readers = readers_of(name)
-            return _Found({reader.name: pool.submit(_read, reader, place, topic) for reader in readers}, before)
-
-        yield start
+        yield {name: start(name) for name in dict.fromkeys(session.asked(request, "home_name"))}
+        pool.shutdown(cancel_futures=True)
 
 
 def _read(reader: Reader, home: Home, topic: str) -> dict[str, Any]:
@@ -87,22 +86,22 @@ def _write(bootstrap: str, topic: str) -> None:
     ("home_name", "reader"), [(name, reader.name) for name in HOMES for reader in readers_of(name)]
 )
 def test_aborted_records_are_neither_shown_nor_stopped_at(
-    home_name: str, reader: str, found: Callable[[str], _Found]
+    home_name: str, reader: str, found: dict[str, _Found]
 ) -> None:
-    result = found(home_name).results[reader].result()
+    result = found[home_name].results[reader].result()
     assert "error" not in result, result["error"]
     problem = scripts.problem(_visible(), result["records"])
     if problem:
         pytest.fail(problem, pytrace=False)
 
 
-@pytest.mark.parametrize("name", [name for name in HOMES if name == "kproxy"])
-def test_no_consumer_asks_in_a_circle(name: str, home: Callable[[str], Home], found: Callable[[str], _Found]) -> None:
-    read = found(name)
+@pytest.mark.parametrize("home_name", [name for name in HOMES if name == "kproxy"])
+def test_no_consumer_asks_in_a_circle(home_name: str, home: Callable[[str], Home], found: dict[str, _Found]) -> None:
+    read = found[home_name]
     for future in read.results.values():
         future.result()
     # One that stalls, or does not wait at the end of the log, sends hundreds in a second.
-    place = home(name)
+    place = home(home_name)
     assert 0 < _fetches(place) - read.fetches < 40 * len(read.results)
     assert place.kproxy is not None
     place.kproxy.check()

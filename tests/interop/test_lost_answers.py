@@ -228,10 +228,8 @@ def found(request: pytest.FixtureRequest, lanes: Lanes) -> Iterator[dict[str, Fu
                 chain, case.client, case.topic, case.codec, case.drop, case.more, _records(case.client)
             )
 
-    items = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
-    cases = [item.callspec.params["case"] for item in items if "case" in item.callspec.params]
     with ThreadPoolExecutor(lanes.qsize()) as pool:
-        yield {case.topic: pool.submit(run, case) for case in cases if _is_served(case.client)}
+        yield {case.topic: pool.submit(run, case) for case in session.asked(request, "case") if _is_served(case.client)}
         pool.shutdown(cancel_futures=True)
 
 

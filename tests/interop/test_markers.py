@@ -30,7 +30,8 @@ from tests.interop.records import PARTITIONS
 from tests.support.clients import run_driver
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_AT_A_TIME: Final = 2
+_AT_A_TIME: Final = 5
+"""Clients wait most of the time: to join their group, and for records that should not come."""
 _FENCES, _NATIVE = "markers.fences", "markers.native"
 _PER_PARTITION: Final = 7
 _STARTS: Final = 3
@@ -52,6 +53,7 @@ _NAMELESS: Final = (
     "kafkajs-2.2.4",
 )
 """Clients that Kafka 4 serves and that do not name their software, so that kproxy looks through what they read."""
+_WAITING: Final = ("java-2.0.1", "kafka-python-2.0.2", "kafka-go-0.4.51", "kafkajs-2.2.4")
 _DELIVER: Final = {"kafka-python-1.4.7", "kafka-python-2.0.2", "kafka-go-0.4.51"}
 """Those that deliver control records where they read from the broker; docs/semantics.md lists them."""
 _MARKER_VALUE: Final = base64.b64encode(bytes(6)).decode()
@@ -170,16 +172,51 @@ def _read(client: Client, committed: bool, logs: _Logs) -> dict[str, dict[str, A
     return dict(zip((_FENCES, _NATIVE), results, strict=True))
 
 
+def _client(name: str) -> Client:
+    return next(client for client in CLIENTS if client.name == name)
+
+
+def _read_directly(name: str, bootstrap: str, count: int) -> dict[str, Any]:
+    """What a client reads from the broker."""
+    client = _client(name)
+    step = session.consume_step(_FENCES, f"direct.{name}", count, _EXTRA_MS)
+    [result] = run_driver(client.install(), session.job(bootstrap, client.options, [step]))
+    return result
+
+
+def _wait_at_the_end(name: str, kafka: RealKafka, logs: _Logs) -> tuple[_Writer, dict[str, Any]]:
+    """What a client reads that has waited before markers at the end when more is written, and the writer."""
+    topic, client = f"markers.tail.{name}", _client(name)
+    session.create_topics(kafka.bootstrap, [topic])
+    writer = _Writer(logs.bootstrap, topic, **_OLD)
+    writer.write("before")
+    with ClusterClient(kafka.bootstrap) as cluster, ThreadPoolExecutor(1) as pool:
+        _fence(cluster, 1, topic)
+        _fence(cluster, 2, topic)
+        step = session.consume_step(topic, f"group.{topic}", 2 * len(writer.rows), _EXTRA_MS)
+        reading = pool.submit(run_driver, client.install(), session.job(logs.bootstrap, client.options, [step]))
+        time.sleep(_AT_THE_END_S)
+        writer.write("after")
+        [result] = reading.result()
+    return writer, result
+
+
+_Found = dict[tuple[str, str], Future[Any]]
+
+
 @pytest.fixture(scope="module")
-def found(request: pytest.FixtureRequest, logs: _Logs) -> Iterator[dict[str, Future[dict[str, dict[str, Any]]]]]:
-    """What each client reads, some at a time; those only whose tests are to run."""
-    wanted = {
-        item.callspec.params["name"]
-        for item in request.session.items
-        if hasattr(item, "callspec") and "name" in item.callspec.params and item.path == request.path
+def found(request: pytest.FixtureRequest, kafka: RealKafka, logs: _Logs) -> Iterator[_Found]:
+    """What each client reads, some at a time, by kind (`case`, `direct`, `tail`) and name; if its tests are to run."""
+    wanted = {(kind, name) for kind in ("case", "direct", "tail") for name in session.asked(request, kind)}
+    count = sum(map(len, logs.expected(_FENCES, committed=False).values()))
+    jobs: dict[tuple[str, str], tuple[Any, ...]] = {
+        ("tail", name): (_wait_at_the_end, name, kafka, logs) for name in _WAITING
     }
+    jobs |= {("case", name): (_read, *_CASES[name], logs) for name in _CASES}
+    jobs |= {("direct", name): (_read_directly, name, kafka.bootstrap, count) for name in _NAMELESS}
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        yield {name: pool.submit(_read, *_CASES[name], logs) for name in _CASES if name in wanted}
+        yield {key: pool.submit(*job) for key, job in jobs.items() if key in wanted}
+        pool.shutdown(cancel_futures=True)
 
 
 def test_the_logs_hold_markers_where_they_are_wanted(kafka: RealKafka, logs: _Logs) -> None:
@@ -196,12 +233,12 @@ def test_the_logs_hold_markers_where_they_are_wanted(kafka: RealKafka, logs: _Lo
 
 
 @pytest.mark.parametrize("topic", [_FENCES, _NATIVE])
-@pytest.mark.parametrize("name", _CASES)
+@pytest.mark.parametrize("case", _CASES)
 def test_a_consumer_gets_the_data_records_and_no_control_record(
-    name: str, topic: str, logs: _Logs, found: dict[str, Future[dict[str, dict[str, Any]]]]
+    case: str, topic: str, logs: _Logs, found: _Found
 ) -> None:
-    _, committed = _CASES[name]
-    result = found[name].result()[topic]
+    _, committed = _CASES[case]
+    result = found["case", case].result()[topic]
     assert "error" not in result, result["error"]
     read: dict[int, list[tuple[int, str]]] = {number: [] for number in range(PARTITIONS)}
     for record in result["records"]:
@@ -210,39 +247,17 @@ def test_a_consumer_gets_the_data_records_and_no_control_record(
     assert read == logs.expected(topic, committed=committed)
 
 
-def _client(name: str) -> Client:
-    return next(client for client in CLIENTS if client.name == name)
-
-
-@pytest.mark.parametrize("name", _NAMELESS)
-def test_which_clients_deliver_control_records_that_they_read_from_the_broker(
-    name: str, kafka: RealKafka, logs: _Logs
-) -> None:
+@pytest.mark.parametrize("direct", _NAMELESS)
+def test_which_clients_deliver_control_records_that_they_read_from_the_broker(direct: str, found: _Found) -> None:
     """kproxy could pass them to the others, too, if it knew them."""
-    client = _client(name)
-    count = sum(map(len, logs.expected(_FENCES, committed=False).values()))
-    step = session.consume_step(_FENCES, f"direct.{name}", count, _EXTRA_MS)
-    [result] = run_driver(client.install(), session.job(kafka.bootstrap, client.options, [step]))
+    result = found["direct", direct].result()
     assert "error" not in result, result["error"]
-    assert any(record["v"] == _MARKER_VALUE for record in result["records"]) == (name in _DELIVER)
+    assert any(record["v"] == _MARKER_VALUE for record in result["records"]) == (direct in _DELIVER)
 
 
-@pytest.mark.parametrize("name", ["java-2.0.1", "kafka-python-2.0.2", "kafka-go-0.4.51", "kafkajs-2.2.4"])
-def test_a_consumer_that_waits_before_markers_at_the_end_gets_what_comes_after_them(
-    name: str, kafka: RealKafka, logs: _Logs
-) -> None:
-    topic, client = f"markers.tail.{name}", _client(name)
-    session.create_topics(kafka.bootstrap, [topic])
-    writer = _Writer(logs.kproxy.bootstrap, topic, **_OLD)
-    writer.write("before")
-    with ClusterClient(kafka.bootstrap) as cluster, ThreadPoolExecutor(1) as pool:
-        _fence(cluster, 1, topic)
-        _fence(cluster, 2, topic)
-        step = session.consume_step(topic, f"group.{topic}", 2 * len(writer.rows), _EXTRA_MS)
-        reading = pool.submit(run_driver, client.install(), session.job(logs.bootstrap, client.options, [step]))
-        time.sleep(_AT_THE_END_S)
-        writer.write("after")
-        [result] = reading.result()
+@pytest.mark.parametrize("tail", _WAITING)
+def test_a_consumer_that_waits_before_markers_at_the_end_gets_what_comes_after_them(tail: str, found: _Found) -> None:
+    writer, result = found["tail", tail].result()
     assert "error" not in result, result["error"]
     read = sorted((record["p"], record["o"], base64.b64decode(record["v"]).decode()) for record in result["records"])
     assert read == sorted(row[:3] for row in writer.rows)

@@ -9,6 +9,7 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -19,6 +20,8 @@ from confluent_kafka import Consumer, TopicPartition
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from tests.interop import session
+from tests.interop.committed import CommittedReader
 from tests.interop.proxy import KproxyProcess
 from tests.support.clients import Command, python_driver
 from tests.support.patience import PATIENCE_S
@@ -77,8 +80,22 @@ def _fill(client: ClusterClient, topic: str, start: int, count: int) -> None:
         assert client.produce(topic, partition, build_batch(rows)).error_code == 0
 
 
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[None]]]:
+    """The work of an application for each coordinator, side by side: a group keeps a killed member's place a while."""
+    homes = session.asked(request, "home")
+    with ThreadPoolExecutor(len(homes)) as pool:
+        yield {home: pool.submit(_work_and_kill, kafka, tmp_path_factory.mktemp(home), home) for home in homes}
+
+
 @pytest.mark.parametrize("home", ["kproxy", "broker"])
-def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp_path: Path, home: str) -> None:
+def test_output_is_exactly_once_however_often_it_is_killed(runs: dict[str, Future[None]], home: str) -> None:
+    runs[home].result()
+
+
+def _work_and_kill(kafka: RealKafka, tmp_path: Path, home: str) -> None:
     kills, rounds = int(os.environ.get("INTEROP_KILLS", "5")), 200
     name = f"transform-{uuid4().hex[:8]}"
     source, target = f"{name}-in", f"{name}-out"
@@ -96,15 +113,15 @@ def test_output_is_exactly_once_however_often_it_is_killed(kafka: RealKafka, tmp
         "target": target,
     }
     kproxy = KproxyProcess(kafka.bootstrap, tmp_path / "log", *options)
-    with kproxy:
+    with kproxy, CommittedReader(kproxy.bootstrap, [target], PARTITIONS) as reader:
         job["bootstrap"] = kproxy.bootstrap
         for kill in range(kills + 1):
             with _running(command, job, tmp_path / "application") as process, ClusterClient(kafka.bootstrap) as client:
                 _fill(client, source, written, rounds)
                 written += rounds
-                _until_written(kproxy, target, written * PARTITIONS - rounds, process, tmp_path)
+                _until_written(reader, target, written * PARTITIONS - rounds, process, tmp_path)
                 if kill == kills:
-                    _until_written(kproxy, target, written * PARTITIONS, process, tmp_path)
+                    _until_written(reader, target, written * PARTITIONS, process, tmp_path)
                     break
                 time.sleep(chance.random() / 10)
                 if kill % _KPROXYS_TURN == _KPROXYS_TURN - 1:
@@ -148,16 +165,15 @@ def _committed(bootstrap: str, topic: str, count: int) -> list[list[str]]:
     return values
 
 
-def _count(kproxy: KproxyProcess, topic: str) -> int:
-    return sum(map(len, _values(kproxy.bootstrap, topic, 1)))
-
-
 def _until_written(
-    kproxy: KproxyProcess, topic: str, count: int, process: subprocess.Popen[bytes], directory: Path
+    reader: CommittedReader, topic: str, count: int, process: subprocess.Popen[bytes], directory: Path
 ) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while _count(kproxy, topic) < count:
-        if process.poll() is not None or time.monotonic() > deadline:
-            logs = [(directory / name).read_text()[-4000:] for name in ("application", "log")]
-            raise AssertionError(f"no progress, or the application ended ({process.poll()}):\n" + "\n".join(logs))
-        time.sleep(0.1)
+    def logs() -> str:
+        texts = [(directory / name).read_text()[-4000:] for name in ("application", "log")]
+        return f"{reader.count(topic)} of {count}; the application's exit code: {process.poll()}\n" + "\n".join(texts)
+
+    def holds() -> bool:
+        assert process.poll() is None, logs()
+        return reader.count(topic) >= count
+
+    reader.until(holds, logs)

@@ -30,7 +30,7 @@ def _write_and_read(client: Client, bootstrap: str) -> list[dict[str, Any]]:
 def attempts(kafka: RealKafka) -> dict[str, list[dict[str, Any]]]:
     """What each client's steps came to, directly at the broker; side by side, as all of them wait in vain."""
     session.create_topics(kafka.bootstrap, [f"refused.{client.name}" for client in _REFUSED])
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(10) as pool:
         results = pool.map(lambda client: _write_and_read(client, kafka.bootstrap), _REFUSED)
         return dict(zip([client.name for client in _REFUSED], results, strict=True))
 

@@ -26,7 +26,7 @@ from tests.support.clients import Command, java_program, python_driver
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _HOMES: Final = ("native", "kproxy", "broker-fenced")
 _VALUES: Final = ("a", "b", "c")
-_AT_A_TIME: Final = 6
+_AT_A_TIME: Final = 8
 _SESSION_MS: Final = 10_000
 _SLOW_MS: Final = 5_000
 _PATIENT_MS: Final = 60_000

@@ -3,8 +3,9 @@
 One broker, whose level is lowered and raised again as an operator does it.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -32,7 +33,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _NEWEST: Final = 2
 _SAFE_DOWNGRADE: Final = 2
 _UPGRADE: Final = 1
-_TIMEOUT_MS: Final = 6_000
+_TIMEOUT_MS: Final = 8_000
+_ENDS, _AGAIN = "ends", "writes again"
+"""What librdkafka does after its transaction's time."""
+_RELEASES: Final = ("java-4.3.0", "java-2.8.2")
 #: How often the coordinator looks for transactions that take too long; 10 s otherwise.
 _LOOKS: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 #: librdkafka without ApiVersions and idempotence, as it was for 0.9.
@@ -157,11 +161,45 @@ def _until_aborted(stage: Stage, name: str) -> None:
     eventually(lambda: there.state()[0] == "CompleteAbort", otherwise=there.state)
 
 
+@pytest.fixture(scope="module")
+def late(
+    own_kafka: RealKafka,
+    place: tuple[KproxyProcess, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[int], dict[str, Future[None]]]:
+    """What comes of the producers that take too long at a level: side by side, as the level is the whole cluster's."""
+
+    def stage() -> Stage:
+        name = f"late-{uuid4().hex[:8]}"
+        with ClusterClient(own_kafka.bootstrap) as client:
+            client.create_topic(name, 1)
+        return Stage(own_kafka, place[0], name)
+
+    @cache
+    def run(level: int) -> dict[str, Future[None]]:
+        agree(own_kafka, level)
+        directory = tmp_path_factory.mktemp("late")
+        with ThreadPoolExecutor() as pool:
+            made = {way: pool.submit(_librdkafka, stage(), level, again=way == _AGAIN) for way in (_ENDS, _AGAIN)}
+            if level == _NEWEST:
+                made |= {release: pool.submit(_java, stage(), directory, release) for release in _RELEASES}
+        agree(own_kafka, _NEWEST)
+        place[0].check()
+        return made
+
+    return run
+
+
 @pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize("again", [False, True], ids=["ends", "writes again"])
-def test_librdkafka_learns_that_it_took_too_long(stage: Stage, level: int, again: bool) -> None:
+@pytest.mark.parametrize("way", [_ENDS, _AGAIN])
+def test_librdkafka_learns_that_it_took_too_long(
+    late: Callable[[int], dict[str, Future[None]]], level: int, way: str
+) -> None:
     """At the newest level it may abort and continue. For a Produce it gets an old epoch's error: it is fenced."""
-    agree(stage.kafka, level)
+    late(level)[way].result()
+
+
+def _librdkafka(stage: Stage, level: int, *, again: bool) -> None:
     limits = {"transaction.timeout.ms": _TIMEOUT_MS, "message.timeout.ms": _TIMEOUT_MS - 100}
     producer = Producer(_options(stage, **limits, error_cb=lambda _: None))
     producer.init_transactions(PATIENCE_S)
@@ -206,11 +244,15 @@ def _too_long(name: str, directory: Path, *, again: bool) -> scripts.Script:
     return made
 
 
-@pytest.mark.parametrize("release", ["java-4.3.0", "java-2.8.2"])
-def test_java_learns_that_it_took_too_long(stage: Stage, tmp_path: Path, release: str) -> None:
+@pytest.mark.parametrize("release", _RELEASES)
+def test_java_learns_that_it_took_too_long(late: Callable[[int], dict[str, Future[None]]], release: str) -> None:
     """It may abort and continue; with Kafka 4.3.0 alone it is lost for good if it commits."""
+    late(_NEWEST)[release].result()
+
+
+def _java(stage: Stage, directory: Path, release: str) -> None:
     client = next(client for client in TRANSACTIONAL if client.name == release)
-    made = [_too_long(f"{stage.name}.{again}", tmp_path, again=again) for again in (False, True)]
+    made = [_too_long(f"{stage.name}.{again}", directory, again=again) for again in (False, True)]
     session.create_topics(stage.kafka.bootstrap, [script.client for script in made])
     options = {**client.options, "producer": {"transaction.timeout.ms": _TIMEOUT_MS}}
     job = session.job(stage.kproxy.bootstrap, options, [script.step() for script in made])
@@ -218,7 +260,7 @@ def test_java_learns_that_it_took_too_long(stage: Stage, tmp_path: Path, release
         running = pool.submit(run_driver, client.install(), job)
         for script in made:
             _until_aborted(stage, f"script.{script.client}")
-            (tmp_path / script.client).touch()
+            (directory / script.client).touch()
         results = running.result()
     for script, result in zip(made, results, strict=True):
         outcomes = result.get("outcomes", [])

@@ -23,7 +23,8 @@ from tests.support.clients import run_driver
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_AT_A_TIME: Final = 4
+_AT_A_TIME: Final = 6
+"""Clients wait most of the time: for their predecessor's place in the group to become free."""
 _SCRIPT_READERS: Final = (
     "java-4.3.0",
     "librdkafka-2.16.1",
@@ -80,20 +81,20 @@ _Seen = dict[tuple[str, str], list[Record]]
 
 
 @pytest.fixture(scope="module")
-def runs(home: Callable[[str], Home]) -> Iterator[Callable[[str], _Runs]]:
-    """Start all clients of a home, some at a time, when first asked for them."""
+def runs(request: pytest.FixtureRequest, home: Callable[[str], Home]) -> Iterator[dict[str, _Runs]]:
+    """Start all clients of all homes whose tests are to run, some at a time."""
+
+    def start(name: str) -> _Runs:
+        place = home(name)
+        clients = clients_of(name)
+        topics = [*_topics(place), _source(place), *(_target(place, client.name) for client in clients)]
+        session.create_topics(place.kafka.bootstrap, topics)
+        _fill(place)
+        return {client.name: pool.submit(_run, client, place) for client in clients}
+
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-
-        @functools.cache
-        def start(name: str) -> _Runs:
-            place = home(name)
-            clients = clients_of(name)
-            topics = [*_topics(place), _source(place), *(_target(place, client.name) for client in clients)]
-            session.create_topics(place.kafka.bootstrap, topics)
-            _fill(place)
-            return {client.name: pool.submit(_run, client, place) for client in clients}
-
-        yield start
+        yield {name: start(name) for name in dict.fromkeys(name for name, _ in session.asked(request, "run"))}
+        pool.shutdown(cancel_futures=True)
 
 
 def _fill(home: Home) -> None:
@@ -136,10 +137,10 @@ def _positions(home: Home, client: str) -> int:
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest, runs: Callable[[str], _Runs]) -> Run:
+def run(request: pytest.FixtureRequest, runs: dict[str, _Runs]) -> Run:
     """What came of the client that the test is about."""
     name, client = request.param
-    return runs(name)[client.name].result()
+    return runs[name][client.name].result()
 
 
 def _expect_none(problems: str) -> None:
@@ -198,12 +199,12 @@ def _read_here(home: Home, topic: str) -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def seen(runs: Callable[[str], _Runs]) -> Callable[[str], _Seen]:
+def seen(runs: dict[str, _Runs]) -> Callable[[str], _Seen]:
     """Give what each reader read of each of a home's two topics, after all clients have written."""
 
     @functools.cache
     def read(name: str) -> _Seen:
-        written = [future.result() for future in runs(name).values()]
+        written = [future.result() for future in runs[name].values()]
         home, made = written[0].home, [run.script for run in written]
         readers = [reader for reader in READERS if reader.name in _readers(name)]
         with ThreadPoolExecutor(_AT_A_TIME) as pool:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kproxy.testing.cache import installed
 from kproxy.testing.class_archive import archive_in, sharing, writing
-from kproxy.testing.maven import KafkaUnavailable, find_java, find_maven
+from kproxy.testing.maven import QUICK_JVM, KafkaUnavailable, find_java, find_maven, maven_environment
 
 DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
 _INSTALL_TIMEOUT_S: Final = 600
@@ -118,7 +118,20 @@ def _java(main: str, files: Sequence[Path], coordinates: Sequence[str]) -> Comma
         (target / "pom.xml").write_text(_pom(coordinates), encoding="utf-8")
         copy = "dependency:copy-dependencies"
         _run([maven, "-q", "-B", copy, "-DincludeScope=runtime", "-DoutputDirectory=libs"], target)
-        _run([javac, "-proc:none", "-nowarn", "-d", "classes", "-cp", "libs/*", *map(str, files)], target)
+        _run(
+            [
+                javac,
+                *(f"-J{option}" for option in QUICK_JVM),
+                "-proc:none",
+                "-nowarn",
+                "-d",
+                "classes",
+                "-cp",
+                "libs/*",
+                *map(str, files),
+            ],
+            target,
+        )
         # Class data sharing works with jars only.
         with zipfile.ZipFile(target / "driver.jar", "w") as jar:
             for path in sorted((target / "classes").iterdir()):
@@ -203,7 +216,13 @@ def _tool(name: str, advice: str) -> str:
 def _run(command: Sequence[str], directory: Path) -> None:
     try:
         done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False
+            command,
+            cwd=directory,
+            env=maven_environment(),
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ToolUnavailable(f"{command[0]} did not end in {_INSTALL_TIMEOUT_S} s: {' '.join(command)}") from error

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from kproxy.testing.cache import installed
-from kproxy.testing.maven import find_java, find_maven
+from kproxy.testing.maven import QUICK_JVM, find_java, find_maven, maven_environment
 
 BUILD_TIMEOUT_S = 600
 ANSWER_TIMEOUT_S = 60
@@ -56,7 +56,20 @@ def classes(source: Path, classpath: Sequence[Path]) -> Path:
     def build(work: Path) -> None:
         javac = Path(find_java()).with_name("javac")
         path = ":".join(f"{directory}/*" for directory in classpath)
-        _run([str(javac), "-nowarn", "-proc:none", "-d", str(work), "-cp", path, str(source.resolve())], work)
+        _run(
+            [
+                str(javac),
+                *(f"-J{option}" for option in QUICK_JVM),
+                "-nowarn",
+                "-proc:none",
+                "-d",
+                str(work),
+                "-cp",
+                path,
+                str(source.resolve()),
+            ],
+            work,
+        )
 
     return installed("java-classes", [source.read_text(), *map(str, classpath)], build)
 
@@ -115,7 +128,15 @@ class JavaLines:
 
 
 def _run(command: Sequence[str], directory: Path) -> None:
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=maven_environment(),
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
     if done.returncode:
         output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
         raise JavaError(f"{' '.join(command)} failed:\n{output[-3000:]}")

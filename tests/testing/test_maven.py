@@ -53,6 +53,12 @@ def test_a_failed_resolution_shows_mavens_words_and_leaves_no_cache(tools: Path)
     assert not (cache_directory() / "kafka-4.3.0").exists()
 
 
+def test_the_users_options_of_maven_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAVEN_OPTS", "-Xmx1g")
+    options = maven.maven_environment()["MAVEN_OPTS"].split()
+    assert options == [*maven.QUICK_JVM, "-Xmx1g"]
+
+
 def test_cached_jars_need_no_maven(tools: Path) -> None:
     jars = cache_directory() / "kafka-4.3.0"
     jars.mkdir(parents=True)
