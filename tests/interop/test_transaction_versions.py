@@ -259,7 +259,7 @@ def _java(stage: Stage, directory: Path, release: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_driver, client.install(), job)
         for script in made:
-            _until_aborted(stage, f"script.{script.client}")
+            _until_aborted(stage, script.id)
             (directory / script.client).touch()
         results = running.result()
     for script, result in zip(made, results, strict=True):

@@ -46,9 +46,14 @@ class Script:
         """Return what a consumer of committed records, or of all, is to see of this client."""
         return [each for where, each, visible in self.written if where == topic and (visible or not committed)]
 
+    @property
+    def id(self) -> str:
+        """The transactional id, by the topics, too: a client may run several scripts at a time."""
+        return f"script.{self.topics[0]}.{self.client}"
+
     def step(self) -> dict[str, Any]:
         """Return the driver's step."""
-        step = {"op": "transactions", "id": f"script.{self.client}", "codec": "gzip", "timeout_ms": TIMEOUT_MS}
+        step = {"op": "transactions", "id": self.id, "codec": "gzip", "timeout_ms": TIMEOUT_MS}
         return {**step, "script": self.actions}
 
     def fenced(self) -> list[int]:
@@ -98,7 +103,7 @@ def copy_steps(client: str, source: str, target: str, last: str) -> tuple[list[d
     :param last: how the first process ends, `kill` or `abort`.
     """
     step = {"op": "transform", "source": source, "target": target, "group": group(source, client), "codec": "none"}
-    step |= {"id": f"copy.{client}", "timeout_ms": TIMEOUT_MS}
+    step |= {"id": group(source, client), "timeout_ms": TIMEOUT_MS}
     first = [
         {**step, "count": COPIED_BEFORE_KILL, "per": 5, "ending": "commit"},
         {**step, "count": 6, "per": 6, "ending": "abort"},
@@ -108,7 +113,7 @@ def copy_steps(client: str, source: str, target: str, last: str) -> tuple[list[d
 
 
 def group(source: str, client: str) -> str:
-    """The name of the group in which a client copies."""
+    """The name of the group in which a client copies, and its transactional id."""
     return f"copy.{source}.{client}"
 
 
