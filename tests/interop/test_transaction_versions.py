@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from kproxy.client import ControlClient
+from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.update_features import UpdateFeaturesRequest, UpdateFeaturesRequestFeatureUpdateKey
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
@@ -27,6 +28,7 @@ from tests.support.clients import run_driver
 from tests.support.patience import PATIENCE_S, eventually
 
 if TYPE_CHECKING:
+    from kproxy.codec._generated.api_versions import ApiVersionsResponse
     from kproxy.codec._generated.update_features import UpdateFeaturesResponse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -75,8 +77,17 @@ def agree(kafka: RealKafka, level: int) -> None:
         with RawConnection("127.0.0.1", kafka.ports[0]) as broker:
             answer: UpdateFeaturesResponse = broker.call(UpdateFeaturesRequest(30_000, [update]), 1)
         if not answer.error_code and not any(row.error_code for row in answer.results):
+            # The controller has answered; the broker hears of it later.
+            eventually(lambda: _level(kafka) == level, otherwise=lambda: _level(kafka))
             return
     raise AssertionError(answer)
+
+
+def _level(kafka: RealKafka) -> int:
+    """The level by which the broker works."""
+    with RawConnection("127.0.0.1", kafka.ports[0]) as broker:
+        answer: ApiVersionsResponse = broker.call(ApiVersionsRequest("test", "1"), 3)
+    return {row.name: row.max_version_level for row in answer.finalized_features}.get("transaction.version", 0)
 
 
 def _options(stage: Stage, **more: Any) -> dict[str, Any]:
