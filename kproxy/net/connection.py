@@ -105,6 +105,7 @@ class Connection:
     def _close(self) -> None:
         self.client.close()
         self.upstream.close()
+        self.dispatch.close()
         self.budget.hold(self, 0)
         self.stats.clients.buffered_bytes = self.budget.used
         self._intake.close(trio.current_time() + self.wall)
@@ -330,10 +331,10 @@ class Connection:
         self.budget.hold(self, requests + answers)
         self.stats.clients.buffered_bytes = self.budget.used
 
-    def carry_out(self) -> None:
-        """Begins what the session has asked for."""
+    def carry_out(self, *, is_alone: bool = False) -> None:
+        """Begins what the session has asked for; ``is_alone``: no other request came at the same time."""
         if self.nursery is not None:
-            self.dispatch.run(self.nursery)
+            self.dispatch.run(self.nursery, is_alone=is_alone)
 
     def logged_in(self) -> None:
         """Takes longer requests from now on."""
@@ -348,6 +349,19 @@ class Connection:
         self.upstream.push()
         if self.session.to_client:
             await self.flush_client()
+        self._has_changed()
+
+    def changed_now(self) -> None:
+        """As ``changed``, where nothing can wait for a slow client: a task does."""
+        if self.session.commands:
+            self.carry_out()
+        self.upstream.push()
+        left = self._write_now() if self.session.to_client else None
+        if left is not None and self.nursery is not None:
+            self.nursery.start_soon(self._write_rest, left)
+        self._has_changed()
+
+    def _has_changed(self) -> None:
         self.account()
         if self._progress:
             self._progress.unpark_all()
@@ -390,20 +404,40 @@ class Connection:
 
     async def flush_client(self) -> None:
         """Writes the answers that are ready, in order."""
+        left = self._write_now()
+        if left is not None:
+            await self._write_rest(left)
+
+    def _write_now(self) -> int | None:
+        """Writes what the kernel takes; None if that is all. Else the bytes written, and ``_write_rest`` is due."""
         out = self.session.to_client
         if self.client_gone:
             out.clear()
         if not out or self.writing_client:
-            return
-        self.writing_client = True
+            return None
         self.writing = self.session.position - self.written  # all of ``out``
         try:
             size = self.client.send_at_once(out)
-            if not out:  # as nearly always
-                self._wrote(size)
+        except (OSError, trio.ClosedResourceError):
+            self.client_gone = True
+            self.client.close()
+            out.clear()
+            size = 0
+        else:
+            if out:
+                self.writing_client = True
+                return size
+            self._wrote(size)
+        if self._progress:
+            self._progress.unpark_all()
+        return None
+
+    async def _write_rest(self, begun: int) -> None:
+        out = self.session.to_client
+        try:
             while out:
-                self._wrote(await self._write_slowly(out, size))
-                size = 0
+                self._wrote(await self._write_slowly(out, begun))
+                begun = 0
         except (OSError, trio.ClosedResourceError):
             self.client_gone = True
             self.client.close()

@@ -9,6 +9,7 @@ import trio
 from kproxy.codec.messages import Message, response_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.proxy.commands import AskCoordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
@@ -48,6 +49,27 @@ class CoordinatorCalls:
         """Records that the client's connection has ended; ``received_all``: the client surely has every response."""
         if self._api is not None:
             self._api.closed(connection, received_all=received_all)
+
+    @property
+    def turn(self) -> EndOfTurn:
+        """The process's."""
+        assert self._api is not None
+        return self._api.turn
+
+    def begin(self, command: AskCoordinator, answered: Callable[[Message], None], *, is_alone: bool) -> bool:
+        """Takes a Produce whose batches can have their place in the order now; else nothing is done, and it is False.
+
+        ``answered`` is called with its response; it must not raise. ``is_alone``: it is sent at once, since no other
+        request that came with it could go to the broker in the same one.
+        """
+        ask, api = command.ask, self._api
+        if api is None or not isinstance(ask, TransactionalProduce | ImplicitProduce) or not self._last.is_set():
+            return False
+        version = command.exchange.client_version
+        if not is_alone:
+            return api.produce_at_once(ask, version, answered)
+        with api.turn.shortened():
+            return api.produce_at_once(ask, version, answered)
 
     def queue(self, command: AskCoordinator) -> Callable[[], Awaitable[Message | None]]:
         """Runs a request; its place in the order is that of this call. Gives None if there is no response."""

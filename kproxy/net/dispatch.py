@@ -1,6 +1,7 @@
 """Carries out the queued commands of a session (``kproxy.proxy.commands``)."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -36,17 +37,27 @@ class Dispatch:
         self.calls_open = 0
         #: A coordinator has answered, and the task waits for other responses before all are written.
         self._gathering = False
+        #: Responses that no task waits for; they are written at the end of this turn of the event loop.
+        self._answers: list[tuple[AskCoordinator, Message]] = []
+        #: The connection has ended: nobody receives a response.
+        self._is_over = False
         #: The client had logged in at the broker, on a connection that has ended: as itself kproxy must not send again
         #: what may have been refused to the client. A retry is compared with the log.
         self.forsaken = False
 
-    def run(self, nursery: trio.Nursery) -> None:
-        """Begins what the session has queued. Everything that waits runs in the nursery."""
-        for command in self._session.commands:
+    def run(self, nursery: trio.Nursery, *, is_alone: bool = False) -> None:
+        """Begins what the session has queued. Everything that waits runs in the nursery.
+
+        ``is_alone``: no other request came at the same time.
+        """
+        commands = self._session.commands[:]
+        self._session.commands.clear()  # what is answered at once may lead to others
+        for command in commands:
             match command:
                 case AskCoordinator():
                     self.calls_open += 1
-                    nursery.start_soon(self._ask, command, self._calls.queue(command))
+                    if not self._calls.begin(command, partial(self._answered, command), is_alone=is_alone):
+                        nursery.start_soon(self._ask, command, self._calls.queue(command))
                 case WaitForLog():
                     nursery.start_soon(self._wait, command)
                 case Resend(batches):
@@ -56,7 +67,6 @@ class Dispatch:
                     self.muted_until = max(self.muted_until, until)
                 case Close():
                     self.ending = True
-        self._session.commands.clear()
 
     async def _ask(self, command: AskCoordinator, work: Callable[[], Awaitable[Message | None]]) -> None:
         answer = await work()
@@ -70,6 +80,33 @@ class Dispatch:
         await trio.lowlevel.checkpoint()
         self._gathering = False
         await self._connection.changed()
+
+    def _answered(self, command: AskCoordinator, answer: Message) -> None:
+        if self._is_over:
+            return
+        if not self._answers:
+            self._calls.turn.call(self._write_answers)
+        self._answers.append((command, answer))
+
+    def _write_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        if self._is_over:
+            return
+        now = trio.current_time() + self._connection.wall
+        self.calls_open -= len(answers)
+        try:
+            for command, answer in answers:
+                self._session.coordinator_answered(command, answer, now)
+            self._connection.changed_now()
+        except Exception:
+            # one connection's fault, even if it is a bug of ours, is not the others'
+            log.exception("connection failed; this is a bug of kproxy, please report it")
+            self._connection.client.close()
+
+    def close(self) -> None:
+        """Drops what nobody receives any more."""
+        self._is_over = True
+        self._answers.clear()
 
     async def _wait(self, command: WaitForLog) -> None:
         await wait(self._session, command, self._reading, self._connection.wall)

@@ -74,7 +74,7 @@ class Intake:
                 await self._wait_for(command, frame)
                 connection.look_whether_empty()
             if session.commands:
-                connection.carry_out()
+                connection.carry_out(is_alone=len(frames) == 1)
         if not self._introduced and not session.awaits_login:
             self._introduced = True
             connection.logged_in()

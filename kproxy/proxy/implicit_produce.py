@@ -36,6 +36,14 @@ class ImplicitTransaction(Protocol):
         """
         ...
 
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """Whether ``write`` would wait for nothing before these have their place in the order."""
+        ...
+
+    def write_at_once(self, batches: Sequence[ClientBatch], written: Callable[[Sequence[Written]], None]) -> None:
+        """As ``write``, of batches that it ``takes_at_once``; ``written`` is called with what became of each."""
+        ...
+
     def failed(self, why: str) -> None:
         """Records that the client receives an error."""
         ...

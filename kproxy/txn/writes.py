@@ -139,6 +139,8 @@ class Writes:
         self.held = 0
         self.held_bytes = 0
         self._looked_at = -inf
+        #: When the last back-off ends.
+        self._backs_off_until = -inf
         #: Why the transaction can only be aborted.
         self.failed: int | None = None
 
@@ -198,6 +200,8 @@ class Writes:
 
     def next_due(self) -> float:
         """When the next back-off ends that was on at the last call of ``ready``, or began since; inf if none was."""
+        if self._backs_off_until <= self._looked_at:
+            return inf
         return min((track.due_at for track in self._busy.values() if track.due_at > self._looked_at), default=inf)
 
     def started(self, send: TxnSend, now: float) -> None:
@@ -238,6 +242,7 @@ class Writes:
             track.failures += 1
         backoff = self._timing.backoff * 2 ** min(max(track.failures - 1, 0), _MOST_DOUBLINGS)
         track.due_at = now + min(backoff, self._timing.backoff_max)
+        self._backs_off_until = max(self._backs_off_until, track.due_at)
         if error_code in DOUBTFUL:
             send.unlikely_answers += 1
             if send.unlikely_answers >= PATIENCE:

@@ -99,6 +99,12 @@ class Metadata:
         place = next((row for row in rows if row.partition_index == partition), None)
         return self._leader(place, alive, found.error_code if found is not None else 0)
 
+    def known_names(self, ids: Iterable[bytes]) -> dict[bytes, str] | None:
+        """As ``names``, if all are known."""
+        known = self._brokers.map.topic_names
+        wanted = dict.fromkeys(ids)
+        return {topic_id: known[topic_id] for topic_id in wanted} if known.keys() >= wanted.keys() else None
+
     async def names(self, ids: Iterable[bytes]) -> dict[bytes, str]:
         """The names of those topics that there are, by id (KIP-516). OSError, RemoteProtocolError: no broker tells."""
         known = self._brokers.map.topic_names

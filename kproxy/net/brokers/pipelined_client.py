@@ -13,6 +13,7 @@ from kproxy.codec.messages import Message, response_class
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import CLIENT_ID, LARGEST_RESPONSE, READ_BYTES, M, as_it_is
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.network import ByteIO
 from kproxy.proxy.routing import Address
 
@@ -48,6 +49,7 @@ class PipelinedClient:
         versions: Mapping[int, VersionRange],
         timeout_ms: int,
         nursery: trio.Nursery,
+        turn: EndOfTurn,
     ) -> None:
         """Takes over a connection to a broker that serves ``versions``; its tasks run in ``nursery``.
 
@@ -57,6 +59,7 @@ class PipelinedClient:
         self._address = address
         self._timeout_ms = timeout_ms
         self._nursery = nursery
+        self._turn = turn
         self._asked: deque[_Asked] = deque()
         self._correlation_id = 0
         self._out: list[Buffer] = []
@@ -162,8 +165,9 @@ class PipelinedClient:
                 continue
             if count == 0:
                 return
-            for frame in splitter.feed(buffer[:count]):
-                self._take(memoryview(frame)[PREFIX:])
+            with self._turn.shortened():
+                for frame in splitter.feed(buffer[:count]):
+                    self._take(memoryview(frame)[PREFIX:])
             if self._io.should_yield():
                 await trio.lowlevel.checkpoint()
 

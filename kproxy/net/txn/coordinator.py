@@ -116,13 +116,43 @@ class Coordinator:
         await self._jobs.run(lambda: owner.commit_offsets(request, offsets, implicit=implicit))
 
     async def produce(
-        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+        self,
+        request: TxnRequest,
+        batches: Sequence[ClientBatch],
+        *,
+        implicit: bool,
+        accepted: Callable[[], None],
+        is_job: bool = False,
     ) -> Sequence[Written]:
-        """What became of each batch. ``accepted`` is called once the next request may begin."""
+        """What became of each batch. ``accepted`` is called once the next request may begin.
+
+        ``is_job``: the caller is done whether or not its client waits.
+        """
         owner = await self._owner(request)
-        # What is accepted at once is the writer's, and ends with the transaction: no task has to wait for it.
-        begin = self._jobs.within if owner.takes_at_once(batches) else self._jobs.run
+        begin = self._jobs.within if is_job else self._jobs.run
         return await begin(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
+
+    def takes_at_once(self, transactional_id: str, batches: Sequence[ClientBatch]) -> bool:
+        """Whether nothing has to be waited for before batches have their place in the order."""
+        owner = self._known(transactional_id)
+        return owner is not None and owner.takes_at_once(batches)
+
+    def produce_at_once(
+        self,
+        request: TxnRequest,
+        batches: Sequence[ClientBatch],
+        written: Callable[[Sequence[Written]], None],
+        *,
+        implicit: bool,
+    ) -> None:
+        """As ``Owner.produce_at_once``, of the owner that ``takes_at_once``."""
+        owner = self._known(request.transactional_id)
+        assert owner is not None
+        self._jobs.do(lambda: owner.produce_at_once(request, batches, written, implicit=implicit))
+
+    def _known(self, transactional_id: str) -> "Owner | None":
+        owners = self.brokers if self.is_at_broker(transactional_id) else self.log
+        return owners.known(transactional_id)
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         """The client's producer id and epoch for what follows."""

@@ -38,6 +38,13 @@ class _NoTransaction:
         why = f"no transaction is open here for this client.id, and none that begins {TXN_CLIENTS} writes without"
         raise TxnError(ErrorCode.INVALID_TXN_STATE, why)
 
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """They are refused by ``write``."""
+        return False
+
+    def write_at_once(self, batches: Sequence[ClientBatch], written: Callable[[Sequence[Written]], None]) -> None:
+        """It takes nothing at once."""
+
     def failed(self, why: str) -> None:
         """Nothing is open that could be doomed."""
 

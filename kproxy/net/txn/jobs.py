@@ -27,14 +27,8 @@ class _Job(Generic[T]):
     async def run(self) -> None:
         try:
             self._result = await self._work()
-        except TxnError as error:
-            self._error = error
-        except (OSError, KproxyError) as error:
-            self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         except Exception as error:
-            # one id's fault, even if it is a bug of ours, is not the others'
-            log.exception("transaction failed; this is a bug of kproxy, please report it")
-            self._error = TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            self._error = _for_client(error)
         except BaseException:
             # a task that still waits must not treat it as done
             self._error = TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
@@ -79,8 +73,27 @@ class Jobs:
         return await self.start(work)()
 
     @staticmethod
+    def do(work: Callable[[], T]) -> T:
+        """Does work that waits for nothing; its errors become the same ones. TxnError."""
+        try:
+            return work()
+        except Exception as error:
+            raise _for_client(error) from error
+
+    @staticmethod
     async def within(work: Callable[[], Awaitable[T]]) -> T:
         """Does a part of work that has begun, without a task of its own; its errors become the same ones. TxnError."""
         job = _Job(work)
         await job.run()
         return job.outcome()
+
+
+def _for_client(error: Exception) -> TxnError:
+    """The error that the client receives."""
+    if isinstance(error, TxnError):
+        return TxnError(error.error_code, error.message)
+    if isinstance(error, OSError | KproxyError):
+        return TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+    # one id's fault, even if it is a bug of ours, is not the others'
+    log.error("transaction failed; this is a bug of kproxy, please report it", exc_info=error)
+    return TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

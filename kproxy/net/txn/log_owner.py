@@ -15,7 +15,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.owner import Owner, places_of
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
 from kproxy.net.txn.transaction import Transaction, why_not_committed
@@ -206,13 +206,10 @@ class LogOwner(Owner):
 
     # -- data
 
-    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        return False  # the log may have to be told of the partitions
-
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> list[Written]:
-        places = [(batch.topic, batch.partition) for batch in batches]
+        places = places_of(batches)
         async with self._turn_to_grow(request, None):
             transaction = await self._begin() if implicit else self.transaction
             if transaction is None or not (implicit or transaction.joined.issuperset(places)):

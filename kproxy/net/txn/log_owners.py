@@ -126,6 +126,10 @@ class LogOwners:
 
         return LogOwner(transactional_id, self._tools)
 
+    def known(self, transactional_id: str) -> "LogOwner | None":
+        """The owner of an id, if there is one here."""
+        return self._owners.get(transactional_id)
+
     async def owner(self, request: TxnRequest) -> "LogOwner":
         """The owner for a request; one is made where the id's last owner was this instance's former self."""
         owner = self._owners.get(request.transactional_id)

@@ -103,14 +103,30 @@ class ManagedTransaction:
         if self.doomed is not None:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
         rows = await self._produce(batches, accepted)
+        self._note(batches, rows)
+        return rows
+
+    async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
+        return await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted, is_job=True)
+
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        is_open = self.doomed is None and self._producer != NOBODY
+        return is_open and self._coordinator.takes_at_once(self.transactional_id, batches)
+
+    def write_at_once(self, batches: Sequence[ClientBatch], written: Callable[[Sequence[Written]], None]) -> None:
+        def noted(rows: Sequence[Written]) -> None:
+            self._note(batches, rows)
+            written(rows)
+
+        if self.doomed is not None:
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, self.doomed)
+        self._coordinator.produce_at_once(self.request, batches, noted, implicit=True)
+
+    def _note(self, batches: Sequence[ClientBatch], rows: Sequence[Written]) -> None:
         self._records += sum(batch.records for batch in batches)
         error = next((row.error_code for row in rows if row.error_code), 0)
         if error:
             self.failed(f"a batch of the client was not written: error {error}")
-        return rows
-
-    async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
-        return await self._coordinator.produce(self.request, batches, implicit=True, accepted=accepted)
 
     def failed(self, why: str) -> None:
         """Dooms the open transaction, and has it aborted at once: readers need not wait for the caller that decides it.

@@ -130,6 +130,10 @@ class MemberTransaction(ManagedTransaction):
     async def join(self) -> None:
         self._joined = await self._members.join(self._wanted)
 
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """A member's data are not the owner's."""
+        return False
+
     async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
         if self._joined is None:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")

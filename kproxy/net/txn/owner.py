@@ -1,7 +1,7 @@
 """What both owners of a transactional id share: whose turn it is, what is open, and what counts as committed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +19,7 @@ from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event
-from kproxy.txn.transactional_id import TransactionalId
+from kproxy.txn.transactional_id import TransactionalId, not_added
 
 if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
@@ -71,9 +71,38 @@ class Owner(ABC):
         ``implicit``: the group joins by them (KIP-890). Otherwise AddOffsetsToTxn must have added it.
         """
 
-    @abstractmethod
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """Whether produce would not wait before it has accepted these, or need not outlive the task that asks."""
+        """Whether nothing has to be waited for before these have their place in the order, if they are admitted."""
+        transaction = self.transaction
+        return (
+            transaction is not None
+            and not self._lock.locked()
+            and transaction.announced.issuperset(places_of(batches))
+            and transaction.writer.has_room(sum(len(batch.batch) for batch in batches))
+        )
+
+    def produce_at_once(
+        self,
+        request: TxnRequest,
+        batches: Sequence[ClientBatch],
+        written: Callable[[Sequence[Written]], None],
+        *,
+        implicit: bool,
+    ) -> None:
+        """As ``produce``, of batches that it ``takes_at_once``: they have their place in the order now.
+
+        ``written`` is called with what became of each. No task has to wait: what is accepted is the writer's, and
+        ends with the transaction.
+        """
+        self._admit(request, None)
+        self.id.refuse_growth()
+        transaction = self.transaction
+        assert transaction is not None
+        if not (implicit or transaction.joined.issuperset(places_of(batches))):
+            raise not_added("the partition")
+        sends = transaction.accept(request.client, batches, self._sequences)
+        known = [send for send in sends if send is not None]
+        transaction.writer.when_settled(known, lambda: written(self._written(transaction, sends)))
 
     @abstractmethod
     async def produce(
@@ -132,6 +161,9 @@ class Owner(ABC):
     async def _results(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
         """What became of batches, once that is definite. A batch that was not written dooms the transaction."""
         await transaction.writer.settled([send for send in sends if send is not None])
+        return self._written(transaction, sends)
+
+    def _written(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
         if self.transaction is transaction:
             self._check_written(transaction)
         return [written_of(send) for send in sends]
@@ -160,3 +192,8 @@ class Owner(ABC):
         self.id.apply(Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
+
+
+def places_of(batches: Iterable[ClientBatch]) -> list[TopicPartition]:
+    """The partitions of batches."""
+    return [(batch.topic, batch.partition) for batch in batches]

@@ -15,6 +15,7 @@ from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.own_topic import Refused
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession
@@ -103,7 +104,8 @@ class Transactions:
         reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.view_changed)
-        connections = partial(WriterConnections, cluster, config, stats.produce, nursery)
+        turn = self._turn = EndOfTurn(nursery)
+        connections = partial(WriterConnections, cluster, config, stats.produce, nursery, turn)
         tools = OwnerTools(
             log=self.log,
             cluster=cluster,
@@ -167,7 +169,7 @@ class Transactions:
 
     def api(self) -> TransactionApi:
         """What connections ask instead of their brokers."""
-        return TransactionApi(self.coordinator, self._cluster, self.implicit_transactions)
+        return TransactionApi(self.coordinator, self._cluster, self.implicit_transactions, self._turn)
 
     def parties(self) -> Parties:
         """Who takes part in transactions that are open here."""

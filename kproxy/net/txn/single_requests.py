@@ -31,6 +31,10 @@ class _ClientTransaction(ManagedTransaction):
     def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
         """A repetition is another transaction."""
 
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        """Each begins a transaction and ends it."""
+        return False
+
     async def write(
         self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
@@ -47,7 +51,7 @@ class _ClientTransaction(ManagedTransaction):
     async def _write(self, batches: Sequence[ClientBatch]) -> Sequence[Written]:
         if self._producer == NOBODY:
             await self.initialize()
-        rows = await self._coordinator.produce(self.request, batches, implicit=True, accepted=lambda: None)
+        rows = await self._coordinator.produce(self.request, batches, implicit=True, accepted=lambda: None, is_job=True)
         if any(row.error_code for row in rows):
             await self._abort_the_open()
             return [row if row.error_code else Written(ErrorCode.OPERATION_NOT_ATTEMPTED, -1, -1) for row in rows]

@@ -20,6 +20,7 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.proxy.applications import committed, has_left, offsets_committed_by
@@ -65,8 +66,10 @@ class TransactionApi:
         coordinator: Coordinator,
         cluster: Cluster,
         implicit_transactions: ImplicitTransactions,
+        turn: EndOfTurn,
     ) -> None:
-        """``cluster`` tells the names of topics that clients name by ids."""
+        """``cluster`` tells the names of topics that clients name by ids; ``turn`` is the process's."""
+        self.turn = turn
         self._coordinator = coordinator
         self._cluster = cluster
         #: Whose requests go into transactions that their clients know nothing of.
@@ -131,6 +134,55 @@ class TransactionApi:
         return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
     # -- Produce
+
+    def produce_at_once(
+        self, ask: TransactionalProduce | ImplicitProduce, version: int, answered: Callable[[Message], None]
+    ) -> bool:
+        """Takes a request whose batches can have their place in the order now; else nothing is done, and it is False.
+
+        ``answered`` is called with the response; it must not raise. Nothing waits for it: that would be half of what a
+        batch costs.
+        """
+        names = self._known_names(ask.parts, version)
+        if names is None:
+            return False
+        batches: list[ClientBatch] = []
+        for part in ask.parts:
+            name = names[part.topic]
+            if part.error_code or not part.records or is_own_topic(name):
+                return False
+            batches.append(ClientBatch(name, part.partition, part.batch, part.records, part.base_sequence))
+        if isinstance(ask, ImplicitProduce):
+            return self._captured_at_once(ask, batches, version, answered)
+        who = ask.who
+        if not self._coordinator.takes_at_once(who.transactional_id, batches):
+            return False
+        try:
+            self._coordinator.produce_at_once(
+                who, batches, lambda rows: answered(produced(ask.parts, rows, version)), implicit=version >= _PRODUCE_V2
+            )
+        except TxnError as error:
+            answered(produced(ask.parts, [Written(error.error_code, -1, -1)] * len(batches), version))
+        return True
+
+    def _captured_at_once(
+        self, ask: ImplicitProduce, batches: Sequence[ClientBatch], version: int, answered: Callable[[Message], None]
+    ) -> bool:
+        capture = ask.capture
+
+        def written(rows: Sequence[Written]) -> None:
+            capture.done()
+            answered(implicit_response(ask.parts, rows, version))
+
+        if not capture.takes_at_once(batches):
+            return False
+        capture.came(ask.connection, batches, ask.arrival_ms)
+        try:
+            capture.write_at_once(batches, written)
+        except TxnError as error:
+            capture.failed(str(error))
+            written([Written(error.error_code, -1, -1)] * len(batches))
+        return True
 
     async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Message:
         parts = ask.parts
@@ -234,6 +286,13 @@ class TransactionApi:
         return offsets_committed_by(request, names)
 
     # -- topics
+
+    def _known_names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str] | None:
+        """As ``_names``, if nobody has to be asked."""
+        refs = [part.topic for part in parts]
+        if version < FIRST_TOPIC_ID:
+            return {ref: ref.decode() for ref in refs}
+        return self._cluster.metadata.known_names(refs)
 
     async def _names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str]:
         refs = [part.topic for part in parts]

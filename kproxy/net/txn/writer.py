@@ -1,7 +1,8 @@
 """Writes the data of one transaction: batches go to the leaders, and again, until the outcome of each is known."""
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import partial
+from math import inf
 from typing import Final, NamedTuple
 
 import trio
@@ -65,11 +66,15 @@ class TransactionWriter:
         self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
-        #: Tasks that wait for any outcome, and for one batch's: many do, and each response settles few batches.
+        #: Tasks that wait for any outcome, and what is called with one batch's: each response settles few batches.
         self._settled = trio.lowlevel.ParkingLot()
-        self._outcomes: dict[TxnSend, trio.Event] = {}
-        self._wake = trio.Event()
-        self._running = False
+        self._outcomes: dict[TxnSend, list[Callable[[], None]]] = {}
+        #: It is to send at the end of this turn of the event loop.
+        self._is_due = False
+        #: For so many turns more it waits for calls that are about to hand over batches.
+        self._patience = _MOST_TURNS
+        #: Waits for the end of a back-off.
+        self._backing_off: trio.CancelScope | None = None
         self._learning = False
         #: The process's count of batches in flight.
         self._counted = 0
@@ -90,9 +95,6 @@ class TransactionWriter:
         stats.batches_stamped += len(sends)
         stats.records_stamped += sum(send.records for send in sends)
         self._changed()
-        if self._writes.busy and not self._running:
-            self._running = True
-            self._connections.nursery.start_soon(self._run)
         return sends
 
     async def room(self, size: int) -> None:
@@ -106,9 +108,20 @@ class TransactionWriter:
 
     async def settled(self, sends: Sequence[TxnSend]) -> None:
         """Waits until the outcome of each is definite; they carry it."""
-        for send in sends:
-            if not send.settled:
-                await self._outcomes.setdefault(send, trio.Event()).wait()
+        done = trio.Event()
+        self.when_settled(sends, done.set)
+        if not done.is_set():
+            await done.wait()
+
+    def when_settled(self, sends: Sequence[TxnSend], done: Callable[[], None]) -> None:
+        """Calls ``done`` once the outcome of each is definite: now, if it is. It must not raise."""
+        left = [send for send in sends if not send.settled]
+        if len(left) > 1:
+            done = _at_last(len(left), done)
+        for send in left:
+            self._outcomes.setdefault(send, []).append(done)
+        if not left:
+            done()
 
     async def flush(self) -> None:
         """Waits until the outcomes of all that was accepted are definite."""
@@ -131,25 +144,40 @@ class TransactionWriter:
 
     # -- sending
 
-    async def _run(self) -> None:
-        """Sends while there is something whose outcome is not definite."""
-        await self._gather()
-        while self._writes.busy:
-            self._wake = trio.Event()
-            while self._send_round():
-                pass
-            self._tell()
-            if self._writes.busy:
-                with trio.move_on_at(self._writes.next_due()):
-                    await self._wake.wait()
-        self._running = False
+    def _send_due(self) -> None:
+        """Sends what may be sent now, unless calls are about to hand over more that goes in the same requests."""
+        self._is_due = False
+        if self._line and self._patience:
+            self._patience -= 1
+            self._send_soon()
+            return
+        self._patience = 0  # until there is nothing whose outcome is not definite
+        while self._send_round():
+            pass
+        self._tell()
+        due = self._writes.next_due()
+        if due < inf:
+            self._send_at(due)
 
-    async def _gather(self) -> None:
-        """Lets waiting calls hand over their batches, unless that takes long: they go in the same requests."""
-        for _ in range(_MOST_TURNS):
-            if not self._line:
-                return
-            await trio.lowlevel.checkpoint()
+    def _send_soon(self) -> None:
+        """What other tasks hand over in this turn goes in the same requests."""
+        if not self._is_due:
+            self._is_due = True
+            self._connections.turn.call(self._send_due)
+
+    def _send_at(self, due: float) -> None:
+        if self._backing_off is not None:
+            self._backing_off.deadline = min(self._backing_off.deadline, due)
+            return
+        self._backing_off = trio.CancelScope(deadline=due)
+        self._connections.nursery.start_soon(self._back_off, self._backing_off)
+
+    async def _back_off(self, until: trio.CancelScope) -> None:
+        with until:
+            await trio.sleep_forever()
+        self._backing_off = None
+        if self._writes.busy:
+            self._send_soon()
 
     def _send_round(self) -> bool:
         """Sends at most one batch for each partition; whether there may be more to send at once."""
@@ -284,8 +312,13 @@ class TransactionWriter:
             self._writes.again(send, now, is_open=outcome is ProduceOutcome.OPEN, error_code=error_code)
 
     def _changed(self) -> None:
-        self._wake.set()
         self._tell()
+        if self._writes.busy:
+            self._send_soon()
+            return
+        self._patience = _MOST_TURNS
+        if self._backing_off is not None:
+            self._backing_off.cancel()
 
     def _tell(self) -> None:
         """Wakes the tasks whose outcome is definite. A transaction that has failed sends nothing more."""
@@ -297,8 +330,21 @@ class TransactionWriter:
                 self._connections.drop(client)
         if settled:
             for send in [send for send in self._outcomes if send.settled]:
-                self._outcomes.pop(send).set()
+                for done in self._outcomes.pop(send):
+                    done()
             self._settled.unpark_all()
 
     def _count_error(self) -> None:
         self._connections.cluster.count_error("transaction_writer")
+
+
+def _at_last(times: int, done: Callable[[], None]) -> Callable[[], None]:
+    """Calls ``done`` when it has been called so often."""
+
+    def count() -> None:
+        nonlocal times
+        times -= 1
+        if not times:
+            done()
+
+    return count

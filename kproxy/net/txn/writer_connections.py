@@ -5,6 +5,7 @@ import trio
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pipelined_client import PipelinedClient
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.routing import Broker
 
@@ -13,13 +14,19 @@ class WriterConnections:
     """One connection to each broker, for one ``TransactionWriter`` after another; closed by the caller that made it."""
 
     def __init__(
-        self, cluster: Cluster, config: TransactionOptions, stats: ProduceStats, nursery: trio.Nursery
+        self,
+        cluster: Cluster,
+        config: TransactionOptions,
+        stats: ProduceStats,
+        nursery: trio.Nursery,
+        turn: EndOfTurn,
     ) -> None:
-        """All tasks of the connections and of their writers run in ``nursery``."""
+        """All tasks of the connections and of their writers run in ``nursery``; ``turn`` is the process's."""
         self.cluster = cluster
         self.config = config
         self.stats = stats
         self.nursery = nursery
+        self.turn = turn
         self._clients: dict[int, PipelinedClient] = {}
         self._connecting: dict[int, trio.Lock] = {}
         self._closed = False
@@ -45,7 +52,7 @@ class WriterConnections:
                 io.close()
                 raise OSError("the proxy stops")
             made = self._clients[broker.node_id] = PipelinedClient(
-                io, broker.address, versions, self.config.upstream_request_timeout_ms, self.nursery
+                io, broker.address, versions, self.config.upstream_request_timeout_ms, self.nursery, self.turn
             )
             return made
 

@@ -35,6 +35,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.version_choice import ANY, NoCommonVersion, VersionRange
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import TRANSACTION, errors_in
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.produce_stats import ProduceStats
@@ -139,7 +140,9 @@ async def test_over_connections_of_its_own_an_id_waits_for_no_other(monkeypatch:
 
         fake.cluster.control(ApiKey.END_TXN, hold)
         config = configured(fake.bootstrap)
-        first, second = (WriterConnections(cluster, config, ProduceStats(), nursery) for _ in range(2))
+        first, second = (
+            WriterConnections(cluster, config, ProduceStats(), nursery, EndOfTurn(nursery)) for _ in range(2)
+        )
         async with trio.open_nursery() as asking:
             asking.start_soon(over, first)
             await held.wait()

@@ -13,6 +13,7 @@ from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, Message
 from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.net.brokers.pipelined_client import PipelinedClient
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
 from kproxy.testing.fake_broker import Call, Close, Delay, Drop, FakeServer, open_fake_cluster
@@ -29,7 +30,10 @@ async def client(timeout_ms: int = 5000) -> AsyncIterator[tuple[FakeServer, Pipe
     async with open_fake_cluster() as fake, trio.open_nursery() as nursery:
         address = Address("127.0.0.1", fake.cluster.brokers[1].port)
         io = await SocketNetwork().connect(*address, 1000)
-        yield fake, PipelinedClient(io, address, {ApiKey.FIND_COORDINATOR: (0, 6)}, timeout_ms, nursery)
+        yield (
+            fake,
+            PipelinedClient(io, address, {ApiKey.FIND_COORDINATOR: (0, 6)}, timeout_ms, nursery, EndOfTurn(nursery)),
+        )
         nursery.cancel_scope.cancel()
 
 
@@ -135,7 +139,7 @@ async def test_an_answer_that_makes_no_sense_ends_it(frame: bytes) -> None:
         nursery.start_soon(trio.serve_listeners, serve, [listener])
         address = Address("127.0.0.1", listener.socket.getsockname()[1])
         io = await SocketNetwork().connect(*address, 1000)
-        asked = PipelinedClient(io, address, {}, 5000, nursery)
+        asked = PipelinedClient(io, address, {}, 5000, nursery, EndOfTurn(nursery))
         answers: Answers = []
         asked.send(FindCoordinatorRequest(key="a"), 3, answers.append)
         await eventually(lambda: answers == [None])

@@ -73,6 +73,9 @@ class FakeCoordinator:
         self._ask("end", (committed, bumps), request)
         return Producer(4000, request.client.epoch + bumps)
 
+    def takes_at_once(self, *_: object) -> bool:
+        return False
+
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:

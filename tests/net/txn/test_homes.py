@@ -39,9 +39,6 @@ class _Owners:
     async def take(self, name: str, policy: object) -> "_Owners":
         return self
 
-    def takes_at_once(self, batches: object) -> bool:
-        return False
-
     def __getattr__(self, name: str) -> Any:
         async def ask(*_: Any, **__: Any) -> None:
             self.asked.append(name)

@@ -10,6 +10,7 @@ import trio
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.config import Address, Config
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -118,8 +119,8 @@ async def connections(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Sta
     config = Config(bootstrap_servers=tuple(Address(host, int(port)) for host, _, port in places), **given)
     stats = Stats()
     cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
-    async with trio.open_nursery() as nursery:
-        pool = WriterConnections(cluster, config, stats.produce, nursery)
+    async with trio.open_nursery() as outer, trio.open_nursery() as nursery:
+        pool = WriterConnections(cluster, config, stats.produce, nursery, EndOfTurn(outer))
         try:
             yield stats, pool
             with trio.fail_after(PATIENCE):
@@ -129,7 +130,7 @@ async def connections(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Sta
                 while nursery.child_tasks:  # noqa: ASYNC110
                     await trio.sleep(0.005)
         finally:
-            nursery.cancel_scope.cancel()
+            outer.cancel_scope.cancel()
             pool.close()
             cluster.close()
 

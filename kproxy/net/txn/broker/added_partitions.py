@@ -10,7 +10,6 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.wait_queue import WaitQueue
 from kproxy.net.txn.transaction import Transaction
-from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 
 #: After each request the queue is checked again, so often: data that arrive in between would wait for the request.
@@ -24,11 +23,6 @@ _NOT_ADDED: Final = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-
-
-def places_of(batches: Iterable[ClientBatch]) -> list[TopicPartition]:
-    """The partitions of batches."""
-    return [(batch.topic, batch.partition) for batch in batches]
 
 
 class AddedPartitions:

@@ -17,11 +17,11 @@ import trio
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.broker.added_partitions import AddedPartitions, places_of
+from kproxy.net.txn.broker.added_partitions import AddedPartitions
 from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
 from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.owner import Owner
+from kproxy.net.txn.owner import Owner, places_of
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -186,15 +186,6 @@ class BrokerOwner(Owner):
                 with self._asking():
                     await self._added.announce(transaction, self._protocol, places)
             transaction.joined.update(places)
-
-    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        transaction = self.transaction
-        return self.policy.has_job or (
-            transaction is not None
-            and not self._lock.locked()
-            and transaction.announced.issuperset(places_of(batches))
-            and transaction.writer.has_room(sum(len(batch.batch) for batch in batches))
-        )
 
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]

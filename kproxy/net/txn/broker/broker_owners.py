@@ -50,6 +50,10 @@ class BrokerOwners:
         """All."""
         return iter(self._owners.values())
 
+    def known(self, transactional_id: str) -> "BrokerOwner | None":
+        """The owner of an id, if there is one here."""
+        return self._owners.get(transactional_id)
+
     def of(self, transactional_id: str) -> "BrokerOwner":
         """The owner of an id. TxnError if this kproxy has not given out its producer id."""
         owner = self._owners.get(transactional_id)

@@ -12,13 +12,11 @@ class Policy(NamedTuple):
     #: A transaction whose end is not certain is given up, and the next epoch aborts it if it is still open. Else the
     #: client asks for the same end again until it is certain.
     gives_up: bool
-    #: A batch comes from a job that is done whether or not its client waits: it needs none of its own.
-    has_job: bool
     #: An id that was not used for so long is forgotten. None: as long as the brokers keep it.
     idle_s: float | None
 
 
 #: Clients of KIP-98.
-CLIENT: Final = Policy(resumes=True, gives_up=False, has_job=False, idle_s=None)
+CLIENT: Final = Policy(resumes=True, gives_up=False, idle_s=None)
 #: kproxy itself, for clients that know nothing of transactions.
-MANAGED: Final = Policy(resumes=False, gives_up=True, has_job=True, idle_s=3_600.0)
+MANAGED: Final = Policy(resumes=False, gives_up=True, idle_s=3_600.0)

@@ -63,10 +63,14 @@ class Client:
             places = [(TOPIC, index) for index in indexes or (0,)]
             assert await self.coordinator.add_partitions(self.request, places) == {}
 
+    def batch(self, value: str, sequence: int, index: int = 0) -> ClientBatch:
+        """One record."""
+        data = bytearray(transactional_batch(value, self.producer, sequence))
+        return ClientBatch(TOPIC, index, memoryview(data), 1, sequence)
+
     async def produce(self, value: str, sequence: int, index: int = 0) -> Written:
         """One record in a batch of its own."""
-        data = bytearray(transactional_batch(value, self.producer, sequence))
-        batch = ClientBatch(TOPIC, index, memoryview(data), 1, sequence)
+        batch = self.batch(value, sequence, index)
         with trio.fail_after(PATIENCE):
             rows = await self.coordinator.produce(self.request, [batch], implicit=self.second, accepted=lambda: None)
         return rows[0]

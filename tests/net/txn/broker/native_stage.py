@@ -16,6 +16,7 @@ from kproxy.codec._generated.transaction_offsets import (
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import MANAGED
@@ -124,7 +125,7 @@ class Stage:
         try:
             async with trio.open_nursery() as nursery:
                 jobs = Jobs(nursery)
-                connections = partial(WriterConnections, cluster, config, stats.produce, nursery)
+                connections = partial(WriterConnections, cluster, config, stats.produce, nursery, EndOfTurn(nursery))
                 no_log: Any = NoLog()
                 brokers = BrokerOwners(cluster, config, stats.transactions, connections)
                 nursery.start_soon(brokers.run)

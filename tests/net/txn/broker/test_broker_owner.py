@@ -1,6 +1,7 @@
 """How partitions come into a transaction of the broker's: ahead of their data, and those that wait together."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
@@ -117,22 +118,24 @@ async def test_in_the_second_protocol_they_join_by_being_written_if_they_can_not
         assert cast.read() == cast.read(1) == ["1"]
 
 
-async def test_what_is_taken_at_once_is_written_though_nobody_waits_for_it_any_more() -> None:
+async def test_what_is_taken_at_once_is_written_though_no_task_waits_for_it() -> None:
     async with stage() as cast:
-        client = await client_of(cast)
+        client, held, go = await client_of(cast), trio.Event(), trio.Event()
+        batch = client.batch("2", 1)
+        assert not client.coordinator.takes_at_once(client.name, [batch])  # nothing has begun
         await client.write("1")
-        held, go = trio.Event(), trio.Event()
 
         async def hold(_: Call) -> None:
             held.set()
             await go.wait()
 
         cast.server.cluster.control(ApiKey.PRODUCE, hold)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.send, "2")
-            await held.wait()
-            assert client.kproxy.jobs.count == 0
-            nursery.cancel_scope.cancel()
+        rows: list[Any] = []
+        assert client.coordinator.takes_at_once(client.name, [batch])
+        client.coordinator.produce_at_once(client.request, [batch], rows.extend, implicit=False)
+        await held.wait()
+        assert (client.kproxy.jobs.count, rows) == (0, [])
         go.set()
         await client.end()
+        assert [row.error_code for row in rows] == [0]
         assert cast.read() == ["1", "2"]

@@ -19,6 +19,7 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.txn.broker.broker_requests import FIRST, SECOND, BrokerRequests, Protocol
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
@@ -101,7 +102,7 @@ async def test_each_id_may_have_connections_of_its_own(nursery: trio.Nursery) ->
         cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: used.append(call.connection))
         config = configured(cast.server.bootstrap)
         for name in ("a", "b"):
-            own = WriterConnections(kproxy.cluster, config, kproxy.stats.produce, nursery)
+            own = WriterConnections(kproxy.cluster, config, kproxy.stats.produce, nursery, EndOfTurn(nursery))
             await BrokerRequests(kproxy.cluster, name, 5.0, own).init(60_000)
             own.close()
         assert len(set(used)) == 2
