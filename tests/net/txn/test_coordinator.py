@@ -69,6 +69,8 @@ class TestOneClient:
                 ("compacted", 0): ErrorCode.POLICY_VIOLATION,
                 (TOPIC, 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             }
+            with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
+                await client.send(a, [client.batch("1", P0)])  # none of them was added
             tv2 = Client("tv2", bumps=True)
             await tv2.init(a)
             with pytest.raises(TxnError, match="POLICY_VIOLATION"):

@@ -317,6 +317,8 @@ class TestARestartedKproxyWhoseLogNamesNoPartition:
             await client.write(again, "3", P0)
             await client.end(again)
             assert cast.visible(again.transactions.views) == ["1", "3"]
+            with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
+                await client.send(again, [client.batch("4", P0)])
 
     async def test_knows_from_the_next_transaction_on_what_was_added(self) -> None:
         async with stage() as cast:
@@ -328,6 +330,43 @@ class TestARestartedKproxyWhoseLogNamesNoPartition:
             await client.end(again)
             with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
                 await client.send(again, [client.batch("2", P0)])
+
+
+@pytest.mark.parametrize("grows", ["by a partition", "by offsets"])
+async def test_a_transaction_whose_claim_is_lost_does_not_grow(grows: str) -> None:
+    """What is appended without a claim counts for nothing."""
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps=True)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        owner = a.transactions.coordinator.log.of("id")
+        assert owner is not None
+        owner.keeper.claim = None
+        with pytest.raises(TxnError, match="the claim was lost"):
+            if grows == "by offsets":
+                await client.commit_offsets(a, "g", 5)
+            else:
+                await client.send(a, [client.batch("2", ("t", 1))])
+        await client.end(a, committed=False)
+        await client.write(a, "3", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["3"]
+
+
+@BOTH
+async def test_the_abort_of_what_was_aborted_by_hand_is_a_success_and_the_client_continues(bumps: bool) -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.end(a)
+        await client.end(a, committed=False)
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["2"]
+        assert a.stats.transactions.open == 0
 
 
 @BOTH

@@ -1,8 +1,12 @@
-"""The ids of an instance: when it takes over one that another instance coordinated."""
+"""The ids of an instance: which it takes over, forgets, gives up, and whose transactions it aborts for others."""
 
 import pytest
 import trio
+import trio.testing
 
+from kproxy.net.txn import log_owners
+from kproxy.net.txn.log_topic import TOPIC
+from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import TIMEOUT_MS, Client, stage
 
@@ -26,3 +30,176 @@ async def test_an_id_is_taken_over_after_a_transactions_time_and_ten_seconds_wit
         await client.write(b, "2", P0)
         await client.end(b)
         assert cast.visible(b.transactions.views) == ["1", "2"]
+
+
+async def test_an_id_that_nobody_has_claimed_has_no_owner() -> None:
+    async with stage() as cast:
+        a = await cast.instance()
+        with pytest.raises(TxnError, match="INVALID_PRODUCER_ID_MAPPING"):
+            await Client("id", producer=Producer(1, 0)).add(a, P0)
+
+
+@pytest.mark.idle_clock
+async def test_an_owner_of_which_nothing_is_asked_is_forgotten_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_owners, "_IDLE_SECONDS", 10)
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id")
+        owners = a.transactions.coordinator.log
+        await client.init(a)
+        await trio.sleep(6)
+        await client.init(a)
+        await trio.sleep(6)
+        assert owners.of("id") is not None
+        await client.write(a, "1", P0)
+        await trio.sleep(15)
+        assert owners.of("id") is not None, "its transaction is open"
+        await client.end(a)
+        await trio.sleep(6)
+        assert owners.of("id") is not None
+        await trio.sleep(6)
+        assert owners.of("id") is None
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["1", "2"]
+
+
+@pytest.mark.idle_clock
+async def test_a_transaction_is_aborted_after_its_time_out_and_not_before() -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id")
+        await client.init(a, 10_000)
+        await client.write(a, "1", P0)
+        await trio.sleep(8)
+        await client.write(a, "2", P0)
+        await trio.sleep(4)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.write(a, "3", P0)
+
+
+@pytest.mark.idle_clock
+async def test_ids_that_are_not_used_are_given_up_once_and_not_all_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_owners, "_MOST_EXPIRED", 1)
+    async with stage(transactional_id_timeout_ms=1) as cast:
+        a, prepared = await cast.instance("a"), Client("prepared")
+        for client in (unused := Client("unused"), another := Client("another"), prepared):
+            await client.init(a)
+            await client.write(a, "1", P0)
+        await unused.end(a)
+        await another.end(a)
+        await a.transactions.coordinator.prepare(prepared.request)
+        await trio.sleep(3)
+        views = a.transactions.views
+        assert not any(view.expired for view in views.all()), "they have an owner here"
+        await a.kill()
+        b = await cast.instance("b")
+        counts = set[int]()
+        for _ in range(10):
+            await trio.sleep(0.5)
+            counts.add(sum(view.expired for view in b.transactions.views.all()))
+        assert {1, 2} <= counts
+        records = [len(cast.batches(TOPIC, index)) for index in range(4)]
+        await trio.sleep(3)
+        assert {view.transactional_id: view.expired for view in b.transactions.views.all()} == {
+            "unused": True,
+            "another": True,
+            "prepared": False,
+        }
+        assert records == [len(cast.batches(TOPIC, index)) for index in range(4)]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("named", [-1, 0, 1])
+async def test_an_operator_aborts_the_open_transaction_of_the_producer_that_is_named(
+    elsewhere: bool, named: int
+) -> None:
+    """A newer producer, or an older one, is another one."""
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+        by = (b if elsewhere else a).transactions.coordinator.log
+        await by.abort("id", Producer(1, 0))  # nobody has it yet
+        await client.init(a)
+        await client.init(a)
+        await by.abort("id", client.producer)
+        assert a.stats.transactions.claims == {"won": 2}, "nothing is open"
+        assert b.stats.transactions.claims == {}
+        await client.write(a, "1", P0)
+        await by.abort("id", client.producer._replace(epoch=client.producer.epoch + named))
+        await a.transactions.log.read_to_end("id")
+        if named:
+            await client.write(a, "2", P0)
+            await client.end(a)
+        else:
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.end(a)
+            await client.end(a, committed=False)
+        assert cast.visible(a.transactions.views) == (["1", "2"] if named else [])
+
+
+async def test_an_operator_may_ask_the_instance_that_had_the_id_before() -> None:
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+        await Client("id").init(a)
+        await client.init(b)
+        await client.write(b, "1", P0)
+        await a.transactions.coordinator.log.abort("id", client.producer)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.end(b)
+
+
+async def test_a_restarted_kproxy_aborts_what_it_has_left_open_and_nothing_of_others() -> None:
+    async with stage() as cast:
+        names = ("a", "b", "c")
+        instances = {name: await cast.instance(name) for name in names}
+        for name in names:
+            await (client := Client(name)).init(instances[name])
+            await client.write(instances[name], "1", P0)
+        await instances["b"].kill()
+        views = (await cast.instance("b")).transactions.views
+        with trio.fail_after(120):
+            while (left := [name for name in names if (view := views.of(name)) and view.ongoing]) == list(names):  # noqa: ASYNC110 - nobody announces it
+                await trio.sleep(0.005)
+        assert left == ["a", "c"]
+
+
+@pytest.mark.idle_clock
+async def test_the_metrics_tell_what_is_open_and_since_when() -> None:
+    async with stage() as cast:
+        a, old, new, prepared = await cast.instance(), Client("old"), Client("new"), Client("prepared")
+        stats = a.stats.transactions
+        for client in (prepared, old, new):
+            await client.init(a)
+            await client.write(a, "1", P0)
+            await trio.sleep(20)
+            if client is prepared:
+                assert stats.oldest_open is not None
+                await a.transactions.coordinator.prepare(client.request)
+        assert (stats.ids, stats.prepared, stats.log_lag) == (3, 1, 0)
+        assert stats.oldest_open is not None
+        wall = a.transactions.coordinator.log._tools.cluster.network.wall()
+        assert 39 <= wall - stats.oldest_open < 60
+        for client in (old, new):
+            await client.end(a)
+        await trio.sleep(2)
+        assert stats.oldest_open is None
+
+
+async def test_what_a_client_has_left_open_is_aborted_when_its_group_asks_for_its_offsets() -> None:
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id")
+        owners = a.transactions.coordinator.log
+        await client.init(a)
+        await client.offsets(a, "g", 5)
+        owners.end_left("g")
+        await client.write(a, "1", P0)
+        owners.closed(client.connection)
+        owners.end_left("another")
+        await trio.testing.wait_all_tasks_blocked()
+        owner = owners.of("id")
+        assert owner is not None
+        assert owner.is_open
+        owners.end_left("g")
+        with trio.fail_after(120):
+            while owner.is_open:  # noqa: ASYNC110 - nobody announces it
+                await trio.sleep(0.005)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await client.end(a)
