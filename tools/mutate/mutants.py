@@ -195,7 +195,7 @@ class _Walk:
 
 def _is_about(names: Sequence[str]) -> bool:
     """Whether a constant is a time or a size, of which one more or less makes no difference."""
-    return any(re.search(r"(_S|_MS|_BYTES)$|^_?MOST_", name) for name in names)
+    return any(re.search(r"(_S|_MS|_SECONDS|_BYTES)$|^_?MOST_", name) for name in names)
 
 
 def _assigned(node: ast.stmt) -> tuple[str, ...]:
