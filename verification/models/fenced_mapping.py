@@ -1,0 +1,344 @@
+"""Explicit-state model: a client of ``broker-fenced`` continues after a restart of its kproxy.
+
+The broker's coordinator knows the client by an epoch that rises with each transaction; the client keeps its own. kproxy
+records which epoch stands for the client in a durable log, and after a restart continues in its name. The broker
+judges whether nobody else has had the id since (KIP-360). The record may be old, and what a killed kproxy has sent
+may still arrive.
+
+``python -m verification.models.fenced_mapping`` explores every interleaving: once with the rules, and once with each
+rule replaced by one that must fail. The exit status is the number of surprises.
+
+One client that writes two records in each of its transactions, and repeats what it has no answer to; another producer
+that takes the id at the broker itself, commits, and goes; a kproxy that is killed. The coordinator is that of
+``transaction.version`` 2 as ``kproxy.testing.fake_broker.transactional_ids`` has it. Not modelled: version 1 for the
+client's own ends, time-outs, rotation of the producer id, a second kproxy, group offsets, late records of the log.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from verification.models.search import Search, Trace
+
+EMPTY, ONGOING, COMMITTED, ABORTED = "empty", "ongoing", "committed", "aborted"
+#: Aborted by kproxy itself, or it cannot be known: the client has to be told.
+LOST: Final = "lost"
+
+
+class Rules(NamedTuple):
+    """What kproxy does; each other value is a flaw that the search has to find."""
+
+    #: In whose name it continues: the epoch of the ``record``, or the one that the ``broker`` has now.
+    names: str = "record"
+    #: When an epoch is in the log: before its first ``data`` are sent, or before its ``end``.
+    records: str = "data"
+    #: What becomes of a transaction that was open: the client is ``told`` that it is aborted, or it is ``ignored``.
+    open: str = "told"
+    #: How an open transaction is found to have ended: it is aborted, and the ``answer`` tells; or it is ``described``.
+    outcome: str = "answer"
+    #: The client hears of the outcome once the broker has ``granted`` the next epoch, or ``before``.
+    tells: str = "granted"
+    #: Whether the epoch after the abort is ``recorded`` before the next one is asked for, or ``not``.
+    between: str = "recorded"
+    #: What is aborted: what is ``open``, or ``always``, to be sure.
+    aborts: str = "open"
+    #: What an abort since the record means: something may be ``lost``, or ``nothing``.
+    since: str = "lost"
+
+
+class Broker(NamedTuple):
+    """The coordinator, and the partition."""
+
+    epoch: int = 0
+    last: int = -1
+    state: str = EMPTY
+    foreign: int = 1 << 15
+    """The epoch that another producer has received."""
+    data: tuple[tuple[str, int], ...] = ()
+    """Value and epoch of each record."""
+    ended: tuple[tuple[int, bool], ...] = ()
+    """The transactions that have ended, by their epochs: whether they are committed."""
+
+
+class World(NamedTuple):
+    """All that there is."""
+
+    broker: Broker = Broker()
+    #: Requests in flight to the broker: kind, epoch, value, life of the kproxy that waits.
+    network: tuple[tuple[str, int, str, int], ...] = ()
+    #: What the log has for the client: its epoch, and how the transaction before it ended.
+    record: tuple[int, str] = (0, "")
+    #: kproxy: how often it was started, its epoch for the client (-1: not known yet), and what it does.
+    life: int = 0
+    epoch: int = 0
+    #: Records that are acknowledged in the open transaction.
+    has: tuple[str, ...] = ()
+    adopts: str = ""
+    """The step of taking the client over after a restart; empty: it is done."""
+    seen: str = ""
+    """What the coordinator said of the transaction then."""
+    last: str = ""
+    """How the last transaction ended, as far as kproxy knows."""
+    doomed: bool = False
+    busy: bool = False
+    #: The client: the transaction that it is in, the step (0, 1: records, 2: commit, 3: abort), and whether it ended.
+    txn: int = 0
+    step: int = 0
+    told: tuple[tuple[int, str], ...] = ()
+    fenced: bool = False
+    kills: int = 0
+    takes: int = 0
+    harmed: bool = False
+    """An InitProducerId of a killed kproxy came late, and aborted what was open."""
+
+
+class Sizes(NamedTuple):
+    """Of a scenario."""
+
+    txns: int = 2
+    kills: int = 2
+    takes: int = 0
+
+
+def end(broker: Broker, epoch: int, committed: bool) -> tuple[str, Broker]:
+    """EndTxn v5: the answer, and the broker after it."""
+    wanted = COMMITTED if committed else ABORTED
+    if epoch == broker.epoch - 1 and broker.state in (COMMITTED, ABORTED):
+        return ("ok" if broker.state == wanted else "other"), broker
+    if epoch != broker.epoch:
+        return "fenced", broker
+    if committed and broker.state != ONGOING:
+        return "other", broker
+    ended = (*broker.ended, (epoch, committed))
+    return "ok", broker._replace(epoch=epoch + 1, last=epoch, state=wanted, ended=ended)
+
+
+def init(broker: Broker, named: int) -> tuple[str, Broker]:
+    """InitProducerId in the name of an epoch, asked until what is open is aborted."""
+    if broker.state == ONGOING:
+        ended = (*broker.ended, (broker.epoch, False))
+        broker = broker._replace(epoch=broker.epoch + 1, last=broker.epoch, state=ABORTED, ended=ended)
+    if named == broker.epoch:
+        return "ok", broker._replace(epoch=named + 1, last=named, state=EMPTY)
+    if named == broker.last:
+        return "ok", broker._replace(state=EMPTY)
+    return "fenced", broker
+
+
+def produce(broker: Broker, epoch: int, value: str) -> tuple[str, Broker]:
+    """The partition's leader verifies the producer with its coordinator; a repeated batch is known by its sequence."""
+    if epoch != broker.epoch:
+        return "fenced", broker
+    if (value, epoch) in broker.data:
+        return "ok", broker
+    return "ok", broker._replace(state=ONGOING, data=(*broker.data, (value, epoch)))
+
+
+def take_over(broker: Broker) -> Broker:
+    """Another producer gets the id, writes and commits in the first protocol: its epoch stays."""
+    if broker.state == ONGOING:
+        broker = broker._replace(ended=(*broker.ended, (broker.epoch, False)), epoch=broker.epoch + 1)
+    return broker._replace(epoch=broker.epoch + 1, last=-1, state=COMMITTED, foreign=broker.epoch + 1)
+
+
+class Model:
+    """What can happen next, by the rules."""
+
+    def __init__(self, rules: Rules, sizes: Sizes) -> None:
+        self._rules = rules
+        self._sizes = sizes
+        self._after_outcome = "noted" if rules.between == "recorded" else "renew"
+
+    def step(self, w: World) -> Iterator[tuple[str, World]]:
+        if w.kills < self._sizes.kills:
+            lost = w._replace(
+                life=w.life + 1, epoch=-1, has=(), adopts="look", seen="", last="", doomed=False, busy=False
+            )
+            yield "kproxy is killed", lost._replace(kills=w.kills + 1)
+        if w.takes < self._sizes.takes:
+            yield "another producer takes the id", w._replace(broker=take_over(w.broker), takes=w.takes + 1)
+        for message in w.network:
+            yield from self._arrives(w, message)
+        if w.fenced or w.txn >= self._sizes.txns or w.busy:
+            return
+        yield from self._adopt(w) if w.adopts else self._serve(w)
+
+    def _send(self, w: World, kind: str, epoch: int, value: str = "") -> World:
+        return w._replace(network=tuple(sorted({*w.network, (kind, epoch, value, w.life)})), busy=True)
+
+    def _arrives(self, w: World, message: tuple[str, int, str, int]) -> Iterator[tuple[str, World]]:
+        kind, epoch, value, life = message
+        after = w._replace(network=tuple(one for one in w.network if one != message))
+        if kind == "produce":
+            answer, broker = produce(w.broker, epoch, value)
+        elif kind == "init":
+            answer, broker = init(w.broker, epoch)
+        else:
+            answer, broker = end(w.broker, epoch, kind == "commit")
+        after = after._replace(broker=broker)
+        name = f"the broker has {kind} of {epoch} {value}: {answer}"
+        if life != w.life:
+            harmed = w.harmed or (kind == "init" and w.broker.state == ONGOING)
+            yield f"late, {name}", after._replace(harmed=harmed)
+            return
+        yield name, self._heard(after._replace(busy=False), kind, epoch, value, answer)
+
+    def _heard(self, w: World, kind: str, epoch: int, value: str, answer: str) -> World:
+        """kproxy has an answer."""
+        if w.adopts:
+            return self._heard_of_former(w, kind, epoch, answer)
+        if answer == "fenced":
+            return w._replace(fenced=True)
+        if kind == "produce":
+            return w._replace(has=(*w.has, value), step=w.step + 1)
+        if kind in ("commit", "abort") and answer == "ok":
+            # a kill may come before the record of the next epoch, which its first data wait for
+            adopts = "record" if self._rules.records == "data" else ""
+            return self._ended(w, committed=kind == "commit")._replace(epoch=w.epoch + 1, has=(), adopts=adopts)
+        return w._replace(fenced=True)
+
+    def _ended(self, w: World, *, committed: bool) -> World:
+        how = COMMITTED if committed else ABORTED
+        return w._replace(told=(*w.told, (w.txn, how)), txn=w.txn + 1, step=0, doomed=False, last=how)
+
+    def _serve(self, w: World) -> Iterator[tuple[str, World]]:
+        """The client's next request."""
+        if w.step < 2:
+            if w.doomed:
+                yield "the client hears that it has to abort", w._replace(step=3)
+                return
+            yield f"the client writes {w.txn}.{w.step}", self._send(w, "produce", w.epoch, f"{w.txn}.{w.step}")
+        elif w.step == 2:
+            if w.has:
+                before = w._replace(record=(w.epoch, w.last)) if self._rules.records == "end" else w
+                yield f"the client commits {w.txn}", self._send(before, "commit", w.epoch)
+            elif w.last == COMMITTED and not w.doomed:
+                yield f"the client repeats its commit of {w.txn}", self._ended(w, committed=True)
+            else:
+                yield "the client hears that it has to abort", w._replace(step=3)
+        elif w.has:
+            yield f"the client aborts {w.txn}", self._send(w, "abort", w.epoch)
+        else:
+            yield f"the client aborts {w.txn}, of which nothing is left", self._ended(w, committed=False)
+
+    def _adopt(self, w: World) -> Iterator[tuple[str, World]]:
+        """Steps of a kproxy that finds the client in the log."""
+        if w.adopts == "record":
+            yield f"the log has {w.epoch}, {w.last}", w._replace(record=(w.epoch, w.last), adopts="")
+        elif w.adopts == "look":
+            named = w.record[0] if self._rules.names == "record" else w.broker.epoch
+            seen = self._outcome(w.broker.state, w.record[1], is_since=w.broker.epoch != named)
+            asked = w._replace(epoch=named, seen=seen)
+            if self._rules.tells == "before" and w.broker.state != ONGOING:
+                asked = self._concluded(asked)
+            is_open = w.broker.state == ONGOING or self._rules.aborts == "always"
+            step = "abort" if is_open and self._rules.outcome == "answer" else self._after_outcome
+            yield f"kproxy is told {w.broker.state} at {w.broker.epoch}: {seen}", asked._replace(adopts=step)
+        elif w.adopts == "abort":
+            yield "kproxy aborts what may be open", self._send(w, "abort", w.epoch)
+        elif w.adopts == "noted":
+            yield f"the log has {w.epoch}, {w.seen}", w._replace(record=(w.epoch, w.seen), adopts="renew")
+        else:
+            yield "kproxy asks for the next epoch", self._send(w, "init", w.epoch)
+
+    def _heard_of_former(self, w: World, kind: str, epoch: int, answer: str) -> World:
+        if answer == "fenced" and kind == "init":
+            return w._replace(fenced=True)
+        if kind == "abort":
+            # "other": it was committed, and the epoch has risen by that
+            seen = COMMITTED if answer == "other" else w.seen
+            after = w._replace(seen=seen, epoch=epoch + 1 if answer == "ok" else epoch)
+            if self._rules.tells == "before":
+                after = self._concluded(after)
+            return after._replace(adopts=self._after_outcome)
+        # the next epoch is granted: nobody else has had the id since
+        after = w._replace(epoch=w.broker.epoch, adopts="record")
+        return after if self._rules.tells == "before" else self._concluded(after)
+
+    def _concluded(self, w: World) -> World:
+        """What the client will hear of its transaction."""
+        after = w._replace(last=w.seen, doomed=w.seen == LOST and self._rules.open == "told")
+        if self._rules.tells == "before" and w.seen == COMMITTED and w.step == 2:
+            return self._ended(after, committed=True)
+        return after
+
+    def _outcome(self, state: str, noted: str, *, is_since: bool) -> str:
+        """How the client's last transaction ended; ``is_since``: the epoch has risen since the record."""
+        if state == COMMITTED or (state == ONGOING and self._rules.open == "told"):
+            return COMMITTED if state == COMMITTED else LOST
+        if is_since and self._rules.since == "lost" and not (state == EMPTY and noted):
+            return LOST
+        return noted or (ABORTED if state == ABORTED else "")
+
+
+def broken(w: World, sizes: Sizes) -> Iterator[str]:
+    """The invariants that do not hold."""
+    decided = dict(w.broker.ended)
+    shown = [value for value, epoch in w.broker.data if decided.get(epoch)]
+    told = dict(w.told)
+    for txn in range(sizes.txns):
+        values = [f"{txn}.{nth}" for nth in range(2)]
+        counts = [shown.count(value) for value in values]
+        if told.get(txn) == COMMITTED and counts != [1, 1]:
+            yield "F1: a client was told of a commit, and its records are not there once"
+        if told.get(txn) == ABORTED and any(counts):
+            yield "F2: a client was told of an abort, and its records are there"
+        if len(set(counts)) > 1 or max(counts) > 1:
+            yield "F3: a transaction is torn or doubled"
+    if any(epoch >= w.broker.foreign for _, epoch in w.broker.data):
+        yield "F4: a former producer writes after another took the id"
+    if w.fenced and not (w.takes or w.harmed):
+        yield "F5: a restart costs the client its producer"
+
+
+class Scenario(NamedTuple):
+    """What is explored, and what must be found: the beginning of an invariant's name, or nothing."""
+
+    name: str
+    sizes: Sizes
+    rules: Rules = Rules()
+    flaw: str | None = None
+
+
+RESTARTS: Final = Sizes()
+TAKEN: Final = Sizes(takes=1)
+LARGE: Final = Sizes(txns=3, kills=3, takes=1)
+SCENARIOS: Final = (
+    Scenario("restarts", RESTARTS),
+    Scenario("another producer", TAKEN),
+    Scenario("three transactions, three restarts, another producer", LARGE),
+    Scenario("five restarts", Sizes(kills=5)),
+    Scenario("in the name of the broker's epoch", TAKEN, Rules(names="broker"), "F4"),
+    Scenario("an epoch is recorded before its end only", RESTARTS, Rules(records="end"), "F5"),
+    Scenario("what was open is ignored", RESTARTS, Rules(open="ignored"), "F"),
+    Scenario("what was open is described", RESTARTS, Rules(outcome="described"), "F"),
+    Scenario("the outcome is told before the epoch is granted", TAKEN, Rules(tells="before"), "F1"),
+    Scenario("two steps between two records", RESTARTS, Rules(between="not"), "F"),
+    Scenario("what is not open is aborted", Sizes(kills=3), Rules(aborts="always"), "F2"),
+    Scenario("an abort that the record does not know aborted nothing", RESTARTS, Rules(since="nothing"), "F1"),
+)
+
+
+def explore(scenario: Scenario, most_states: int = 300_000) -> tuple[int, bool, Trace | None]:
+    """States, whether the limit was met, and the first flaw."""
+    search = Search(Model(scenario.rules, scenario.sizes).step, lambda w: broken(w, scenario.sizes), most_states)
+    found = search.run(World(), scenario.flaw or "F")
+    return found.states, found.is_cut, found.trace
+
+
+def main() -> int:
+    """Explores all scenarios; how many were a surprise."""
+    surprises = 0
+    for scenario in SCENARIOS:
+        states, cut, trace = explore(scenario)
+        found = trace.invariant if trace is not None else "nothing"
+        as_wanted = (trace is None) if scenario.flaw is None else found.startswith(scenario.flaw)
+        surprises += not as_wanted
+        sys.stdout.write(f"{'' if as_wanted else 'SURPRISE '}{scenario.name}: {states}{'+' * cut} states, {found}\n")
+        if trace is not None and (not as_wanted or "--traces" in sys.argv):
+            sys.stdout.writelines(f"    {name}\n" for name in trace.steps)
+    return surprises
+
+
+if __name__ == "__main__":
+    sys.exit(main())
