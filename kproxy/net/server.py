@@ -169,8 +169,9 @@ class Server:
                 config = self._config
                 shortest = min(config.frame_timeout_ms, config.connections_max_idle_ms, config.ssl_handshake_timeout_ms)
                 pause = min(_WATCH_SECONDS, shortest / 4000)
-                for _ in range(_OPEN_CHECKS):
-                    due = trio.current_time() + pause / _OPEN_CHECKS
+                checks = _OPEN_CHECKS if self._connections else 1
+                for _ in range(checks):
+                    due = trio.current_time() + pause / checks
                     await trio.sleep_until(due)
                     self._stats.process.loop_delays.observe(trio.current_time() - due)
                     self._check_open(trio.current_time())

@@ -5,6 +5,7 @@ So its batches can be told from all others in any log, also by a kproxy that has
 """
 
 from typing import Final, NamedTuple
+from zlib import crc32
 
 #: Set in each producer id under which transactions are written.
 TXN_BITS: Final = 3 << 61
@@ -44,6 +45,11 @@ def log_partition(transactional_id: str, partitions: int) -> int:
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFF_FFFF
     return (value & 0x7FFF_FFFF) % partitions
+
+
+def turn_of(instance_id: str, transactional_id: str = "") -> float:
+    """From 0 to 1: when an instance does what any of them may do for an id, or for all. Another order for each id."""
+    return crc32(f"{transactional_id} {instance_id}".encode(errors="surrogatepass")) / 2**32
 
 
 def reject_partition(producer_id: int, partitions: int) -> int:

@@ -132,6 +132,11 @@ class IdView:
         first = min(joined, key=lambda one: one.at, default=None)
         return Ongoing(first.owner, first.at) if first is not None else None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody has anything to do for it: nothing is open, prepared, or still to be told to a broker."""
+        return self.ongoing is None and not (self.members or self.prepared or self.unended or self.unmirrored)
+
     def has_own_data(self) -> bool:
         """Whether the open transaction holds more than what its members wrote, as far as the log knows."""
         part = self.ongoing.producer if self.ongoing is not None else None

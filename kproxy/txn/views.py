@@ -37,6 +37,8 @@ class Views:
         self._by_place: dict[TopicPartition, set[str]] = {}
         self._by_group: dict[str, set[str]] = {}
         self._ids: dict[str, IdView] = {}
+        #: Those that are not settled: a fleet's other ids are not gone through each second by each of its instances.
+        self._unsettled: dict[str, IdView] = {}
         self._loaders: dict[int, PartitionLoader] = {}
         #: Producer ids that are rejected, by the partition that says so.
         self._rejected: dict[int, set[int]] = {}
@@ -53,6 +55,7 @@ class Views:
         """Forgets what one partition of the log said; it is read again, from its log start ``start`` on."""
         for name, view in self._partitions.pop(partition, {}).items():
             self._ids.pop(name, None)
+            self._unsettled.pop(name, None)
             self.offsets_bytes -= view.offsets_bytes
             for producer_id in view.producer_ids():
                 self._by_producer.pop(producer_id, None)
@@ -107,7 +110,14 @@ class Views:
         self.offsets_bytes += view.offsets_bytes - size
         self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
         self._index(view, entry)
+        self._note_settled(view)
         return True
+
+    def _note_settled(self, view: IdView) -> None:
+        if view.is_settled:
+            self._unsettled.pop(view.transactional_id, None)
+        else:
+            self._unsettled[view.transactional_id] = view
 
     def _reject(self, partition: int, producer_id: int) -> bool:
         """Of a CLAIM or MEMBER and a REJECT in one partition the first counts."""
@@ -133,6 +143,7 @@ class Views:
             self._by_group.setdefault(record.group_id, set()).add(name)
         for _, group_id in view.unmirrored:
             self._by_group.setdefault(group_id, set()).add(name)
+        self._note_settled(view)
 
     def _index(self, view: IdView, entry: Entry) -> None:
         body, name = entry.body, entry.transactional_id
@@ -160,6 +171,15 @@ class Views:
     def all(self) -> Iterator[IdView]:
         """Every view."""
         return iter(self._ids.values())
+
+    @property
+    def count(self) -> int:
+        """How many views there are."""
+        return len(self._ids)
+
+    def unsettled(self) -> list[IdView]:
+        """Those for which somebody has something to do (``IdView.is_settled``)."""
+        return list(self._unsettled.values())
 
     def of_partition(self, partition: int) -> Iterable[IdView]:
         """What a snapshot of a partition states."""

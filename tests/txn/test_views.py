@@ -122,6 +122,25 @@ def test_offsets_of_a_group_are_found_until_the_broker_has_them(views: Views) ->
     assert len(list(views.unmirrored_offsets("h"))) == 1
 
 
+def test_an_id_is_unsettled_while_something_is_open_prepared_or_not_told_to_a_broker(views: Views) -> None:
+    feed = Feed(views)
+    steps = [
+        (claim(1, P0, epochs=3), False),
+        (partitions(1, P0, {PLACE: 5}), True),
+        (decision(1, P0, True), False),
+        (member(1, P1, M, 2), True),
+        (prepare(2, M, []), True),
+        (decision(1, P1, True, [P1, M]), False),
+        (partitions(1, P2, {PLACE: 5}), True),
+    ]
+    for body, is_unsettled in steps:
+        assert feed.give("a", body) == [True]
+        assert [view.transactional_id for view in views.unsettled()] == (["a"] if is_unsettled else [])
+    assert views.count == 1
+    views.restart(0, 0)
+    assert (views.unsettled(), views.count) == ([], 0)
+
+
 def test_a_partition_that_is_read_again_is_forgotten(views: Views) -> None:
     other = Feed(views, 1)
     other.give("b", claim(2, Q0), partitions(2, Q0, {PLACE: 4}))

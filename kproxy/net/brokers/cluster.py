@@ -22,6 +22,7 @@ from kproxy.net.brokers.pool import Pool
 from kproxy.net.network import ByteIO, ClientNetworks, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap
 from kproxy.proxy.upstream_stats import UpstreamStats
+from kproxy.txn.ids import turn_of
 
 log = structlog.get_logger("kproxy.cluster")
 
@@ -31,6 +32,8 @@ _METADATA = 12
 _UNUSED_TIMEOUT_MS = 60_000
 #: A broker without a block of producer ids asks its controller for one, and has none to give meanwhile.
 _PRODUCER_ID_TRIES = 30
+#: The list of brokers is refreshed earlier by up to this part of its time, by the instance.
+_SPREAD: Final = 0.2
 #: Connections of kproxy's own to one broker.
 _MOST_CONNECTIONS: Final = 4
 
@@ -76,6 +79,8 @@ class Cluster:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keeps the list of brokers fresh, for ever. ``started`` once the first answer came."""
         backoff, warned, started = Backoff(self._config), False, False
+        # Instances that began at the same time are not to ask at the same time for ever.
+        spread = 1 - _SPREAD * turn_of(self._config.instance_id)
         while True:
             try:
                 await self.refresh()
@@ -100,7 +105,7 @@ class Cluster:
                 started = True
                 task_status.started()
             await trio.sleep(self._config.retry_backoff_ms / 1000)
-            with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
+            with trio.move_on_after(self._config.metadata_max_age_ms / 1000 * spread):
                 await self._outdated.wait()
             self._outdated = trio.Event()
 

@@ -135,12 +135,14 @@ class LogFollower:
             for part, place, (restarts, position) in zip(left, places, known, strict=True):
                 end = told[place].get(place, "ListOffsets")
                 if end < position and part.restarts == restarts:
-                    part.stale = True  # it was truncated, and the poll has not found out yet
-                with trio.move_on_after(_ASK_AGAIN_SECONDS):
+                    self._polls.reread(part)  # it was truncated, and the poll has not found out yet
+                with trio.move_on_after(_ASK_AGAIN_SECONDS) as scope:
                     while not part.has(end) and part.restarts == restarts:
                         await part.wait(end)
                 if part.has(end):
                     ends[part.index] = end
+                elif scope.cancelled_caught:
+                    self._polls.hurry(part)  # the broker that is polled has stopped, or does not know the end
             left = [part for part in wanted if not part.has(ends.get(part.index, _NEVER))]
         return ends
 
@@ -179,14 +181,13 @@ class LogFollower:
     async def _load(self) -> None:
         """Announces when all is read."""
         began, backoff = trio.current_time(), Backoff(self._config)
-        for part in self._parts:
-            while True:
-                try:
-                    await self.read_to_end(part.index)
-                    break
-                except (OSError, RemoteProtocolError) as error:
-                    self._polls.failed(error)
-                    await backoff.pause()
+        while True:
+            try:
+                await self.read_to_ends(range(self.partitions))
+                break
+            except (OSError, RemoteProtocolError) as error:
+                self._polls.failed(error)
+                await backoff.pause()
         log.info("transaction log read", partitions=self.partitions, seconds=round(trio.current_time() - began, 3))
         self._loaded.set()
 

@@ -4,7 +4,7 @@ Any instance may own any id: the log decides between them. An id is claimed for 
 for one that continues after a restart of its kproxy, and, by the instance that sees it, to end what is overdue.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.owner_services import OwnerTools, Topics
 from kproxy.txn.claims import refuse_replaced
-from kproxy.txn.ids import Producer
+from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.repeated_ends import last_end
@@ -34,8 +34,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.transactions")
 
 _SWEEP_SECONDS: Final = 1.0
+#: Ids that nobody has anything to do for are gone through so seldom: a fleet may have many thousands.
+_ALL_SECONDS: Final = 10.0
 #: Longer than its time-out plus this, and its own kproxy must be gone.
 _OTHERS_GRACE_MS: Final = 10_000
+#: All instances see at the same time what any of them may do. Each waits for its turn within this time.
+_TURNS_MS: Final = 5_000
+_EXPIRY_TURNS_MS: Final = 3_600_000
 #: Ids that nothing was asked of for so long are forgotten here; the log has them.
 _IDLE_SECONDS: Final = 3_600.0
 #: Ids that are given up in one look at all of them.
@@ -69,6 +74,8 @@ class LogOwners:
         self._ending: set[str] = set()
         #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
         self._changed_at: dict[str, tuple[int, float]] = {}
+        #: When all ids were gone through last.
+        self._swept_at = -_ALL_SECONDS
 
     # -- owners
 
@@ -152,14 +159,18 @@ class LogOwners:
             await owner.adopt(view)
             return self._owners.setdefault(transactional_id, owner)
 
-    def _is_silent(self, view: IdView) -> bool:
+    def _turn(self, view: IdView, within_ms: int) -> float:
+        """How much later than others this instance does for an id what any may do: so seldom two do it at once."""
+        return within_ms * turn_of(self._tools.instance_id, view.transactional_id)
+
+    def _is_silent(self, view: IdView, more_ms: float = 0.0) -> bool:
         """Whether an id had no record for longer than a transaction may take: its kproxy has ended, or is idle.
 
         Measured by this instance's own clock, from when it read the last record: brokers' clocks may show any other
         time.
         """
         assert view.claim is not None
-        return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS)
+        return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS + more_ms)
 
     def _is_overdue(self, view: IdView) -> bool:
         """Whether members of an id of this instance are open for longer than a transaction may take."""
@@ -167,7 +178,7 @@ class LogOwners:
         assert view.claim is not None
         return since is not None and self._is_past(view, since.since.offset, view.claim.timeout_ms)
 
-    def _is_past(self, view: IdView, offset: int, after_ms: int) -> bool:
+    def _is_past(self, view: IdView, offset: int, after_ms: float) -> bool:
         """Whether so long ago this instance saw a record of the id for the first time."""
         now = trio.current_time()
         seen, since = self._changed_at.get(view.transactional_id, (-1, now))
@@ -199,7 +210,7 @@ class LogOwners:
         """Ends what takes too long, here and elsewhere, and gives up ids that nobody uses; for ever."""
         self._end_former()
         while True:
-            await trio.sleep(_SWEEP_SECONDS)
+            await (trio.sleep if self._owners else self._tools.log.pause)(_SWEEP_SECONDS)
             now = trio.current_time()
             for name, owner in list(self._owners.items()):
                 if owner.is_overdue(now):
@@ -208,7 +219,12 @@ class LogOwners:
                     owner.close()
                     del self._owners[name]
             self._note()
-            self._sweep_views()
+            views = self._tools.log.views
+            if now < self._swept_at + _ALL_SECONDS:
+                self._sweep(views.unsettled())
+            else:
+                self._swept_at = now
+                self._sweep(list(views.all()))
 
     def _end_former(self) -> None:
         """What this instance's former self left open can only be aborted: readers need not wait for its time-out.
@@ -224,21 +240,21 @@ class LogOwners:
         """Tells the metrics what is open and what waits."""
         stats, transactions = self._tools.stats, self._tools.log
         stats.log_lag, stats.log_losses = transactions.lag, transactions.losses
-        views = list(transactions.views.all())
-        stats.ids, stats.prepared = len(views), sum(len(view.prepared) for view in views)
+        unsettled = transactions.views.unsettled()
+        stats.ids, stats.prepared = transactions.views.count, sum(len(view.prepared) for view in unsettled)
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
         oldest = min(began, default=None)
         wall = self._tools.cluster.network.wall() - trio.current_time()
         stats.oldest_open = None if oldest is None else oldest + wall
 
-    def _sweep_views(self) -> None:
+    def _sweep(self, views: Sequence[IdView]) -> None:
         now_ms, expired = self._now_ms(), 0
-        for view in list(self._tools.log.views.all()):
+        for view in views:
             owner, since = self._owners.get(view.transactional_id), view.open_since()
             if view.claim is None or (owner is not None and (owner.is_open or since is None)):
                 self._changed_at.pop(view.transactional_id, None)
                 continue
-            is_over = self._is_silent(view) if owner is None else self._is_overdue(view)
+            is_over = self._is_silent(view, self._turn(view, _TURNS_MS)) if owner is None else self._is_overdue(view)
             if since is not None:
                 if is_over:
                     self.end_overdue(view)
@@ -247,7 +263,9 @@ class LogOwners:
                 self._start(view.transactional_id, partial(self._expire, view))
 
     def _is_unused(self, view: IdView, now_ms: int) -> bool:
-        last_ms = view.touched.timestamp_ms + self._config.transactional_id_timeout_ms
+        last_ms = (
+            view.touched.timestamp_ms + self._config.transactional_id_timeout_ms + self._turn(view, _EXPIRY_TURNS_MS)
+        )
         return not (view.expired or view.prepared) and now_ms > last_ms
 
     def end_overdue(self, view: IdView) -> None:

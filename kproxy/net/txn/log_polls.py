@@ -19,12 +19,17 @@ from kproxy.net.txn.log_batches import read_batches
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.log_requests import log_records, log_starts
 from kproxy.proxy.routing import Address
+from kproxy.txn.ids import turn_of
 
 log = structlog.get_logger("kproxy.transaction_log")
 
 _KIND: Final = "transaction_state_log"
 #: A broker answers a poll as soon as there is a record; else an idle instance asks each broker once in this time.
-_WAIT_MS: Final = 30_000
+_WAIT_MS: Final = 120_000
+#: The longest poll in request time-outs: a broker that has stopped is noticed after this, unless somebody waits.
+_WAIT_TIME_OUTS: Final = 4
+#: Instances that began at the same time are not to ask at the same time for ever: their polls differ by so much.
+_SPREAD: Final = 0.2
 
 
 class LogPolls:
@@ -53,6 +58,8 @@ class LogPolls:
         self._lost = trio.Event()
         #: The long poll to each leader.
         self._polls: dict[Address, trio.CancelScope] = {}
+        #: When they began.
+        self._polled_at: dict[Address, float] = {}
         self._pool = Pool(cluster.network, config)
         self._fed = 0
         #: Since when the topic is deleted, by trio's clock.
@@ -141,21 +148,42 @@ class LogPolls:
             part.ask(None, -1)
             self._lost.set()
 
+    def reread(self, part: LogPartition) -> None:
+        """Reads a partition again from its start, at once: its log is not the one that was read."""
+        part.stale = True
+        if part.leader in self._polls:
+            self._polls[part.leader].cancel()
+
+    def hurry(self, part: LogPartition) -> None:
+        """Ends a poll that has no answer for a request time-out, and finds the partition's leader again.
+
+        Called when somebody waits for what the log is known to have. A poll that is younger may be under way with it.
+        """
+        leader = part.leader
+        if leader is None or leader not in self._polled_at:
+            return
+        if trio.current_time() > self._polled_at[leader] + self._config.upstream_request_timeout_ms / 1000:
+            self._polls[leader].cancel()
+            self._lose([part])
+
     # -- reading
 
     async def _follow(self, address: Address) -> None:
         """Asks one broker until it leads nothing any more, or fails."""
         try:
-            while parts := self._led_by(address):
+            while self._led_by(address):
                 async with self._pool.to(address) as client:
                     with trio.CancelScope() as self._polls[address]:
-                        await self._poll(client, parts)
+                        self._polled_at[address] = trio.current_time()
+                        # Not earlier: a partition that came while this connected would wait for the end of the poll.
+                        await self._poll(client, self._led_by(address))
         except (OSError, RemoteProtocolError) as error:
             self.failed(error)
         finally:
             self._pool.close_idle(address)
             self._lose(self._led_by(address))
             del self._polls[address]
+            self._polled_at.pop(address, None)
 
     async def _poll(self, client: BrokerClient, parts: Sequence[LogPartition]) -> None:
         stale = [part for part in parts if part.stale]
@@ -172,8 +200,8 @@ class LogPolls:
         if not fresh:
             return
         answered = taken = False
-        # A broker that does not answer is noticed after at most one and a half times the request time-out.
-        wait_ms = min(_WAIT_MS, self._config.upstream_request_timeout_ms)
+        longest = min(_WAIT_MS, _WAIT_TIME_OUTS * self._config.upstream_request_timeout_ms)
+        wait_ms = int(longest * (1 - _SPREAD * turn_of(self._config.instance_id)))
         for index, error, row in await log_records(client, self._topic.name, self._topic_id, fresh, wait_ms):
             if not self._check("Fetch", index, error):
                 continue

@@ -71,7 +71,7 @@ async def log_records(
     ]
     wanted = FetchRequestFetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
     request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, topics=[wanted])
-    response = await client.call(request, FetchResponse, versions, extra_ms=wait_ms // 2, trim=_trim)
+    response = await client.call(request, FetchResponse, versions, extra_ms=wait_ms, trim=_trim)
     if response.error_code:
         raise RemoteProtocolError(f"Fetch failed with error {response.error_code}")
     indexes = {part.index for part in parts}

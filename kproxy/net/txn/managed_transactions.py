@@ -220,6 +220,7 @@ class ManagedTransactions:
         self._by_client: dict[str, ManagedTransaction] = {}
         #: By transactional id and member.
         self._open: dict[tuple[str, str], ManagedTransaction] = {}
+        self._any_open = trio.Event()
 
     def __iter__(self) -> Iterator[ManagedTransaction]:
         """Those that have not ended."""
@@ -241,6 +242,7 @@ class ManagedTransactions:
             why = f"{taken.transactional_id} has an open transaction, of client.id {taken.client_id}{part}"
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, why)
         self._by_client[capture.client_id] = self._open[name] = capture
+        self._any_open.set()
 
     def remove(self, capture: ManagedTransaction) -> None:
         """From now on the client's requests are written as they are."""
@@ -248,6 +250,8 @@ class ManagedTransactions:
         name = (capture.transactional_id, capture.member)
         if self._open.get(name) is capture:
             del self._open[name]
+            if not self._open:
+                self._any_open = trio.Event()
 
     def _let_go(self, capture: ManagedTransaction) -> None:
         if self._by_client.get(capture.client_id) is capture:
@@ -298,6 +302,7 @@ class ManagedTransactions:
     async def run(self) -> None:
         """Dooms what is open for too long, and later lets its client go where nobody has asked; for ever."""
         while True:
+            await self._any_open.wait()
             await trio.sleep(_SWEEP_SECONDS)
             for capture in list(self._open.values()):
                 times = (trio.current_time() - capture.since) * 1000 / capture.timeout_ms

@@ -12,6 +12,7 @@ from kproxy.errors import KproxyError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.offset_writes import PREFIX, fence, write
 from kproxy.net.txn.transaction_log import TransactionLog
+from kproxy.txn.ids import turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.logged_group_offsets import Commit, unmirrored
 from kproxy.txn.txn_error import TxnError
@@ -155,9 +156,10 @@ class OffsetMirror:
 
     async def _sweep(self) -> None:
         """Own leavings at once; those of others, which may be at it, when they are still there the next time."""
+        wait = turn_of(self._instance_id)  # instances that began at once are not to write all at once
         while True:
             left: set[tuple[Commit, str]] = set()
-            for view in self._log.views.all():
+            for view in self._log.views.unsettled():
                 is_ours = view.claim is not None and view.claim.instance_id == self._instance_id
                 for part, group_id in view.unmirrored:
                     key = (Commit(view.transactional_id, part), group_id)
@@ -167,4 +169,5 @@ class OffsetMirror:
             self._left = left
             if self._asked:
                 self._wake.set()
-            await trio.sleep(_SWEEP_SECONDS)
+            await trio.sleep(_SWEEP_SECONDS * (1 + wait))
+            wait = 0.0

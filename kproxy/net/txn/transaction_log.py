@@ -1,7 +1,7 @@
 """The transaction log as kproxy uses it: its views, appends to it, and the view after an append."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 log = structlog.get_logger("kproxy.transaction_log")
+
+_QUIET_SECONDS: Final = 10.0
 
 
 class ViewSink:
@@ -83,6 +85,17 @@ class TransactionLog:
         self.wanted = trio.Event()
         #: Set when all of the log has been read once.
         self.opened = trio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        """Sleeps; where everything in the log is settled, longer: until it has something new, or ``_QUIET_SECONDS``.
+
+        So an idle instance of an idle fleet wakes up seldom.
+        """
+        seen = self._follower.version
+        await trio.sleep(seconds)
+        if not self.views.unsettled():
+            with trio.move_on_after(_QUIET_SECONDS):
+                await self._follower.changed(seen)
 
     @property
     def lag(self) -> int:

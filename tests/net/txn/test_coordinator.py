@@ -346,7 +346,7 @@ class TestClocks:
             await client.init(a)
             await client.write(a, "1", P0)
             await b.transactions.log.read_to_end("id")
-            b.transactions.coordinator.log._sweep_views()
+            b.transactions.coordinator.log._sweep(list(b.transactions.views.all()))
             assert not b.transactions.coordinator.log._ending
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]

@@ -17,7 +17,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import OVER, BrokerRequests, Protocol
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.ids import Producer
+from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import Unended
@@ -26,7 +26,7 @@ log = structlog.get_logger("kproxy.transactions")
 
 _AT_A_TIME: Final = 32
 _SWEEP_SECONDS: Final = 1.0
-#: What other instances have decided is theirs to tell for so long.
+#: What other instances have decided is theirs to tell for so long; then it is told by one after the other.
 _OTHERS_SECONDS: Final = 5.0
 
 
@@ -132,13 +132,14 @@ class BrokerEnds:
         """Tells what was left, for ever: what others have decided when they are slow to."""
         async with trio.open_nursery() as nursery:
             while True:
-                await trio.sleep(_SWEEP_SECONDS)
+                await self._log.pause(_SWEEP_SECONDS)
                 now, seen = trio.current_time(), self._seen
                 self._seen = {}
-                for view in self._log.views.all():
+                for view in self._log.views.unsettled():
                     is_ours = view.claim is not None and view.claim.instance_id == self._instance_id
                     for left in self._left(view.transactional_id):
                         since = self._seen[left] = seen.get(left, now)
-                        if left not in self._busy and (is_ours or now >= since + _OTHERS_SECONDS):
+                        others_at = since + _OTHERS_SECONDS * (1 + turn_of(self._instance_id, view.transactional_id))
+                        if left not in self._busy and (is_ours or now >= others_at):
                             nursery.start_soon(self._end, left)
                 self._noted &= self._seen.keys()

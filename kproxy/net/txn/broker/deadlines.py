@@ -3,7 +3,6 @@
 from typing import Final
 
 import structlog
-import trio
 
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.transaction_log import TransactionLog
@@ -18,7 +17,7 @@ _NEAR: Final = 0.25
 
 
 class Deadlines:
-    """Checks all of them once a second."""
+    """Checks all of them once a second, if there are any."""
 
     def __init__(self, transactions: TransactionLog, stats: TransactionStats, time: BrokerTime) -> None:
         """``stats.prepared_until`` is kept. ``time``: members expire by the brokers' clocks."""
@@ -31,12 +30,12 @@ class Deadlines:
         """For ever."""
         while True:
             self.look()
-            await trio.sleep(_SWEEP_SECONDS)
+            await self._log.pause(_SWEEP_SECONDS)
 
     def look(self) -> None:
         """Notes which is the next, and warns once of each that is near."""
         now_ms, first, near = self._time.likely_ms, None, set[Producer]()
-        for view in self._log.views.all():
+        for view in self._log.views.unsettled():
             for part in view.prepared:
                 joined = view.members.get(part)
                 if joined is None or joined.native is None or (until_ms := joined.expires_ms) is None:

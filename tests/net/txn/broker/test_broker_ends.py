@@ -41,8 +41,11 @@ class Log:
     def of(self, name: str) -> IdView | None:
         return self.view if name == self.view.transactional_id else None
 
-    def all(self) -> list[IdView]:
+    def unsettled(self) -> list[IdView]:
         return [self.view]
+
+    async def pause(self, seconds: float) -> None:
+        await trio.sleep(seconds)
 
     async def read_to_end(self, name: str) -> IdView | None:
         return self.of(name)

@@ -31,7 +31,7 @@ class Scene:
         self.stats, self.views = TransactionStats(), self
         self.deadlines = Deadlines(cast(Any, self), self.stats, cast(Any, self))
 
-    def all(self) -> Sequence[IdView]:
+    def unsettled(self) -> Sequence[IdView]:
         return self.found
 
     @property
