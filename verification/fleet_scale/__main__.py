@@ -80,7 +80,7 @@ def missed_bars(found: Findings) -> Iterator[str]:
     if idle > IDLE_REQUESTS:
         yield f"an idle instance sends {idle:.3f} requests a second, not {IDLE_REQUESTS}"
     claims = found.orphan.requests["Produce"]
-    if claims > 6 + found.instances // 50:
+    if claims > 6 + found.instances // 20:
         yield f"{claims} writes to abort one transaction: instances do it at the same time"
     yield from found.faults[:5]
 
