@@ -68,7 +68,7 @@ class Findings:
     orphan: Load
     restarts: Load
     acknowledged: int = 0
-    #: What clients were told during the rolling restart that is no success, and values that are not there once.
+    #: Errors that clients received during the rolling restart, and values that are not there once.
     faults: list[str] = field(default_factory=list)
 
 

@@ -233,7 +233,7 @@ class Model:
                 asked = self._concluded(asked)
             is_open = w.broker.state == ONGOING or self._rules.aborts == "always"
             step = "abort" if is_open and self._rules.outcome == "answer" else self._after_outcome
-            yield f"kproxy is told {w.broker.state} at {w.broker.epoch}: {seen}", asked._replace(adopts=step)
+            yield f"kproxy learns of {w.broker.state} at {w.broker.epoch}: {seen}", asked._replace(adopts=step)
         elif w.adopts == "abort":
             yield "kproxy aborts what may be open", self._send(w, "abort", w.epoch)
         elif w.adopts == "noted":
@@ -280,9 +280,9 @@ def broken(w: World, sizes: Sizes) -> Iterator[str]:
         values = [f"{txn}.{nth}" for nth in range(2)]
         counts = [shown.count(value) for value in values]
         if told.get(txn) == COMMITTED and counts != [1, 1]:
-            yield "F1: a client was told of a commit, and its records are not there once"
+            yield "F1: a client was answered a commit, and its records are not there once"
         if told.get(txn) == ABORTED and any(counts):
-            yield "F2: a client was told of an abort, and its records are there"
+            yield "F2: a client was answered an abort, and its records are there"
         if len(set(counts)) > 1 or max(counts) > 1:
             yield "F3: a transaction is torn or doubled"
     if any(epoch >= w.broker.foreign for _, epoch in w.broker.data):
@@ -312,7 +312,7 @@ SCENARIOS: Final = (
     Scenario("an epoch is recorded before its end only", RESTARTS, Rules(records="end"), "F5"),
     Scenario("what was open is ignored", RESTARTS, Rules(open="ignored"), "F"),
     Scenario("what was open is described", RESTARTS, Rules(outcome="described"), "F"),
-    Scenario("the outcome is told before the epoch is granted", TAKEN, Rules(tells="before"), "F1"),
+    Scenario("the outcome is answered before the epoch is granted", TAKEN, Rules(tells="before"), "F1"),
     Scenario("two steps between two records", RESTARTS, Rules(between="not"), "F"),
     Scenario("what is not open is aborted", Sizes(kills=3), Rules(aborts="always"), "F2"),
     Scenario("an abort that the record does not know aborted nothing", RESTARTS, Rules(since="nothing"), "F1"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.transactions")
 
 _SWEEP_SECONDS: Final = 1.0
-#: Ids that nobody has anything to do for are gone through so seldom: a fleet may have many thousands.
+#: Ids for which nobody has anything to do are checked this seldom: a fleet may have many thousands.
 _ALL_SECONDS: Final = 10.0
 #: Longer than its time-out plus this, and its own kproxy must be gone.
 _OTHERS_GRACE_MS: Final = 10_000

@@ -26,7 +26,7 @@ log = structlog.get_logger("kproxy.transactions")
 
 _AT_A_TIME: Final = 32
 _SWEEP_SECONDS: Final = 1.0
-#: What other instances have decided is theirs to tell for so long; then it is told by one after the other.
+#: Other instances end what they have decided within this time. After it any instance does, in its turn.
 _OTHERS_SECONDS: Final = 5.0
 
 
