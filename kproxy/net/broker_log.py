@@ -163,7 +163,8 @@ class BrokerLog:
         waiting = list(places)
         for _ in range(_ATTEMPTS):
             ends = await self._leaders.ask(waiting, list_offsets(LATEST))
-            described = await self._leaders.ask(waiting, describe_producers())
+            known = [place for place, end in ends.items() if not end.error_code]
+            described = await self._leaders.ask(known, describe_producers())
             waiting = []
             for place, end in ends.items():
                 try:

@@ -199,6 +199,26 @@ class TestSurvey:
             assert asked[-2:] == [ApiKey.LIST_OFFSETS, ApiKey.DESCRIBE_PRODUCERS]
             proxy.stats.upstream.errors.clear()
 
+    @pytest.mark.idle_clock
+    async def test_a_partition_that_is_not_there_is_believed_at_once_for_a_while(self) -> None:
+        asked: list[Call] = []
+        async with logs() as (proxy, log):
+
+            async def questions() -> int:
+                asked.clear()
+                failed: Failures = {}
+                assert await log.survey([("t", 1)], failed) == {}
+                assert set(failed) == {("t", 1)}
+                return len(asked)
+
+            proxy.brokers.control(ApiKey.METADATA, lambda call: asked.append(call))
+            assert await questions() == 10
+            assert await questions() == 1
+            await trio.sleep(31)
+            assert await questions() >= 10
+            proxy.brokers.add_partitions(proxy.brokers.topics["t"], 1, 1)
+            assert set(await log.survey([("t", 1)])) == {("t", 1)}
+
     async def test_leaders_are_remembered_until_they_are_none(self) -> None:
         asked: list[Call] = []
         async with logs(2, 2) as (proxy, log):

@@ -161,7 +161,7 @@ class Client:
         number = self._rng.randrange(self.plan.instances)
         name = instance_name(number)
         if self._bootstrap[0] != name:
-            self._history.moved(self.plan, trio.current_time())
+            self._history.moved(self.plan, number)
             self._bootstrap, self._place = (name, self._bootstrap[1]), None
 
     async def _connect(self) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
-
 import trio
 
 from verification.simulation.network import Link
@@ -18,11 +16,6 @@ class State(Enum):
     OPEN = "sent, unknown"
     OK = "acknowledged"
     REFUSED = "refused for good"
-
-
-#: What a kproxy reads after a crash: the last batches of a producer id, or those of the last seconds if that is more.
-_TAIL_BATCHES: Final = 5
-_TAIL_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +60,13 @@ class Sent:
     amiss: bool = False
     #: Its client lost a connection, timed out or got an error while the record's outcome was open.
     shaken: bool = False
-    #: It was sent again while kproxy could not know that its client did not wait for the answer any more, or
-    #: (``buried``) when it lay too far back: a second copy is excused.
+    #: It was sent again while kproxy could not know that its client did not wait for the answer any more: a second copy
+    #: is excused.
     unseen: bool = False
-    #: It lay too far back when its kproxy was killed: its successor reads only the last batches. It can be retried all
-    #: the same, with a request of which another part has failed.
-    buried: bool = False
+    #: Since it was sent last its kproxy was killed, or its client moved to another one.
+    left: bool = False
+    #: When it was sent last to a kproxy that knew of the earlier attempts only from the log, by trio's clock.
+    resumed_at: float = -1.0
     #: It was sent while an equal record of its producer was in doubt, or may have been taken for such a one.
     mixed: bool = False
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
@@ -106,9 +100,13 @@ class History:
     #: forgotten it.
     outlived: set[tuple[int, bytes]] = field(default_factory=set)
     #: Partition and value of records of which one was answered with the offset of another, which has another timestamp:
-    #: the response to that one was surely not received, and the kproxy has died since that alone knew which record was
-    #: answered.
+    #: the response to that one was surely not received, and it was retried where nobody knew which record was answered.
     retold: set[tuple[int, bytes]] = field(default_factory=set)
+    #: Partition and value of records that lay before the last batches of their producer id, when they were written
+    #: again under another one: a kproxy that knows them only from the log does not read so far back.
+    buried: set[tuple[int, bytes]] = field(default_factory=set)
+    #: At which instance a client is that has moved.
+    places: dict[int, int] = field(default_factory=dict)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
     #: What compaction took out of partitions.
@@ -127,7 +125,9 @@ class History:
         """A record is sent, perhaps not for the first time."""
         equal = self.sent.setdefault((sent.partition, sent.value, sent.client.client_id, sent.client.host), [])
         sent.mixed |= any(other is not sent and _is_doubtful(other, sent, attempt.link) for other in equal)
-        sent.unseen |= sent.buried or any(former.is_hidden_from(attempt) for former in sent.attempts)
+        sent.unseen |= any(former.is_hidden_from(attempt) for former in sent.attempts)
+        if sent.left:
+            sent.left, sent.resumed_at = False, attempt.arrives
         if not sent.attempts:
             equal.append(sent)
         sent.attempts.append(attempt)
@@ -147,24 +147,19 @@ class History:
         """
         self.killed[instance] = now
         for client in {sent.client.number: sent.client for sent in self.records}.values():
-            if client.instances or client.instance == instance:
-                self.moved(client, now)
+            if self.places.get(client.number, client.instance) == instance:
+                self._leave(client)
 
-    def moved(self, client: ClientPlan, now: float) -> None:
+    def moved(self, client: ClientPlan, instance: int) -> None:
         """A client is at a kproxy that does not know which answers it has had."""
+        self.places[client.number] = instance
+        self._leave(client)
+
+    def _leave(self, client: ClientPlan) -> None:
         for sent in self.records:
             if sent.client.number == client.number:
-                sent.buried |= sent.state is State.OK and self._is_buried(sent, now)
-                sent.evident = False
+                sent.left, sent.evident = sent.tries > 0, False
         self.disturb(client)
-
-    def _is_buried(self, sent: Sent, now: float) -> bool:
-        later = [
-            other
-            for other in self.records
-            if other.client is sent.client and other.partition == sent.partition and other.order > sent.order
-        ]
-        return sent.answered_at < now - _TAIL_SECONDS and len(later) >= _TAIL_BATCHES
 
     def disturb(self, client: ClientPlan) -> None:
         """A client may not have received its response."""

@@ -4,14 +4,15 @@ Some of it nobody could promise, and is not judged (the semantics page says so):
 
 - Equal records without timestamps of their own, from a producer that lost a response or whose kproxy was killed, may be
   treated as one. So may those of two processes of one name, one of which lost a response.
-- A record was matched with an equal one of another timestamp, whose response was surely not received, and kproxy has
-  died: then nobody knows that any more.
+- A record was matched with an equal one of another timestamp, whose response was surely not received. That one is
+  retried after kproxy was killed, or at another one: then nobody knows which of them was answered.
+- A record was retried after its kproxy was killed, or at another one, and lies before the last batches of its producer.
 - A half-open connection of a client can't be told from a live one, so that its retries may be written twice.
 - Brokers forget producers, and that they are fenced, for old timestamps.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kproxy.codec.batch import iter_records, read_header
@@ -46,6 +47,10 @@ UNANSWERED = "what wants no answer is written"
 INVARIANTS = (LOST, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
 
 _CONTROL = 0x20
+#: What a kproxy reads of a former one, or of another instance: the last batches of a producer id, or those of the last
+#: seconds if that is more.
+_TAIL_BATCHES = 5
+_TAIL_MS = 2000
 
 Log = dict[int, bytes]
 """Values by offset."""
@@ -84,13 +89,7 @@ def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]
     """As ``History.retold``."""
     found: set[tuple[int, bytes]] = set()
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
-        told = [
-            sent
-            for sent in history.records
-            if sent.partition == number
-            and sent.state is State.OK
-            and sent.answered_at < history.killed.get(sent.client.instance, -1.0)
-        ]
+        told = [sent for sent in history.records if sent.partition == number and sent.state is State.OK]
         times = {
             record.offset: (record.value, record.timestamp)
             for stored in partition.log._batches
@@ -100,9 +99,39 @@ def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]
             # One that was matched with another in a request with new records receives no offset.
             where = times.values() if sent.offset < 0 else [times.get(sent.offset, (None, -1))]
             stamps = {timestamp for value, timestamp in where if value == sent.value}
-            if stamps and sent.timestamp not in stamps:
+            if stamps and sent.timestamp not in stamps and _is_resumed(history, sent, stamps):
                 found.add((number, sent.value))
     return found
+
+
+def _is_resumed(history: History, sent: Sent, stamps: set[int]) -> bool:
+    """Whether an equal record with one of the timestamps was retried where nobody knew that ``sent`` was answered."""
+    equal = history.sent.get((sent.partition, sent.value, sent.client.client_id, sent.client.host), ())
+    return any(other.timestamp in stamps and other.resumed_at > sent.answered_at for other in equal)
+
+
+def read_buried(cluster: FakeCluster) -> set[tuple[int, bytes]]:
+    """As ``History.buried``."""
+    found: set[tuple[int, bytes]] = set()
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        times: dict[int, list[int]] = defaultdict(list)
+        places: dict[bytes, list[tuple[int, int, int]]] = defaultdict(list)
+        for stored in partition.log._batches:
+            header = read_header(stored.data)
+            if header.attributes & _CONTROL:
+                continue
+            writer = header.producer_id, header.producer_epoch
+            for value in {record.value or b"" for record in iter_records(stored.data, max_decompressed_bytes=1 << 20)}:
+                if any(place[:2] != writer and _is_buried(times[place[0]], place[2]) for place in places[value]):
+                    found.add((number, value))
+                places[value].append((*writer, len(times[header.producer_id])))
+            times[header.producer_id].append(header.max_timestamp)
+    return found
+
+
+def _is_buried(times: Sequence[int], at: int) -> bool:
+    """Whether a batch precedes the last batches of its producer id, and those of the last seconds; by their times."""
+    return any(time < max(times) - _TAIL_MS for time in times[at : max(at, len(times) - _TAIL_BATCHES)])
 
 
 def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
@@ -157,11 +186,18 @@ def judged(history: History) -> Judged:
 
 
 def _copies_unseen(history: History, sents: list[Sent]) -> bool:
-    """Whether nobody can see that a connection has ended, or what was written long before kproxy was killed.
+    """Whether nobody can see that a connection has ended, or what was written long before kproxy was killed or left.
 
     Or a broker forgot for old timestamps that a producer was fenced.
     """
-    return any(sent.unseen or (sent.client.age and (sent.partition, sent.value) in history.outlived) for sent in sents)
+    return any(
+        _is_unseen(history, sent) or (sent.client.age and (sent.partition, sent.value) in history.outlived)
+        for sent in sents
+    )
+
+
+def _is_unseen(history: History, sent: Sent) -> bool:
+    return sent.unseen or (sent.resumed_at >= 0 and (sent.partition, sent.value) in history.buried)
 
 
 def _silent(history: History, sents: list[Sent]) -> list[Sent]:
@@ -223,7 +259,7 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         mine = [
             sent
             for sent in records
-            if sent.client.number == number and sent.state is State.OK and not (sent.unseen or sent.held_up)
+            if sent.client.number == number and sent.state is State.OK and not (_is_unseen(history, sent) or sent.held_up)
         ]
         if pipelines and not (client.in_rounds and len(twins) == 1):
             mine = sorted((sent for sent in mine if sent.tries == 1), key=lambda sent: sent.nth)

@@ -205,13 +205,11 @@ class Taste:
     fails_over: bool = False
 
 
-#: Gateways between which clients move. Instances compare times of theirs: clocks do not jump. No client writes to a
-#: partition that does not exist: each move costs it ``delivery_timeout_ms``, and it would not end within a run.
+#: Gateways between which clients move. Instances compare times of theirs: clocks do not jump.
 FLEET: Final = Taste(
     faults=tuple(fault for fault in FAULTS if fault != "clock"),
     instances=(2, 2, 3),
     twins=0.0,
-    pioneers=0.0,
     fails_over=True,
     options=(("fleet_retries_enable", True), ("fleet_patience_ms", 300)),
 )

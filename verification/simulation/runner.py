@@ -1,6 +1,5 @@
 """Runs many seeds, in several processes if asked to, and counts what came of them."""
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -46,7 +45,7 @@ def run_seeds(seeds: Iterable[int], run_seed: RunSeed, jobs: int, chunk: int = _
         for some in chunks:
             yield _tally(some, run_seed)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=gc.freeze) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         yield from pool.map(_tally, chunks, [run_seed] * len(chunks))
 
 

@@ -192,6 +192,7 @@ class World:
     def _judge(self) -> tuple[str, str] | None:
         """The gravest invariant that broke, and how."""
         self.history.outlived |= invariants.read_outlived(self.brokers)
+        self.history.buried |= invariants.read_buried(self.brokers)
         self.history.retold |= invariants.read_retold(self.brokers, self.history)
         return next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
 
@@ -271,10 +272,12 @@ class World:
 def _deterministic(seed: int) -> Iterator[None]:
     """Lets trio's scheduler order tasks by the seed, as it does under Hypothesis, and no garbage be collected.
 
-    What is collected is finalized, at a time that depends on what ran in the process before.
+    What is collected is finalized, at a time that depends on what ran in the process before. Afterwards only what the
+    run has left is looked through.
     """
     collects = gc.isenabled()
     gc.disable()
+    gc.freeze()
     core = trio._core._run
     allowed, state = core._ALLOW_DETERMINISTIC_SCHEDULING, core._r.getstate()
     core._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
@@ -284,9 +287,10 @@ def _deterministic(seed: int) -> Iterator[None]:
     finally:
         core._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
         core._r.setstate(state)
+        gc.collect()
+        gc.unfreeze()
         if collects:
             gc.enable()
-            gc.collect()
 
 
 def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:

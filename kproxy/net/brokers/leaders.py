@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from kproxy.codec.error_codes import DOUBTFUL, is_retriable
+from kproxy.codec.error_codes import DOUBTFUL, NO_TOPIC, is_retriable
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion, VersionRange
@@ -21,8 +21,12 @@ from kproxy.proxy.routing import Address
 
 T = TypeVar("T")
 
-#: A broker that just started may not know a topic yet; after so many answers it is believed.
+#: A broker that just started may not know a topic yet; after so many answers it is believed. For some seconds it is
+#: believed at once then: a client that moves on when its time-out ends would never get its answer.
 _PATIENCE: Final = 10
+_BELIEVED_SECONDS: Final = 30.0
+#: Partitions that are remembered not to exist; clients may name any.
+_MOST_MISSING: Final = 10_000
 #: Told of places whose leader could not be asked in time; brokers' own REQUEST_TIMED_OUT is asked again.
 _NOBODY: Final = ErrorCode.REQUEST_TIMED_OUT
 
@@ -85,6 +89,8 @@ class Leaders:
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
         self._metadata = cluster.metadata
         self._pool = Pool(cluster.network, config, most)
+        #: Partitions that do not exist, and until when that is believed.
+        self._missing: dict[TopicPartition, float] = {}
 
     @asynccontextmanager
     async def to(self, place: TopicPartition) -> AsyncIterator[BrokerClient]:
@@ -128,7 +134,8 @@ class Leaders:
         self, waiting: dict[TopicPartition, None], question: Question[T], told: dict[TopicPartition, Told[T]]
     ) -> None:
         backoff = Backoff(self._config)
-        doubtful: dict[TopicPartition, int] = {}
+        now = trio.current_time()
+        doubtful = {place: _PATIENCE for place in waiting if self._missing.get(place, now) > now}
         while True:
             found: dict[TopicPartition, Told[T]] = {}
             groups = await self._by_leader(list(waiting), found)
@@ -142,6 +149,7 @@ class Leaders:
                 if place in waiting and (not again or doubtful[place] >= _PATIENCE):
                     told[place] = answer
                     del waiting[place]
+                    self._note_missing(place, error)
                 if error:
                     self._metadata.forget(place)
             if not waiting:
@@ -149,6 +157,14 @@ class Leaders:
             for place in waiting:
                 self._metadata.forget(place)
             await backoff.pause()
+
+    def _note_missing(self, place: TopicPartition, error: int) -> None:
+        if error not in NO_TOPIC:
+            self._missing.pop(place, None)
+            return
+        if len(self._missing) >= _MOST_MISSING:
+            self._missing.clear()
+        self._missing[place] = trio.current_time() + _BELIEVED_SECONDS
 
     async def _by_leader(
         self, places: Sequence[TopicPartition], found: dict[TopicPartition, Told[T]]

@@ -127,20 +127,32 @@ async def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:
     assert not had.evident
 
 
-async def test_what_lay_far_back_when_its_kproxy_died_is_buried_and_unseen_if_it_is_retried(
+async def test_a_kproxy_that_dies_knew_nothing_of_a_client_that_has_moved() -> None:
+    history = History()
+    had = sent(state=State.OK, evident=True)
+    history.records.append(had)
+    history.moved(had.client, 1)
+    assert not had.evident
+    had.evident = True
+    history.crashed(0, 0.0)
+    assert had.evident
+    history.crashed(1, 0.0)
+    assert not had.evident
+
+
+async def test_a_record_is_resumed_when_it_is_first_sent_again_after_its_kproxy_died_or_was_left(
     network: VirtualNetwork,
 ) -> None:
-    link = network.connect("a", "kproxy", 1)
-    for at, later, found in (1.0, 5, True), (1.0, 4, False), (3.5, 5, False):
-        history = History()
-        plan = client(number=3)
-        history.records += [
-            Sent(plan, nth, 0, b"%d" % nth, state=State.OK, order=nth, answered_at=at if nth == 0 else 4.5)
-            for nth in range(later + 1)
-        ]
-        history.crashed(1, 5.0)
-        assert not any(one.buried for one in history.records)
-        history.crashed(0, 5.0)
-        assert [one.buried for one in history.records] == [found] + [False] * later
-        history.sends(history.records[0], attempt(link))
-        assert history.records[0].unseen is found
+    history, link = History(), network.connect("a", "kproxy", 1)
+    record, fresh = sent(tries=1), sent(value=b"b")
+    history.records += [record, fresh]
+    history.sends(record, attempt(link))
+    history.moved(record.client, 1)
+    history.sends(fresh, attempt(link, 2.0))
+    assert (record.resumed_at, fresh.resumed_at) == (-1.0, -1.0)
+    for arrives in 3.0, 4.0:
+        history.sends(record, attempt(link, arrives))
+        assert record.resumed_at == 3.0
+    history.crashed(1, 5.0)
+    history.sends(record, attempt(link, 6.0))
+    assert record.resumed_at == 6.0

@@ -127,7 +127,7 @@ def test_copies_of_old_records_after_a_fence_that_the_broker_forgot_are_not_judg
 
 
 @pytest.mark.parametrize("offset", [0, -1], ids=["place", "no-place"])
-async def test_a_record_that_was_taken_for_another_one_by_a_kproxy_that_died_is_found_and_not_judged(
+async def test_a_record_that_was_taken_for_another_one_is_not_judged_if_that_was_retried_where_nobody_knew(
     offset: int,
 ) -> None:
     cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
@@ -136,10 +136,14 @@ async def test_a_record_that_was_taken_for_another_one_by_a_kproxy_that_died_is_
     cluster.topics[TOPIC].partitions[0].log.append(memoryview(data), 0, 7)
     told = history((client(), [(b"a", OK, offset), (b"a", OK, 0)]))
     mix(told)
-    told.records[1].timestamp = 1001
-    assert invariants.read_retold(cluster, told) == set()
+    taken, other = told.records
+    told.sent[0, b"a", "c0", "10.0.0.1"] = [taken, other]
+    other.timestamp, taken.answered_at = 1001, 2.0
+    for resumed_at in -1.0, 2.0:
+        other.resumed_at = resumed_at
+        assert invariants.read_retold(cluster, told) == set()
     assert verdict(told, b"a") == {invariants.MERGED}
-    told.crashed(0, 1.0)
+    other.resumed_at = 2.5
     told.retold |= invariants.read_retold(cluster, told)
     assert told.retold == {(0, b"a")}
     assert verdict(told, b"a") == set()
@@ -165,6 +169,42 @@ def test_what_was_written_under_an_epoch_that_was_over_is_found() -> None:
         data = build_batch([Record(0, 7, None, value, ())], producer_id=5, producer_epoch=epoch, base_sequence=0)
         log.append(memoryview(data), 0, 7)
     assert invariants.read_outlived(cluster) == {(0, b"c")}
+
+
+@pytest.mark.parametrize(
+    ("later", "ms", "epoch", "found"),
+    [(5, 2001, 0, True), (4, 2001, 0, False), (5, 2000, 0, False), (5, 2001, 1, True)],
+    ids=["far-back", "near", "new", "next-epoch"],
+)
+def test_what_lies_before_the_last_batches_of_its_producer_id_when_it_is_written_again_is_buried(
+    later: int, ms: int, epoch: int, found: bool
+) -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    log = cluster.topics[TOPIC].partitions[0].log
+
+    def write(value: bytes, producer_id: int, epoch: int, sequence: int, at: int) -> None:
+        data = build_batch(
+            [Record(0, at, None, value, ())],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+        log.append(memoryview(data), 0, 7)
+
+    write(b"a", 5, 0, 0, 0)
+    for nth in range(later):
+        write(b"%d" % nth, 5, 0, nth + 1, ms)
+    write(b"a", 5 if epoch else 6, epoch, 0, ms)
+    assert invariants.read_buried(cluster) == ({(0, b"a")} if found else set())
+
+
+def test_a_copy_of_what_was_buried_is_not_judged_if_it_was_retried_where_it_is_known_from_the_log_alone() -> None:
+    told = history((client(), [(b"a", OK, -1), (b"b", OK, 1)]))
+    told.buried.add((0, b"a"))
+    assert verdict(told, b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
+    told.records[0].resumed_at = 1.0
+    assert verdict(told, b"a", b"b", b"a") == set()
 
 
 def test_offsets_must_hold_what_was_acknowledged() -> None:
