@@ -32,7 +32,13 @@ _EVERY_S = 0.5
 @click.option(
     "--kproxies",
     type=click.IntRange(1, 3),
-    help="Each with its own clients. One if not given, or two that share the log of transactions.",
+    help="Each with its own clients. One if not given; two that share the log of transactions; three if balanced.",
+)
+@click.option(
+    "--balanced",
+    is_flag=True,
+    help="All clients reach all kproxies through one balancer, and retries are recognised at any of them. One is "
+    "killed or frozen every 5 s, and 3 % of the answers to Produce requests are lost; plain load, no other faults.",
 )
 @click.option(
     "--only",
@@ -48,7 +54,13 @@ _EVERY_S = 0.5
 )
 @click.option("--keep", is_flag=True, help="Keep history and logs also when nothing was found.")
 def main(
-    seconds: float, seed: int | None, kproxies: int | None, only: tuple[str, ...], load: tuple[str, ...], keep: bool
+    seconds: float,
+    seed: int | None,
+    kproxies: int | None,
+    balanced: bool,
+    only: tuple[str, ...],
+    load: tuple[str, ...],
+    keep: bool,
 ) -> None:
     """Let clients produce through kproxy to three brokers while networks, brokers and kproxy itself fail.
 
@@ -56,7 +68,9 @@ def main(
     """
     console = make_console()
     seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
-    plan = Plan(seconds, seed, kproxies, families=only or FAMILIES, loads=load or LOADS)
+    if balanced:
+        load = ("plain",)
+    plan = Plan(seconds, seed, kproxies, families=only or FAMILIES, loads=load or LOADS, balanced=balanced)
     directory = Path(tempfile.mkdtemp(prefix="kproxy-chaos-"))
     console.print(f"seed {seed}, {seconds:.0f} s of faults; history and logs: {directory}", soft_wrap=True)
     verdict = _run(plan, directory, console)
@@ -67,6 +81,7 @@ def main(
         again = " ".join([f"--seconds {seconds:.0f} --seed {seed}", *(f"--only {family}" for family in only)])
         again += "".join(f" --load {name}" for name in load)
         again += f" --kproxies {kproxies}" if kproxies else ""
+        again += " --balanced" if balanced else ""
         console.print(f"again: make chaos ARGS='{again}'; look at {directory}", soft_wrap=True)
     sys.exit(0 if verdict.clean else 1)
 

@@ -17,7 +17,7 @@ import trio
 from kproxy.testing.kafka import die_with_parent
 from kproxy.testing.ports import free_ports
 
-_BROKER_PORTS: Final = 4
+BROKER_PORTS: Final = 4
 _READY_TIMEOUT_S: Final = 60.0
 _SAMPLE: Final = re.compile(r"^(kproxy_\w+?)(?:_total)?(?:\{[^}]*\})? ([-+0-9.e]+)$", re.MULTILINE)
 _OPTIONS: Final = {
@@ -50,14 +50,22 @@ class KproxyProcess:
     """``kproxy run`` as a process of its own, always on the same ports and with the same instance.id.
 
     :param more: options of ``kproxy run`` beside those that make it what it is.
-    :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``.
+    :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``; its own if
+        not given.
     """
 
-    def __init__(self, name: str, upstream: str, directory: Path, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        upstream: str,
+        directory: Path,
+        more: Mapping[str, str] | None = None,
+        advertised: Sequence[int] | None = None,
+    ) -> None:
         self.name = name
         self.listen, self.http = free_ports(2)
-        self.broker_ports = free_ports(_BROKER_PORTS)
-        self.advertised = free_ports(1 + _BROKER_PORTS)
+        self.broker_ports = free_ports(BROKER_PORTS)
+        self.advertised = advertised or free_ports(1 + BROKER_PORTS)
         self.log = directory / f"{name}.log"
         self.starts = 0
         self.at_start: Footprint | None = None

@@ -1,5 +1,6 @@
 """One run: cluster, relays, kproxy, clients, faults; then heal, read everything, judge."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,15 +10,16 @@ from typing import Final
 import trio
 
 from kproxy.testing.cluster_client import ClusterClient
-from kproxy.testing.relay import FaultRelay, Faults
+from kproxy.testing.ports import free_ports
+from kproxy.testing.relay import Drop, FaultRelay, Faults
 from verification.chaos.consumer import LegacyConsumer
-from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess, log_problems
+from verification.chaos.kproxy_process import BROKER_PORTS, KproxyFailed, KproxyProcess, log_problems
 from verification.chaos.nemesis import Nemesis
 from verification.chaos.producer import LegacyProducer
 from verification.chaos.recorder import Recorder
 from verification.chaos.relayed_kafka import RelayedKafka
 from verification.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
-from verification.chaos.schedule import FAMILIES, make_schedule
+from verification.chaos.schedule import FAMILIES, Step, gateway_schedule, make_schedule
 from verification.chaos.transactional_load import OTHER_TOPICS, TRANSACTIONAL_TOPICS, Client, TransactionalLoad, options
 from verification.chaos.verdict import (
     Bar,
@@ -35,6 +37,9 @@ _QUIET_S: Final = 5.0
 """After the last client has gone: what kproxy still holds is let go of."""
 _IDLE_TRIES: Final = 60
 _METRICS_S: Final = 1.0
+_BALANCED_S: Final = 0.05
+_LOST_SHARE: Final = 0.03
+_FLEET: Final = {"fleet-retries-enable": "true", "fleet-announce-interval-ms": "5000"}
 
 LOADS: Final = ("plain", "transactions")
 """What clients do: records each by itself, made exactly-once by kproxy; or transactions, in all homes."""
@@ -55,11 +60,24 @@ class Plan:
     released: bool = True
     """Whether released clients take part in the plain load, too."""
     loads: Sequence[str] = LOADS
+    balanced: bool = False
+    """Whether all clients of the plain load reach all kproxies through one balancer. Then each connection goes to any
+    of them, one of them is killed or frozen every 5 s, 3 % of the answers to Produce requests are lost, and there are
+    no other faults."""
 
     @property
     def instances(self) -> int:
         """The number of kproxies."""
-        return self.kproxies or (2 if "transactions" in self.loads else 1)
+        return self.kproxies or (3 if self.balanced else 2 if "transactions" in self.loads else 1)
+
+    @property
+    def schedule(self) -> list[Step]:
+        """Its faults."""
+        if self.balanced:
+            return gateway_schedule(self.seed, self.seconds, self.instances)
+        return make_schedule(
+            self.seed, self.seconds, kproxies=self.instances, brokers=self.brokers, families=self.families
+        )
 
     @property
     def topics(self) -> Mapping[str, int]:
@@ -83,8 +101,12 @@ class Run:
         self._directory = directory
         upstream = ",".join(f"127.0.0.1:{port}" for port in kafka.relay_ports)
         names = [f"kproxy-{n + 1}" for n in range(plan.instances)]
-        self.kproxies = [KproxyProcess(name, upstream, directory, options(name, directory)) for name in names]
-        self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in self.kproxies]
+        self._balanced_ports = free_ports(1 + BROKER_PORTS) if plan.balanced else None
+        self.kproxies = [
+            KproxyProcess(name, upstream, directory, self._options(name), self._balanced_ports) for name in names
+        ]
+        before = self.kproxies[:1] if plan.balanced else self.kproxies
+        self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in before]
         self._upstream_relays = [
             FaultRelay(("127.0.0.1", port), port=at, seed=plan.seed)
             for port, at in zip(kafka.relayed_ports, kafka.relay_ports, strict=True)
@@ -93,6 +115,19 @@ class Run:
         self._transactions = self._make_transactions() if "transactions" in plan.loads else None
         self._producers = self._make_producers()
         self._bars: list[Bar] = []
+
+    def _options(self, name: str) -> Mapping[str, str]:
+        return {**options(name, self._directory), **(_FLEET if self.plan.balanced else {})}
+
+    async def _balance(self) -> None:
+        """Have each relay's next connection go to any kproxy that has not been killed."""
+        relays, chance = self._client_relays[0], random.Random(self.plan.seed)
+        relays[0].faults.drop_answers = Drop(share=_LOST_SHARE)
+        while True:
+            alive = [kproxy for kproxy in self.kproxies if not kproxy.ended()] or self.kproxies
+            for place, relay in enumerate(relays):
+                relay.upstream = ("127.0.0.1", chance.choice(alive).targets[place])
+            await trio.sleep(_BALANCED_S)
 
     async def run(self) -> Verdict:
         """Do it all.
@@ -107,6 +142,8 @@ class Run:
                 for kproxy in self.kproxies:
                     await kproxy.start()
                 nursery.start_soon(self._watch_metrics)
+                if self.plan.balanced:
+                    nursery.start_soon(self._balance)
                 await self._clients_and_faults()
                 await self._let_settle()
                 nursery.cancel_scope.cancel()
@@ -130,7 +167,8 @@ class Run:
         producers: list[tuple[str, LegacyProducer | Client]] = []
         if self._transactions is not None:
             producers += self._transactions.clients
-        for kproxy in self.kproxies if "plain" in self.plan.loads else ():
+        entrances = self.kproxies[:1] if self.plan.balanced else self.kproxies
+        for kproxy in entrances if "plain" in self.plan.loads else ():
             address = ("127.0.0.1", kproxy.advertised[0])
             for habits in habits_for(kproxy.name):
                 producers.append((habits.name, LegacyProducer(habits, address, self.recorder, self.plan.seed)))
@@ -171,11 +209,8 @@ class Run:
                 for _, producer in self._producers:
                     nursery.start_soon(producer.run)
                 self.phase = "faults"
-                schedule = make_schedule(
-                    plan.seed, plan.seconds, kproxies=plan.instances, brokers=plan.brokers, families=plan.families
-                )
                 end = trio.current_time() + plan.seconds
-                await self.nemesis.run(schedule)
+                await self.nemesis.run(plan.schedule)
                 self.phase = "healed"
                 await trio.sleep_until(end)
                 for _, producer in self._producers:

@@ -10,6 +10,7 @@ _FIRST_S: Final = 3.0
 _PAUSE_S: Final = (1.0, 4.0)
 _MOST_AT_A_TIME: Final = 3
 _ATTEMPTS: Final = 20
+_GATEWAY_S: Final = 5.0
 
 _NETWORK: Final = ("cut", "drop answers", "delay", "half-open")
 _PROCESS: Final = ("kill", "pause")
@@ -75,6 +76,16 @@ def make_schedule(
             if at + step.seconds < seconds and _fits(step, steps):
                 steps.append(step)
                 break
+
+
+def gateway_schedule(seed: int, seconds: float, kproxies: int) -> list[Step]:
+    """Return the faults of a run in which one kproxy is killed or frozen every 5 s, for up to 4 s."""
+    chance = random.Random(seed)
+    steps: list[Step] = []
+    while (at := _GATEWAY_S * (len(steps) + 1)) < seconds - _GATEWAY_S:
+        fault, target = chance.choice(_PROCESS), chance.randrange(kproxies)
+        steps.append(Step(at, "kproxy", fault, target, chance.uniform(0.1, _GATEWAY_S - 1), chance.random()))
+    return steps
 
 
 def _draw(chance: random.Random, at: float, kproxies: int, brokers: int, families: Sequence[str]) -> Step:

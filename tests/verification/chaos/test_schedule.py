@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verification.chaos.schedule import FAMILIES, SECONDS, Step, make_schedule
+from verification.chaos.schedule import FAMILIES, SECONDS, Step, gateway_schedule, make_schedule
 
 _RUNS = st.tuples(st.integers(0, 1 << 32), st.floats(30, 300), st.integers(1, 3), st.integers(1, 5))
 
@@ -67,3 +67,12 @@ def test_all_kinds_of_faults_come_and_only_those_that_were_asked_for() -> None:
     everything = {(step.family, step.fault) for seed in range(10) for step in schedule((seed, 300, 1, 3))}
     assert len(everything) == 13
     assert {step.family for step in schedule((1, 300, 1, 3), ("upstream", "broker"))} == {"upstream", "broker"}
+
+
+def test_gateways_are_killed_or_frozen_one_after_the_other() -> None:
+    steps = gateway_schedule(1, 300, 3)
+    assert [step.at for step in steps] == [5.0 * nth for nth in range(1, 59)]
+    assert {(step.fault, step.target) for step in steps} == {
+        (fault, target) for fault in ("kill", "pause") for target in range(3)
+    }
+    assert overlapping(steps, spared=1.0) == []
