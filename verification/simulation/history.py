@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+
 import trio
 
 from verification.simulation.network import Link
@@ -102,9 +103,9 @@ class History:
     #: Partition and value of records of which one was answered with the offset of another, which has another timestamp:
     #: the response to that one was surely not received, and it was retried where nobody knew which record was answered.
     retold: set[tuple[int, bytes]] = field(default_factory=set)
-    #: Partition and value of records that lay before the last batches of their producer id, when they were written
-    #: again under another one: a kproxy that knows them only from the log does not read so far back.
-    buried: set[tuple[int, bytes]] = field(default_factory=set)
+    #: By partition and value the offsets of copies that lay before the last batches of their producer id, when the
+    #: record was written again under another one: a kproxy that knows them only from the log does not read so far back.
+    buried: dict[tuple[int, bytes], set[int]] = field(default_factory=dict)
     #: At which instance a client is that has moved.
     places: dict[int, int] = field(default_factory=dict)
     #: When each instance of kproxy was killed last, by trio's clock.

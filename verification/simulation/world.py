@@ -192,7 +192,7 @@ class World:
     def _judge(self) -> tuple[str, str] | None:
         """The gravest invariant that broke, and how."""
         self.history.outlived |= invariants.read_outlived(self.brokers)
-        self.history.buried |= invariants.read_buried(self.brokers)
+        self.history.buried = invariants.read_buried(self.brokers)
         self.history.retold |= invariants.read_retold(self.brokers, self.history)
         return next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
 
