@@ -5,16 +5,24 @@ from collections.abc import Iterator
 from kproxy.config import Config
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
+from kproxy.net.fleet_log import TOPIC as FLEET
+from kproxy.net.fleet_log import fleet_plan
 from kproxy.net.lane_topic import lane_plan
 from kproxy.net.own_topic import TopicPlan
 from kproxy.net.txn.log_topic import transaction_plan
+from kproxy.proxy.fleet_view import MISSED
 
 _MIN_ISR = "min.insync.replicas"
+_RETENTION = "retention.ms"
 
 
 def plans(config: Config) -> list[TopicPlan]:
     """The topics that kproxy has or makes."""
-    return [*([lane_plan(config)] if config.crash_recovery_enable else []), transaction_plan(config)]
+    return [
+        *([lane_plan(config)] if config.crash_recovery_enable else []),
+        transaction_plan(config),
+        *([fleet_plan(config)] if config.fleet_announce_interval_ms else []),
+    ]
 
 
 def own_topics(examined: Examined) -> Iterator[Finding]:
@@ -90,9 +98,14 @@ def _settings(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
         yield warn(f"brokers do not report the settings of {plan.name}", f"grant DescribeConfigs on topic {plan.name}")
         return
     for name, harm in plan.wrong.items():
-        wanted = plan.settings.get(name)
-        if name in settings and settings[name] != wanted:
-            yield fail(f"{plan.name} has {name}={settings[name]}: {harm}", f"set {name}={wanted}")
+        if name in settings and plan.harms(name, settings[name]):
+            yield fail(f"{plan.name} has {name}={settings[name]}: {harm}", f"set {name}={plan.settings.get(name)}")
+    text, least_ms = settings.get(_RETENTION, ""), MISSED * examined.config.fleet_announce_interval_ms
+    if plan.name == FLEET and text.isdigit() and int(text) < least_ms:
+        yield warn(
+            f"{FLEET} has {_RETENTION}={text}: instances may be missing in kproxy fleet",
+            f"set {_RETENTION} to {MISSED} times fleet.announce.interval.ms, {least_ms}, or more",
+        )
 
 
 def replication(examined: Examined) -> Iterator[Finding]:

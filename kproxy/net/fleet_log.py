@@ -25,6 +25,7 @@ from kproxy.net.topic_reader import TopicReader
 from kproxy.proxy.announcements import encode_key
 from kproxy.proxy.facts import FleetFact
 from kproxy.proxy.fleet_view import MISSED, FleetView
+from kproxy.proxy.process_stats import ProcessStats
 
 TOPIC: Final = "__kproxy_fleet"
 #: Several, so that the connections of a large fleet are spread over the brokers.
@@ -56,18 +57,24 @@ def fleet_plan(config: Config) -> TopicPlan:
             # By one clock, whatever those of the hosts say.
             "message.timestamp.type": "LogAppendTime",
         },
-        wrong={},
+        wrong={
+            "cleanup.policy": "topic keeps entries of instances that are no more, or more than one of each instance; "
+            "set cleanup.policy=compact,delete",
+            "message.timestamp.type": "instances whose clocks are wrong are missing in kproxy fleet; set "
+            "message.timestamp.type=LogAppendTime",
+        },
         refused="this instance is not in kproxy fleet: the cluster refuses the topic of announcements; grant what is "
         "missing and restart kproxy, or set fleet.announce.interval.ms to 0",
-        rights="Create, Describe, Read and Write",
+        rights="Create, Describe, DescribeConfigs, Read and Write",
     )
 
 
 class FleetLog:
     """Announcements of all instances on the same brokers. A lost one costs nothing: the next one follows."""
 
-    def __init__(self, config: Config, cluster: Cluster) -> None:
+    def __init__(self, config: Config, cluster: Cluster, stats: ProcessStats) -> None:
         """Asks nothing before the first call."""
+        self._stats = stats
         self._config = config
         self._cluster = cluster
         self.topic = OwnTopic(cluster, fleet_plan(config))
@@ -131,7 +138,9 @@ class FleetLog:
                     await backoff.pause()
         if not complete and (error is not None or not len(view)):
             raise OSError(f"{TOPIC} cannot be read: {error or f'no answer within {_READ_SECONDS:g} s'}")
-        return view.fleet(self._now_ms(), announces=self._announced, incomplete=not complete)
+        found = view.fleet(self._now_ms(), announces=self._announced, incomplete=not complete)
+        self._stats.fleet_ignored = view.ignored
+        return found
 
     async def _read_into(self, view: FleetView) -> bool:
         """Reads all announcements that may count still; True when all are read."""
@@ -142,7 +151,7 @@ class FleetLog:
         for place, begin, end in zip(places, begins, ends, strict=True):
             if begin >= 0:  # else nothing is so young
                 start = max(begin, end - _MOST_RECORDS)
-                view.damaged += start - begin
+                view.ignored["too_many"] += start - begin
                 await TopicReader(self._leaders, place, view, start).read_to(end)
         return True
 

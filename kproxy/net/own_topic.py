@@ -84,6 +84,11 @@ class TopicPlan:
     #: The rights that it takes.
     rights: str
 
+    def harms(self, setting: str, value: str | None) -> bool:
+        """Whether a topic with this value of a setting does something wrong; the order of a list does not matter."""
+        wanted = self.settings.get(setting, "")
+        return setting in self.wrong and {*(value or "").split(",")} != {*wanted.split(",")}
+
 
 class OwnTopic:
     """Makes the topic if there is none; one that is there is used as it is."""
@@ -182,8 +187,8 @@ class OwnTopic:
         except (OSError, RemoteProtocolError):
             return
         for row in (row for result in response.results for row in result.configs):
-            wanted = self._plan.settings.get(row.name)
-            if row.name in self._plan.wrong and row.value != wanted:
+            if self._plan.harms(row.name, row.value):
+                wanted = self._plan.settings.get(row.name)
                 log.warning(
                     self._plan.wrong[row.name], topic=self.name, setting=row.name, value=row.value, wanted=wanted
                 )

@@ -209,7 +209,7 @@ class Facts:
         """The announcements of all instances; imported by those that announce themselves or are asked for it."""
         from kproxy.net.fleet_log import FleetLog
 
-        return FleetLog(self._config, self._cluster)
+        return FleetLog(self._config, self._cluster, self._stats.process)
 
     def close(self) -> None:
         """Closes the connections by which the fleet was read."""

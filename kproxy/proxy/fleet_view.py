@@ -6,7 +6,7 @@ from typing import Final
 
 from kproxy.codec.records import Record
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.announcements import Announcement, decode_key, decode_value
+from kproxy.proxy.announcements import MOST_BYTES, Announcement, decode_key, decode_value
 from kproxy.proxy.facts import MOST_ROWS, FleetClient, FleetFact, InstanceFact
 
 #: An instance that has left out so many announcements is not listed any more.
@@ -17,6 +17,8 @@ _MOST_BYTES: Final = 32 << 20
 #: Clocks of brokers and of this host may differ by less.
 _CLOCKS_AGREE_MS: Final = 300_000
 _VERSION: Final = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})")
+#: Why an entry is not used; expired: its instance did not announce itself in time.
+IGNORED: Final = ("damaged", "too_long", "too_many", "future", "expired")
 _SHARED: Final = "instance.id is used by two processes: give each its own"
 
 
@@ -38,7 +40,8 @@ class FleetView:
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._size = 0
-        #: Entries that are no announcements, of a newer kproxy, or more than are kept.
+        #: Entries that are no announcements, of a newer kproxy, or more than are kept, by reason.
+        self.ignored = dict.fromkeys(IGNORED, 0)
         self.damaged = 0
 
     def __len__(self) -> int:
@@ -48,27 +51,32 @@ class FleetView:
     def apply(self, records: Iterable[Record]) -> None:
         """Takes the next entries of the log."""
         for record in records:
+            if max(len(record.key or b""), len(record.value or b"")) > MOST_BYTES:
+                self.ignored["too_long"] += 1
+                continue
             try:
-                self._take(record)
+                self.ignored["too_many"] += not self._take(record)
             except RemoteProtocolError:
                 self.damaged += 1
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record) -> bool:
+        """False if there are too many. RemoteProtocolError: it is no announcement."""
         instance_id = decode_key(record.key)
         if record.value is None:
             former = self._seen.pop(instance_id, None)
             self._size -= 0 if former is None else former.size
-            return
+            return True
         made = decode_value(instance_id, record.value)
         size = len(record.key or b"") + len(record.value)
         former = self._seen.get(instance_id)
         grown = self._size + size - (0 if former is None else former.size)
         if grown > _MOST_BYTES or (former is None and len(self._seen) >= _MOST_INSTANCES):
-            raise RemoteProtocolError("more announcements than are kept")
+            return False
         # A restarted process began later than the one before it; two that live at once take turns.
         shared = former is not None and (former.shared or made.started_ms < former.announcement.started_ms)
         self._seen[instance_id] = _Seen(made, record.timestamp, size, shared)
         self._size = grown
+        return True
 
     def fleet(self, now_ms: int, *, announces: bool, incomplete: bool) -> FleetFact:
         """The fleet at a moment, without those that were not heard of in time.
@@ -76,6 +84,9 @@ class FleetView:
         ``announces``: whether the instance that asks does so itself. ``incomplete``: not all could be read.
         """
         alive = [seen for seen in self._seen.values() if _is_alive(seen, now_ms)]
+        self.ignored["damaged"] = self.damaged
+        self.ignored["future"] = sum(seen.at_ms > now_ms + _CLOCKS_AGREE_MS for seen in self._seen.values())
+        self.ignored["expired"] = len(self._seen) - len(alive) - self.ignored["future"]
         newest = max((version for seen in alive if (version := _version(seen.announcement)) is not None), default=None)
         rows = [_row(seen, newest) for seen in alive]
         # In trouble first, then old.
@@ -84,7 +95,7 @@ class FleetView:
         return FleetFact(
             announces=announces,
             incomplete=incomplete,
-            ignored=self.damaged + sum(seen.at_ms > now_ms + _CLOCKS_AGREE_MS for seen in self._seen.values()),
+            ignored=sum(self.ignored.values()) - self.ignored["expired"],
             newest_version="" if newest is None else ".".join(map(str, newest)),
             total=len(rows),
             in_trouble=sum(bool(row.problems) for row in rows),

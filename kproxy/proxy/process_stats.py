@@ -1,11 +1,11 @@
-"""Counters of the process itself."""
+"""Counters of the process itself, and of the fleet that it belongs to."""
 
 # ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
 
 from dataclasses import dataclass
 
 from kproxy.proxy.durations import Durations
-from kproxy.proxy.metric_fields import counters, durations
+from kproxy.proxy.metric_fields import counters, durations, gauges
 
 
 @dataclass(slots=True)
@@ -21,4 +21,9 @@ class ProcessStats:
         "Spans of traces: exported, dropped because the queue was full, failed to be exported.",
         "outcome",
         expected=("dropped", "exported", "failed"),
+    )
+    fleet_ignored: dict[str, int] = gauges(
+        "Entries of __kproxy_fleet that were not used when kproxy fleet or a status page last made this instance read "
+        "it: damaged, too long, too many, from the future by the brokers' clock, or expired.",
+        "reason",
     )

@@ -56,6 +56,7 @@ def filled() -> Stats:
     stats.process.loop_delays.observe(0.003)
     stats.apis.unanswered(3)
     stats.process.spans["exported"] = 51
+    stats.process.fleet_ignored["damaged"] = 2
     stats.clients.bytes_in, stats.clients.bytes_out = 11, 12
     stats.upstream.bytes_in, stats.upstream.bytes_out = 13, 14
     stats.produce.batches_stamped, stats.produce.records_stamped = 15, 16

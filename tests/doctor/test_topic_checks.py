@@ -1,3 +1,5 @@
+import pytest
+
 from kproxy.doctor import topic_checks
 from kproxy.doctor.findings import Level
 from kproxy.testing.fake_broker import FakeServer
@@ -15,6 +17,13 @@ LOG_CONFIG = {
 }
 
 
+FLEET = "__kproxy_fleet"
+FLEET_CONFIG = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": "3600000",
+    "message.timestamp.type": "LogAppendTime",
+    "min.insync.replicas": "1",
+}
 Settings = dict[str, str]
 
 
@@ -51,6 +60,36 @@ async def test_a_log_that_forgets() -> None:
     lanes, log = topic_checks.own_topics(found)
     assert (lanes.level, lanes.advice) == (Level.FAIL, "set cleanup.policy=compact")
     assert (log.level, log.advice) == (Level.FAIL, "set retention.ms=-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "advice"),
+    [
+        ({}, Level.OK, ""),
+        ({"cleanup.policy": "delete,compact"}, Level.OK, ""),
+        ({"cleanup.policy": "compact"}, Level.FAIL, "set cleanup.policy=compact,delete"),
+        ({"message.timestamp.type": "CreateTime"}, Level.FAIL, "set message.timestamp.type=LogAppendTime"),
+        ({"retention.ms": "179999"}, Level.WARN, "set retention.ms to 3 times fleet.announce.interval.ms, 180000, or "),
+        ({"retention.ms": "-1"}, Level.OK, ""),
+    ],
+)
+async def test_a_topic_of_announcements_that_hides_instances_or_keeps_them(
+    changes: Settings, level: Level, advice: str
+) -> None:
+    async with fake() as cluster:
+        make_own(cluster)
+        cluster.cluster.create_topic(FLEET, 8, 3, FLEET_CONFIG | changes)
+        found = await examined(cluster, fleet_announce_interval_ms=60_000)
+    finding = list(topic_checks.own_topics(found))[2]
+    assert (finding.level, finding.advice[: len(advice)]) == (level, advice)
+
+
+async def test_a_topic_of_announcements_is_needed_by_those_that_announce_themselves() -> None:
+    async with fake() as cluster:
+        make_own(cluster)
+        for interval_ms, count in (0, 2), (60_000, 3):
+            found = await examined(cluster, fleet_announce_interval_ms=interval_ms)
+            assert levels(topic_checks.own_topics, found) == [Level.OK] * count
 
 
 async def test_too_few_replicas() -> None:

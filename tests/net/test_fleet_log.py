@@ -20,6 +20,7 @@ from kproxy.net.fleet_log import TOPIC, FleetLog
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.announcements import encode_key
 from kproxy.proxy.facts import FleetFact
+from kproxy.proxy.process_stats import ProcessStats
 from kproxy.proxy.routing import ClusterMap, is_own_topic
 from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import Close, Edit, FakeServer, open_fake_cluster
@@ -40,6 +41,7 @@ class Instance:
     log: FleetLog
     announcer: Announcer
     stats: UpstreamStats
+    process: ProcessStats
     scope: trio.CancelScope
 
     async def sees(self, names: list[str], **facts: Any) -> FleetFact:
@@ -67,7 +69,8 @@ async def fleet(brokers: int = 1) -> AsyncIterator[tuple[FakeServer, Callable[..
             config = configured(fake.bootstrap, instance_id=name, fleet_announce_interval_ms=interval_ms)
             stats = UpstreamStats()
             cluster = Cluster(config, stats, ClusterMap(), SocketNetwork())
-            log = FleetLog(config, cluster)
+            process = ProcessStats()
+            log = FleetLog(config, cluster, process)
             stack.callback(cluster.close)
             stack.callback(log.close)
             announcer = Announcer(config, cluster, log, lambda: STATUS._replace(instance_id=name), f"host-{name}", "")
@@ -79,7 +82,7 @@ async def fleet(brokers: int = 1) -> AsyncIterator[tuple[FakeServer, Callable[..
 
             if interval_ms:
                 nursery.start_soon(run)
-            return Instance(config, log, announcer, stats, scope)
+            return Instance(config, log, announcer, stats, process, scope)
 
         yield fake, start
         nursery.cancel_scope.cancel()
@@ -179,6 +182,7 @@ async def test_what_is_no_announcement_is_ignored_and_counted() -> None:
         fake.cluster.notify()
         await trio.sleep(3)
         await one.sees(["one"], ignored=2)
+        assert (one.process.fleet_ignored["damaged"], one.process.fleet_ignored["too_long"]) == (1, 1)
 
 
 def refuse(response: Message) -> None:
@@ -196,7 +200,7 @@ async def test_a_refused_topic_is_logged_once() -> None:
             assert (await one.log.read()).announces is False
     [line] = [line for line in lines if line["log_level"] == "warning"]
     assert line["event"].startswith("this instance is not in kproxy fleet")
-    assert line["grant"] == f"Create, Describe, Read and Write on topic {TOPIC}, to kproxy's principal"
+    assert line["grant"] == f"Create, Describe, DescribeConfigs, Read and Write on topic {TOPIC}, to kproxy's principal"
 
 
 async def test_an_announcement_that_fails_is_followed_by_the_next() -> None:

@@ -97,15 +97,24 @@ def test_legacy_clients_are_added_up_over_the_fleet() -> None:
     assert found.legacy_total == 2
 
 
-def test_what_is_no_announcement_is_ignored_and_counted() -> None:
-    found = fleet(
-        entry(made("a")),
-        Record(0, NOW_MS, None, b"x"),
-        Record(0, NOW_MS, encode_key("b"), b"\x00\x00"),
-        Record(0, NOW_MS, encode_key("b"), b"\x7f\x00"),
-        Record(0, NOW_MS, b"", b""),
+def test_what_is_not_used_is_counted_by_reason() -> None:
+    view = FleetView()
+    view.apply(
+        [
+            entry(made("a")),
+            Record(0, NOW_MS, None, b"x"),
+            Record(0, NOW_MS, encode_key("b"), b"\x00\x00"),
+            Record(0, NOW_MS, encode_key("b"), b"\x7f\x00"),
+            Record(0, NOW_MS, b"", b""),
+            Record(0, NOW_MS, encode_key("b"), bytes(8193)),
+            Record(0, NOW_MS, bytes(8193), None),
+            entry(made("late"), 180_000),
+            entry(made("early"), -3_600_000),
+        ]
     )
-    assert (names(found), found.ignored) == (["a"], 4)
+    found = view.fleet(NOW_MS, announces=True, incomplete=False)
+    assert (names(found), found.ignored) == (["a"], 7)
+    assert view.ignored == {"damaged": 4, "too_long": 2, "too_many": 0, "future": 1, "expired": 1}
 
 
 def test_an_entry_of_the_future_does_not_make_all_others_old() -> None:
