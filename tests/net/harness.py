@@ -229,11 +229,16 @@ def metadata(*topics: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
 
 
-def values_in(fake: FakeCluster, topic: str, partition: int = 0) -> list[bytes | None]:
-    """The values that the broker's log holds, in order."""
+def records_in(fake: FakeCluster, topic: str, partition: int = 0) -> list[Record]:
+    """What the broker's log holds, in order."""
     log = fake.topics[topic].partitions[partition].log
     data = log.read(log.start_offset, 1 << 30, whole_first_batch=True)
-    return [record.value for record in iter_records(data, max_decompressed_bytes=1 << 24)]
+    return list(iter_records(data, max_decompressed_bytes=1 << 24))
+
+
+def values_in(fake: FakeCluster, topic: str, partition: int = 0) -> list[bytes | None]:
+    """The values that the broker's log holds, in order."""
+    return [record.value for record in records_in(fake, topic, partition)]
 
 
 def errors_of(response: Any) -> list[int]:
