@@ -19,15 +19,19 @@ fenced it: a client that failed over sends nothing more over its former connecti
 the other. What that costs is not searched: a client that fails over while its identity counts as shared, and leaves an
 open batch.
 
-Not modelled: several partitions, pipelining, equal records, leases of one producer id under later epochs (``fences``
-has those), notes that are lost with their topic, and time. So an instance may fence at once; the bounded wait for the
-other to give its producer ids back spares fences, and keeps nothing out. Without time two clients can meet for ever
-between lease and first batch: the search ends at a number of notes.
+A record's letter is its content, its case its time: ``a`` and ``A`` are equal records of different times.
+
+Not modelled: several partitions, pipelining, leases of one producer id under later epochs (``fences`` has those), notes
+that are lost with their topic, and time. Nor equal records without times, of which one that follows a move counts as a
+retry. Without time an instance may fence at once; the bounded wait for the other to give its producer ids back spares
+fences, and keeps nothing out. And two clients can meet for ever between lease and first batch: the search ends at a
+number of notes.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from verification.models.search import Found, Search
@@ -47,6 +51,10 @@ class Rules(NamedTuple):
     held: str = "fence"
     #: What is done first: ``fence``, or ``read``.
     first: str = "fence"
+    #: The log is read to its end after the ``fence``, or as far as it went at the ``look``.
+    tail: str = "fence"
+    #: Records are equal if their contents and ``times`` are, or their ``contents``.
+    equal: str = "times"
     #: The batches of a producer id that was given back are read (``read``), or of no interest (``ignore``).
     returned: str = "read"
     #: A producer id is given back when all its batches are ``settled``, or at ``once`` when its connection has ended.
@@ -98,6 +106,8 @@ class Connection(NamedTuple):
     #: What has to be fenced, and what read, before its first batch.
     fences: frozenset[int] = frozenset()
     reads: frozenset[int] = frozenset()
+    #: The end of the log at the look, where that matters (``Rules.tail``).
+    end: int = 0
     #: The request whose batch is open, or waits for one that is.
     waits: tuple[str, int] | None = None
     answered: bool = False
@@ -205,7 +215,7 @@ def _of_connection(world: World, number: int, connection: Connection, rules: Rul
     elif connection.stage in ("looked", "half"):
         yield from _recoveries(world, number, connection, rules)
     elif connection.request is not None:
-        yield f"{name}: {who} takes {connection.request[0]}", _taken(world, number)
+        yield f"{name}: {who} takes {connection.request[0]}", _taken(world, number, rules)
     elif not connection.up:
         mine = [copy for copy in instance.open if copy.producer_id == connection.producer_id]
         if rules.returns == "once" or not mine:
@@ -219,11 +229,11 @@ def _recoveries(world: World, number: int, connection: Connection, rules: Rules)
     elif connection.stage == "looked":
         if any(not world.notes[producer_id].held for producer_id in connection.fences):
             yield f"{name}: {who} looks again", _looked(world, number, rules)
-        step = _fenced if rules.first == "fence" else _read
+        step = _fenced if rules.first == "fence" else partial(_read, rules=rules)
         yield f"{name}: {who} begins to recover", _change(step(world, number), number, stage="half")
     else:
-        step = _read if rules.first == "fence" else _fenced
-        done = _change(step(world, number), number, stage="ready", fences=frozenset(), reads=frozenset())
+        step = partial(_read, rules=rules) if rules.first == "fence" else _fenced
+        done = _change(step(world, number), number, stage="ready", fences=frozenset(), reads=frozenset(), end=0)
         yield f"{name}: {who} recovers", done
 
 
@@ -283,7 +293,8 @@ def _looked(world: World, number: int, rules: Rules) -> World:
     world = _be(world, connection.instance, seen=world.notes if rules.look == "cached" else (), shared=shared)
     if shared and connection.producer_id >= 0:
         world = _noted(world, connection.producer_id, held=True, shared=True)
-    return _change(world, number, stage="looked", fences=frozenset(fences), reads=frozenset(reads))
+    end = len(world.log) if rules.tail == "look" else 0
+    return _change(world, number, stage="looked", fences=frozenset(fences), reads=frozenset(reads), end=end)
 
 
 def _fenced(world: World, number: int) -> World:
@@ -293,19 +304,21 @@ def _fenced(world: World, number: int) -> World:
     return world._replace(broker=tuple(sorted(broker.items())))
 
 
-def _read(world: World, number: int) -> World:
+def _read(world: World, number: int, rules: Rules) -> World:
     connection = world.connections[number]
-    found = {payload for payload, writer in world.log if writer in connection.reads}
+    log = world.log if rules.tail == "fence" else world.log[: connection.end]
+    found = {payload for payload, writer in log if writer in connection.reads}
     instance = world.instances[connection.instance]
     return _be(world, connection.instance, known=instance.known | found)
 
 
-def _taken(world: World, number: int) -> World:
+def _taken(world: World, number: int, rules: Rules) -> World:
     connection = world.connections[number]
     instance, request = world.instances[connection.instance], connection.request
     assert request is not None
     world = _change(world, number, request=None)
-    if request[0] in instance.known:
+    known = request[0] in instance.known
+    if known or (rules.equal == "contents" and request[0].swapcase() in instance.known):
         return _change(world, number, waits=request, answered=connection.up)
     if any(copy.payload == request[0] for copy in instance.open):
         return _change(world, number, waits=request)
@@ -422,6 +435,7 @@ SCENARIOS: Final = {
     "killed": Scenario(("a",), moves=1, kills=1, notes=3),
     "sent again": Scenario(("a",), moves=1, resends=1),
     "shared": Scenario(("ab", "AB"), moves=0, notes=4),
+    "equal": Scenario(("aA",), moves=1),
 }
 #: Each rule replaced by one that must fail: where, what shows, and why.
 FLAWS: Final = {
@@ -429,6 +443,8 @@ FLAWS: Final = {
     Rules(look="cached"): ("fails over", "twice", "the other's lease is younger than what is known of it"),
     Rules(held="read"): ("fails over", "twice", "a batch in flight is appended after its log was read"),
     Rules(first="read"): ("fails over", "twice", "a batch is appended between the read and the fence"),
+    Rules(tail="look"): ("fails over", "twice", "a batch is appended behind the end that the look has seen"),
+    Rules(equal="contents"): ("equal", "lost", "a record of equal content is taken for the retry of the one before"),
     Rules(returned="ignore"): ("fails over", "twice", "the client has left before it received the answer"),
     Rules(returns="once"): ("fails over", "twice", "the connection has ended, its batch is still open"),
     Rules(refused="again"): ("fails over", "twice", "the other instance has the batch by then"),
