@@ -36,10 +36,12 @@ def _produce(kproxy: KproxyProcess, topic: str, client_id: str) -> None:
 
 
 def _written(client: ClusterClient, instance_id: str) -> list[LaneRecord]:
-    """The entries of an instance, as they are in the log."""
+    """The last entry of each producer id of an instance."""
     data = client.read_all(TOPIC, partition_of(instance_id, 16))
-    rows = [(decode_key(row.key), row.value) for row in iter_records(data, max_decompressed_bytes=1 << 20)]
-    return [decode_value(key, value) for key, value in rows if key.instance_id == instance_id and value is not None]
+    rows = {decode_key(row.key): row.value for row in iter_records(data, max_decompressed_bytes=1 << 20)}
+    return [
+        decode_value(key, value) for key, value in rows.items() if key.instance_id == instance_id and value is not None
+    ]
 
 
 def _former(bootstrap: str, instance_id: str, identity: Identity) -> list[LaneRecord]:
