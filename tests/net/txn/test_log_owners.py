@@ -79,6 +79,8 @@ async def test_a_transaction_is_aborted_after_its_time_out_and_not_before() -> N
 @pytest.mark.idle_clock
 async def test_ids_that_are_not_used_are_given_up_once_and_not_all_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_owners, "_MOST_EXPIRED", 1)
+    monkeypatch.setattr(log_owners, "_ALL_SECONDS", 0.0)
+    monkeypatch.setattr(log_owners, "_EXPIRY_TURNS_MS", 0)
     async with stage(transactional_id_timeout_ms=1) as cast:
         a, prepared = await cast.instance("a"), Client("prepared")
         for client in (unused := Client("unused"), another := Client("another"), prepared):
