@@ -87,8 +87,8 @@ class Fleet:
         # a client that failed over sends nothing more over its former connection
         fenced = self._fenced.pop(identity, [])
         new = [at for at in fenced if any(at > since + CLOCKS_AGREE_SECONDS for since in held)]
-        located_errors = [at for at in self._telling.pop(identity, []) + new if at > now - window]
-        if len(located_errors) >= _TELLING_FENCES and not self.is_shared(identity):
+        telling = [at for at in self._telling.pop(identity, []) + new if at > now - window]
+        if len(telling) >= _TELLING_FENCES and not self.is_shared(identity):
             log.warning(
                 "a producer is in use at two instances: what it sends through one is not compared with what the other "
                 "holds; give each process a client.id of its own",
@@ -96,10 +96,10 @@ class Fleet:
                 client_id=identity.client_id,
                 host=identity.host,
             )
-        if len(located_errors) >= _TELLING_FENCES or self.is_shared(identity):
+        if len(telling) >= _TELLING_FENCES or self.is_shared(identity):
             self._shared_until[identity] = now + window
-        elif located_errors:
-            self._telling[identity] = located_errors
+        elif telling:
+            self._telling[identity] = telling
 
     def _tidy(self) -> None:
         """Once in a retry window, frees what can't matter any more of producers that may never come back."""
