@@ -91,7 +91,7 @@ def _load(file: Path) -> "Pipeline":
     try:
         from kproxy.spark.pipeline import load
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "confluent_kafka"):
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "numpy", "confluent_kafka"):
             raise
         raise click.ClickException("pipelines need Spark: pip install 'kproxy[spark]'") from None
     return load(file, os.environ)

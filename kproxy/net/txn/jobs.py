@@ -89,11 +89,11 @@ class Jobs:
 
 
 def _for_client(error: Exception) -> TxnError:
-    """The error that the client receives."""
+    """The error that the client receives; called where ``error`` is handled."""
     if isinstance(error, TxnError):
         return TxnError(error.error_code, error.message)
     if isinstance(error, OSError | KproxyError):
         return TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     # one id's fault, even if it is a bug of ours, is not the others'
-    log.error("transaction failed; this is a bug of kproxy, please report it", exc_info=error)
+    log.exception("transaction failed; this is a bug of kproxy, please report it")
     return TxnError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
