@@ -54,7 +54,7 @@ class Connection:
         self.socket.sendall(frame)
 
     def receive(self) -> memoryview:
-        """The next answer without its length prefix; valid until the next call."""
+        """The next response without its length prefix; valid until the next call."""
         self._fill(memoryview(self._buffer)[:4])
         (size,) = _LENGTH.unpack_from(self._buffer)
         if size > len(self._buffer):
@@ -64,7 +64,7 @@ class Connection:
         return answer
 
     def ask(self, frame: bytes | bytearray) -> memoryview:
-        """Send one frame and wait for its answer."""
+        """Send one frame and wait for its response."""
         self.send(frame)
         return self.receive()
 
@@ -79,9 +79,9 @@ class Connection:
 
 @dataclass(frozen=True)
 class Call:
-    """A request built beforehand, and where its answer says how it went.
+    """A request built beforehand, and where its response says how it went.
 
-    `error_at` is the position of the first partition's error code in an answer without its length prefix: it is the
+    `error_at` is the position of the first partition's error code in a response without its length prefix: it is the
     same in every answer to the same request, so no answer has to be parsed. Those of `rows` partitions are `row_bytes`
     apart. `records` and `payload_bytes` are what one request (Produce) carries.
     """
@@ -94,7 +94,7 @@ class Call:
     row_bytes: int = 0
 
     def check(self, answer: memoryview) -> None:
-        """Raise LoadError unless all of the answer's error codes are 0."""
+        """Raise LoadError unless all of the response's error codes are 0."""
         for row in range(self.rows):
             (code,) = _INT16.unpack_from(answer, self.error_at + row * self.row_bytes)
             if code:
@@ -156,7 +156,7 @@ def fetch(
 ) -> Transfer:
     """Fetch the same offset, one request at a time as consumers do, until `total_bytes` have come.
 
-    `entry_bytes` is the size of one record in the answer: what divides bytes into records. `hello` is a request that
+    `entry_bytes` is the size of one record in the response: what divides bytes into records. `hello` is a request that
     begins the connection.
     """
     received = 0

@@ -165,7 +165,7 @@ def many_batches_frame(topic: str, partitions: int, client_id: str) -> bytearray
 
 
 def check_many_batches(answer: memoryview) -> None:
-    """Raise LoadError unless the answer to ``many_batches_frame`` holds no error code."""
+    """Raise LoadError unless the response to ``many_batches_frame`` holds no error code."""
     response = ProduceResponse.decode(bytes(answer), MODERN_PRODUCE, _CORRELATION_BYTES)
     errors = {part.error_code for topic in response.responses for part in topic.partition_responses} - {0}
     if errors:
@@ -198,7 +198,7 @@ def fetch_call(topic: str, version: int, *, committed: bool = False) -> Call:
         isolation_level=int(committed),
         topics=[FetchRequestFetchTopic(topic=topic, partitions=[partition])],
     )
-    # Before the topics an answer has: the throttle time from v1 on, error code and session id from v7 on.
+    # Before the topics a response has: the throttle time from v1 on, error code and session id from v7 on.
     ahead = (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
     return Call(bytearray(encode_request(request, version, 0, CLIENT_ID)), ahead + _PARTITION_ERROR_AT + len(topic))
 

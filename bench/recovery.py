@@ -40,7 +40,7 @@ class _Timed:
 
 
 def recovery(counts: Sequence[int] = PARTITIONS) -> list[Figure]:
-    """One Produce request covers all partitions; its answer is lost with the process, and it is sent again."""
+    """One Produce request covers all partitions; its response is lost with the process, and it is sent again."""
     with RealKafka() as kafka:
         return [figure for count in counts for figure in _crash(kafka, count)]
 
@@ -60,7 +60,7 @@ def _crash(kafka: RealKafka, partitions: int) -> list[Figure]:
         fresh = _send_until_accepted(address, before, began)
         with Connection(address) as connection:
             connection.send(frame)
-            select.select([connection.socket], [], [], _PATIENCE_SECONDS)  # written, and the answer is never read
+            select.select([connection.socket], [], [], _PATIENCE_SECONDS)  # written, and the response is never read
             began = time.perf_counter()
             program.process.kill()
             program.process.wait()
@@ -93,7 +93,7 @@ def _send_until_accepted(address: Address, frame: bytes, began: float) -> _Timed
 
 
 def _ask(connection: Connection, frame: bytes) -> bytes | None:
-    """The answer, or None if the connection ended before it."""
+    """The response, or None if the connection ended before it."""
     try:
         return bytes(connection.ask(frame))
     except LoadError:

@@ -37,8 +37,8 @@ _REQUEST_BYTES: Final = PARTITIONS * payloads.records_per_batch(payloads.LARGE) 
 def restarts(total_bytes: int) -> list[Figure]:
     """CPU for each GB of a first producer and of the next one of the same name: six batches of 16 KB a request.
 
-    Each turn has client.ids of its own. One first producer reads all answers and closes its connection, another one
-    resets it with answers unread.
+    Each turn has client.ids of its own. One first producer reads all responses and closes its connection, another one
+    resets it with responses unread.
     """
     ends: dict[str, Callable[[Connection, bytearray], None]] = {"clean end": _close, "broken connection": _break}
     costs: dict[str, list[tuple[float, float]]] = {name: [] for name in ends}
@@ -77,7 +77,7 @@ def _close(_: Connection, __: bytearray) -> None:
 
 
 def _break(connection: Connection, frame: bytearray) -> None:
-    """Sends requests whose answers nobody reads, and resets the connection."""
+    """Sends requests whose responses nobody reads, and resets the connection."""
     for _ in range(WINDOW):
         _set_time(frame)
         connection.send(frame)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 NODE_ID: Final = 1
 SERVED: Final[dict[int, tuple[int, int]]] = {
-    # Both end below the versions that name topics by id: those would make every answer depend on Metadata.
+    # Both end below the versions that name topics by id: those would make every response depend on Metadata.
     ApiKey.PRODUCE: (0, 12),
     ApiKey.FETCH: (0, 12),
     ApiKey.LIST_OFFSETS: (0, 7),
@@ -66,7 +66,7 @@ _CORRELATION_AT: Final = 4
 
 
 class Sink:
-    """The state of the broker: where each log ends, how much was produced, the answers that never change."""
+    """The state of the broker: where each log ends, how much was produced, the responses that never change."""
 
     def __init__(self, port: int, stall_after_bytes: int | None = None) -> None:
         self.port = port
@@ -92,7 +92,7 @@ class Sink:
         return self.stall_after_bytes is not None and self.produced_bytes >= self.stall_after_bytes
 
     def answer(self, frame: memoryview) -> bytes | bytearray:
-        """The answer, length prefix included, to a request without one."""
+        """The response, length prefix included, to a request without one."""
         header = decode_request_header(frame)
         version = header.api_version
         if not 0 <= version <= SERVED[header.api_key][1]:
@@ -104,7 +104,7 @@ class Sink:
         return encode_response(self._answers[header.api_key](request, version), version, header.correlation_id)
 
     def _ready_fetch(self, request: Any, version: int, correlation_id: int) -> bytearray:
-        """Fetch answers are a megabyte and all alike: encode each kind once."""
+        """Fetch responses are a megabyte and all alike: encode each kind once."""
         kind = (version, request.topics[0].topic if request.topics else "")
         if kind not in self._fetched:
             self._fetched[kind] = bytearray(encode_response(self._fetch(request, version), version, 0))

@@ -74,7 +74,7 @@ def open_targets(broker_port: int) -> Iterator[list[Target]]:
 
 
 def leader(bootstrap: Address, tls: ssl.SSLContext | None = None) -> Address:
-    """Ask `bootstrap` who leads the topics, which the broker makes if need be; waits up to 60 s for an answer.
+    """Ask `bootstrap` who leads the topics, which the broker makes if need be; waits up to 60 s for a response.
 
     Raises:
         LoadError: nobody leads them.

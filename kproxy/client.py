@@ -59,7 +59,7 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class ControlError(KproxyError):
-    """kproxy's answer is an error: ``error`` is Kafka's name of it, ``detail`` says what to do."""
+    """kproxy's response is an error: ``error`` is Kafka's name of it, ``detail`` says what to do."""
 
     def __init__(self, status: int, error: str, detail: str, *, retriable: bool) -> None:
         """``status`` is HTTP's; ``retriable``: the same request may succeed a moment later."""
@@ -71,7 +71,7 @@ class ControlError(KproxyError):
 
 
 class ControlUnreachable(KproxyError):
-    """There was no answer: nothing listens there, or the connection broke; then what was asked for may be done."""
+    """There was no response: nothing listens there, or the connection broke; then what was asked for may be done."""
 
 
 _Failure: TypeAlias = ControlError | ControlUnreachable
@@ -89,7 +89,7 @@ class _UnixConnection(HTTPConnection):
 
 
 class ControlClient:
-    """Each method is one request; all raise ControlError, and ControlUnreachable where there is no answer."""
+    """Each method is one request; all raise ControlError, and ControlUnreachable where there is no response."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class ControlClient:
 
         ``owner`` or ``batch_id`` is required: a late commit that names neither would decide the next transaction.
         ``owner``: as ``begin`` or ``initialize`` returned it; refused once a newer one has the id. ``batch_id``: the
-        commit may be repeated until there is an answer. ``abort_others``: all else of the id is aborted. ValueError.
+        commit may be repeated until there is a response. ``abort_others``: all else of the id is aborted. ValueError.
         """
         if owner is None and batch_id is None:
             raise ValueError(f"commit of {transactional_id}: give owner, as begin returned it, or batch_id, or both")

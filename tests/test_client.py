@@ -222,7 +222,7 @@ async def test_a_block_that_cannot_begin_is_not_entered(tmp_path: Path) -> None:
 
 @contextmanager
 def answering(path: Path, answers: list[bytes]) -> Iterator[None]:
-    """A server that gives each connection the next answer, whatever is asked."""
+    """A server that gives each connection the next response, whatever is asked."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:

@@ -28,7 +28,7 @@ def flags(path: Path, ports: range) -> Sequence[str]:
 
 
 class Load:
-    """Clients that write numbers, each its own, one after the other; what has no answer is sent again."""
+    """Clients that write numbers, each its own, one after the other; what has no response is sent again."""
 
     def __init__(self, port: int) -> None:
         self.acknowledged = [0] * _CLIENTS

@@ -14,10 +14,10 @@ _TYPE: Final = slice(2, 4)
 
 
 class Aborted:
-    """Of one answer, whose batches are asked about in order; as Kafka's ``CompletedFetch``."""
+    """Of one response, whose batches are asked about in order; as Kafka's ``CompletedFetch``."""
 
     def __init__(self, rows: Sequence[FetchResponseAbortedTransaction] | None) -> None:
-        """``rows`` of the answer; None: nothing is left out."""
+        """``rows`` of the response; None: nothing is left out."""
         self._left = deque(sorted((row.first_offset, row.producer_id) for row in rows or ()))
         #: Producers in the midst of an aborted transaction.
         self._within: set[int] = set()

@@ -32,7 +32,7 @@ def line(number: int) -> bytes:
 
 
 def main() -> int:
-    """Sends them all, and waits for every answer."""
+    """Sends them all, and waits for every response."""
     parser = argparse.ArgumentParser(description="Write order events with the protocol of Kafka 0.9.")
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:19092", metavar="LIST")
     parser.add_argument("--topic", default="orders-raw")

@@ -27,7 +27,7 @@ def totals(lines: DataFrame) -> DataFrame:
 
 def create_compacted(servers: str, topic: str) -> None:
     """Of each key the newest record is kept for ever; others are deleted by and by."""
-    admin = AdminClient({"bootstrap.servers": servers})  # the answer is lost if nothing refers to it
+    admin = AdminClient({"bootstrap.servers": servers})  # the response is lost if nothing refers to it
     try:
         admin.create_topics([NewTopic(topic, 2, config={"cleanup.policy": "compact"})])[topic].result(30)
     except KafkaException as error:

@@ -1,4 +1,4 @@
-"""Converted batches of one answer: made in one thread, looked up in another."""
+"""Converted batches of one response: made in one thread, looked up in another."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Record sets of a Fetch answer to message sets of magic 0 or 1, for consumers that know nothing newer."""
+"""Record sets of a Fetch response to message sets of magic 0 or 1, for consumers that know nothing newer."""
 
 import zlib
 from collections.abc import Hashable, Mapping

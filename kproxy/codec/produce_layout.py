@@ -54,7 +54,7 @@ class ProduceLayout:
 
 
 class PartitionResult(NamedTuple):
-    """One partition's part of a Produce answer."""
+    """One partition's part of a Produce response."""
 
     topic: TopicRef
     partition: int
@@ -162,7 +162,7 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
 
 
 def walk_response(frame: Buffer, pos: int, version: int) -> list[PartitionResult]:
-    """The results in a Produce answer whose body begins at ``pos``; RemoteProtocolError if it is malformed."""
+    """The results in a Produce response whose body begins at ``pos``; RemoteProtocolError if it is malformed."""
     try:
         if version >= FIRST_FLEXIBLE:
             return _walk_flexible_response(frame, pos, version)

@@ -1,6 +1,6 @@
 """The small part of JSON Schema that the control API needs: the same table checks requests and is shown in OpenAPI.
 
-Our own, because libraries report the first fault only, or in words for programmers; an answer here names all of them.
+Our own, because libraries report the first fault only, or in words for programmers; a response here names all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ from kproxy.errors import LocalProtocolError
 
 TrackKey: TypeAlias = tuple[TopicRef, int]
 
-#: A broker answers so each time to a batch that it can't read; after so many answers its word is passed on.
+#: A broker answers so each time to a batch that it can't read; after so many responses its word is passed on.
 SERVER_ERROR_PATIENCE = 10
 _NOTHING = memoryview(b"")
 
@@ -99,7 +99,7 @@ class Track:
         return send
 
     def answered(self, send: Send, error_code: int, base_offset: int, log_append_time_ms: int) -> bool:
-        """Notes an answer to an attempt. True if the batch is in the log: then it is settled and held no more."""
+        """Notes a response to an attempt. True if the batch is in the log: then it is settled and held no more."""
         if not error_code:
             send.outcome = ProduceOutcome.WRITTEN
             self._written(send, base_offset, log_append_time_ms)
@@ -120,7 +120,7 @@ class Track:
         return True
 
     def lost(self, send: Send) -> None:
-        """Notes that the connection ended before the answer came."""
+        """Notes that the connection ended before the response came."""
         send.outcome, send.ever_open, self.ever_open = ProduceOutcome.OPEN, True, True
 
     @property

@@ -7,7 +7,7 @@ from kproxy.codec.messages import ErrorCode
 
 
 class ProduceOutcome(Enum):
-    """What is known of a batch after an answer to one attempt."""
+    """What is known of a batch after a response to one attempt."""
 
     WRITTEN = auto()
     """In the log, by this attempt or by an earlier one."""
@@ -50,7 +50,7 @@ OUTCOMES: Final[dict[int, ProduceOutcome]] = {
 
 
 def outcome_of(error_code: int) -> ProduceOutcome:
-    """The outcome that an answer with ``error_code`` tells: retriable errors leave it open, others are refusals."""
+    """The outcome that a response with ``error_code`` tells: retriable errors leave it open, others are refusals."""
     known = OUTCOMES.get(error_code)
     if known is not None:
         return known

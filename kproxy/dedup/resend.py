@@ -1,6 +1,6 @@
 """The next step for a track with batches that were not acknowledged: one step at a time, in order.
 
-The shell calls ``next_step``, does what it says, reports the answer with ``Track.answered`` or ``Track.lost`` (of a
+The shell calls ``next_step``, does what it says, reports the response with ``Track.answered`` or ``Track.lost`` (of a
 fence: ``Track.fenced``), and asks again until nothing is left. Nothing new may be sent on the track meanwhile.
 
 A copy of a batch whose outcome is open may come at any time. While the broker remembers the producer, sending the batch

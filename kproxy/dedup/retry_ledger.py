@@ -66,9 +66,9 @@ class RetryLedger:
         self._former = former
         self.changed = changed
         self._look_for_ends = look_for_ends
-        #: The most requests that one of its connections had without an answer.
+        #: The most requests that one of its connections had without a response.
         self.depth = 1
-        #: Requests that it may have sent before it reads an answer, as far as is known.
+        #: Requests that it may have sent before it reads a response, as far as is known.
         self.window = rules.depth(1)
         self.waits = rules.gave_up_open()
         #: How many requests came of it.
@@ -234,7 +234,7 @@ class RetryLedger:
             self.changed()
 
     def _continues_elsewhere(self, member: ProducerConnection, key: TrackKey) -> bool:
-        """Whether the client sent something for a partition before, to its former leader, of which it has no answer.
+        """Whether the client sent something for a partition before, to its former leader, of which it has no response.
 
         Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight.
         """

@@ -37,11 +37,11 @@ class Rules:
     # -- had
 
     def depth(self, observed: int) -> int:
-        """Requests that a client may have sent before it reads an answer."""
+        """Requests that a client may have sent before it reads a response."""
         return 1 if self.in_flight == 1 else max(observed, self.in_flight)
 
     def gave_up_open(self) -> bool:
-        """A client that waits for each answer has given up what is open when it sends another request."""
+        """A client that waits for each response has given up what is open when it sends another request."""
         return self.in_flight == 1
 
     def received_by_requests(self, answer: PendingProduce, number: int, depth: int) -> bool:
@@ -61,7 +61,7 @@ class Rules:
         return answer.failed or answer.at > answer.due
 
     def surely_not_received(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
-        """The end of the answer has not reached the client's host, which had the time to say so."""
+        """The end of the response has not reached the client's host, which had the time to say so."""
         return answer.position > acknowledged and now - answer.at > _SLOWEST_ACKNOWLEDGEMENT
 
     def surely_not_received_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
@@ -92,7 +92,7 @@ class Rules:
         return not (had_new and alone)
 
     def retires(self) -> bool:
-        """What a client that waits for each answer has given up comes over no other connection either."""
+        """What a client that waits for each response has given up comes over no other connection either."""
         return self.in_flight == 1
 
     def has_one_ready(self) -> bool:

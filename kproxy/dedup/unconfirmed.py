@@ -14,7 +14,7 @@ class Wire(Protocol):
 
     @property
     def written(self) -> int:
-        """Bytes of answers handed to the kernel so far."""
+        """Bytes of responses handed to the kernel so far."""
 
     def unacked(self) -> int:
         """Bytes of these that the peer's kernel has not acknowledged; may be asked when the connection has ended."""
@@ -52,7 +52,7 @@ class UnconfirmedBatch:
     sure: bool
     #: The connection ended in good order after the response.
     clean: bool
-    #: Since when the connection has ended, or the answer been given, in seconds.
+    #: Since when the connection has ended, or the response been given, in seconds.
     since: float
     log_append_time_ms: int = -1
     #: When it was taken from the client, in seconds since the epoch; 0: by a former kproxy.
@@ -118,11 +118,11 @@ class PendingProduce:
     failures: Collection[TrackKey] = ()
     #: Partitions of which it told a success all the same.
     told: Collection[TrackKey] = ()
-    #: The client may send the same again on this very connection, since it does not wait for the answer any more.
+    #: The client may send the same again on this very connection, since it does not wait for the response any more.
     given_up: bool = False
     #: It held an error that may make the client send the whole request again.
     failed: bool = False
-    #: The end of the answer among the bytes of the connection (0: not given yet), and when it was given.
+    #: The end of the response among the bytes of the connection (0: not given yet), and when it was given.
     position: int = 0
     at: float = 0.0
     #: Requests that had come when it was seen to be written.

@@ -27,7 +27,7 @@ class Right:
 
 @dataclass(slots=True)
 class SeenBroker:
-    """A broker of the last Metadata answer, at the address that it advertises."""
+    """A broker of the last Metadata response, at the address that it advertises."""
 
     node_id: int
     address: Address

@@ -17,7 +17,7 @@ from kproxy.proxy.retry_stats import RetryStats
 Failures: TypeAlias = dict[TopicPartition, OSError | RemoteProtocolError]
 """What could not be had, and why."""
 
-#: In one answer at most, but for a first batch that is larger.
+#: In one response at most, but for a first batch that is larger.
 _MOST_BYTES: Final = 16 << 20
 
 
@@ -60,7 +60,7 @@ class _Reads:
         return found
 
     async def round(self, wishes: dict[TopicPartition, tuple[int, int]]) -> None:
-        """One answer of each leader."""
+        """One response of each leader."""
         most = min(_MOST_BYTES, self._config.recovery_max_bytes)
         told = await self._leaders.ask(wishes, fetch(wishes, most))
         outside: list[TopicPartition] = []

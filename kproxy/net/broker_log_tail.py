@@ -10,7 +10,7 @@ from kproxy.net.broker_log_questions import ActiveProducer
 #: A tail is read backwards in steps of offsets: the first, and how each grows and shrinks.
 _FIRST_STEP: Final = 8
 _GROWTH: Final = 4
-#: Asked for at first, so that many partitions fit into one answer; doubled each time.
+#: Asked for at first, so that many partitions fit into one response; doubled each time.
 _FIRST_BYTES: Final = 1 << 16
 #: So few offsets on, another batch may come along.
 _NEAR: Final = 1000

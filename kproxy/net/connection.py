@@ -60,7 +60,7 @@ class Connection:
         self._left_over = False
         #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
         self.opened_at, self.received = self.read_at, 0
-        #: Bytes of answers handed to the kernel (``kproxy.dedup.unconfirmed.Wire``).
+        #: Bytes of responses handed to the kernel (``kproxy.dedup.unconfirmed.Wire``).
         self.written = 0
         #: Bytes after these of which the kernel may have taken some.
         self.writing = 0
@@ -75,7 +75,7 @@ class Connection:
         self._buffer = shared.buffer
         largest = LARGEST_BEFORE_LOGIN if session.logs_in else LARGEST_FRAME
         self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
-        #: Bytes of whole requests that the session has not taken yet, and of answers that the client has not.
+        #: Bytes of whole requests that the session has not taken yet, and of responses that the client has not.
         self._pending = 0
         self._unwritten = 0
         self.nursery: trio.Nursery | None = None
@@ -214,7 +214,7 @@ class Connection:
 
     @property
     def owed(self) -> int:
-        """Requests that were read and have no answer; of those that are not taken yet one is counted."""
+        """Requests that were read and have no response; of those that are not taken yet one is counted."""
         return self.session.owed + bool(self._pending)
 
     def drain(self) -> None:
@@ -381,7 +381,7 @@ class Connection:
         self._intake.fenced(taken_at)
 
     async def progressed(self) -> None:
-        """Waits until an answer came, something was written, or batches were sent again."""
+        """Waits until a response came, something was written, or batches were sent again."""
         await self._progress.park()
 
     async def wait_quiet(self) -> None:
@@ -403,7 +403,7 @@ class Connection:
             await self.flush_client()
 
     async def flush_client(self) -> None:
-        """Writes the answers that are ready, in order."""
+        """Writes the responses that are ready, in order."""
         left = self._write_now()
         if left is not None:
             await self._write_rest(left)

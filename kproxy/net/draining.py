@@ -25,7 +25,7 @@ class Left(NamedTuple):
     """What is not through."""
 
     connections: int
-    #: Requests without an answer.
+    #: Requests without a response.
     requests: int
     transactions: int
     #: Requests of transactions that continue, whether or not their clients are connected.

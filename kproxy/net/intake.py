@@ -49,7 +49,7 @@ class Intake:
         self._opened_at = trio.current_time()
         self._introduced = False
         self._lane: Lane | None = None
-        #: Requests that came together, before an answer to any.
+        #: Requests that came together, before a response to any.
         self._together = 1
 
     async def take(self, frames: list[bytearray]) -> None:
@@ -68,7 +68,7 @@ class Intake:
                 await self._unmuted()
                 now = connection.read_at + connection.wall
             if not session.producer.in_flight:
-                connection.upstream.answered_at = connection.read_at  # from here on the broker owes an answer
+                connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
             command = session.request(frame, now)
             if command is not None:
                 await self._wait_for(command, frame)
@@ -112,7 +112,7 @@ class Intake:
             self._lanes.give_back(lane)
 
     def _note_unread(self, requests: int) -> None:
-        """So many requests came, or are about to, before an answer to any."""
+        """So many requests came, or are about to, before a response to any."""
         self._together = requests
         self._session.pipelined(requests)
 

@@ -1,4 +1,4 @@
-"""Appends to the lane log: many entries in one batch, sent again until the broker's answer is definite."""
+"""Appends to the lane log: many entries in one batch, sent again until the broker's response is definite."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -85,7 +85,7 @@ class Recovery:
         """By partition and producer id, the offset below which its lane's batches can't lie: the broker did not know it
         then.
 
-        A broker forgets a producer a day after the timestamp of its last batch. So the broker's answer counts for
+        A broker forgets a producer a day after the timestamp of its last batch. So the broker's response counts for
         nothing for lanes whose records have old timestamps when they are sent, or may have.
         """
         rows = [(row, place) for place, (_, active) in surveyed.items() for row in active.values()]

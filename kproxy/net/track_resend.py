@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.resend")
 
 _BY_NAME, _BY_ID = (0, 8), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
-#: A broker that just started may not know a topic yet; after so many answers it is believed.
+#: A broker that just started may not know a topic yet; after so many responses it is believed.
 _UNKNOWN_TOPIC_PATIENCE = 10
 _GONE = NO_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
 

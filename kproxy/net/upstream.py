@@ -185,7 +185,7 @@ class Upstream:
             await self._connection.progressed()  # the client is slow: read no more from the broker meanwhile
 
     async def _convert(self, work: Callable[[], None]) -> None:
-        """Converts an answer beside the loop, as long requests: one at a time, since each may hold much."""
+        """Converts a response beside the loop, as long requests: one at a time, since each may hold much."""
         await trio.to_thread.run_sync(work, limiter=self._budget.converting)
         self._budget.peak = max(self._budget.peak, self._budget.used + self._connection.config.decompression_max_bytes)
 
@@ -199,9 +199,9 @@ class Upstream:
         return True
 
     async def _stream(self, data: memoryview) -> memoryview:
-        """Passes on what belongs to the answer that goes to the client as it comes; returns the bytes after it."""
+        """Passes on what belongs to the response that goes to the client as it comes; returns the bytes after it."""
         part = data[: self._streaming]
-        # when the client is slow others use the shared buffer meanwhile: keep what comes after the answer
+        # when the client is slow others use the shared buffer meanwhile: keep what comes after the response
         rest = data[len(part) :]
         kept = memoryview(bytes(rest)) if rest else rest
         self._streaming -= len(part)

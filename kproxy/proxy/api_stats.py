@@ -27,7 +27,7 @@ class ApiStats:
     _legacy_clients: set[tuple[str, str]] = field(default_factory=set)
 
     def observe(self, api_key: int, api_version: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
-        """Counts one answered request: the seconds from its last byte to its answer, and the bytes of both."""
+        """Counts one answered request: the seconds from its last byte to its response, and the bytes of both."""
         stat = self.requests.get((api_key, api_version))
         if stat is None:
             stat = self.requests[api_key, api_version] = Requests()
@@ -36,7 +36,7 @@ class ApiStats:
         stat.bytes_out += bytes_out
 
     def unanswered(self, api_key: int) -> None:
-        """Counts one request that ended its connection in place of an answer."""
+        """Counts one request that ended its connection in place of a response."""
         self.requests_unanswered[api_key] = self.requests_unanswered.get(api_key, 0) + 1
 
     def observe_legacy(self, api_key: int, api_version: int, client_id: str | None, software: str) -> None:

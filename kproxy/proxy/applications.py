@@ -158,7 +158,7 @@ def has_left(request: OffsetCommitRequest, error: ErrorCode) -> bool:
 
 
 def committed(request: OffsetCommitRequest, error: ErrorCode) -> Message:
-    """The answer, the same for all partitions; after any error the consumer has to begin at its committed offsets."""
+    """The response, the same for all partitions; after any error the consumer has to begin at its committed offsets."""
     code = error if error in _TOLD or not error else ErrorCode.ILLEGAL_GENERATION
     topics = [
         OffsetCommitResponseTopic(

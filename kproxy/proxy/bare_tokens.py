@@ -1,6 +1,6 @@
 """The bare tokens that follow a SaslHandshake v0: sized, without a header, in both directions (see KIP-152).
 
-kproxy asks the broker in the new way: each token goes into a SaslAuthenticate v0, and its answer's goes back bare.
+kproxy asks the broker in the new way: each token goes into a SaslAuthenticate v0, and its response's goes back bare.
 """
 
 from typing import Self

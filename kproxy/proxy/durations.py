@@ -46,7 +46,7 @@ def quantile_ms(buckets: Sequence[int], share: float) -> float | None:
 
 @dataclass(slots=True)
 class Requests(Durations):
-    """Requests of one kind: how long they took, and the bytes of all, and of their answers, prefixes included."""
+    """Requests of one kind: how long they took, and the bytes of all, and of their responses, prefixes included."""
 
     bytes_in: int = 0
     bytes_out: int = 0

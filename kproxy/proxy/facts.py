@@ -84,7 +84,7 @@ class BrokerFact(NamedTuple):
     node_id: int
     address: str
     rack: str | None
-    #: Whether the last Metadata answer named it.
+    #: Whether the last Metadata response named it.
     up: bool
     #: The release of Kafka that it is most like, as its versions tell; None: not asked yet.
     release: str | None

@@ -105,7 +105,7 @@ def _as_they_are(frame: bytearray, layout: ProduceLayout) -> list[ProducePart]:
 
 
 def implicit_response(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
-    """The answer: ``written`` holds the outcomes of the parts with records and without an error, in their order."""
+    """The response: ``written`` holds the outcomes of the parts with records and without an error, in their order."""
     rows: dict[tuple[TopicRef, int], tuple[ProducePart, Written]] = {}
     outcomes = iter(written)
     for part in parts:

@@ -2,7 +2,7 @@
 
 What the log says travels in Kafka's own words, as an OffsetFetch answer with one entry for each group: offsets that are
 committed and that the broker may not have yet, UNSTABLE_OFFSET_COMMIT where a transaction is undecided, an error of the
-whole group where it can't be known in time, and an error of the answer where the log can't be read.
+whole group where it can't be known in time, and an error of the response where the log can't be read.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ FIRST_OF_GROUPS: Final = 8
 FIRST_STABLE: Final = 7
 #: From here on topics are named by their ids.
 FIRST_OF_IDS: Final = 10
-#: From here on an answer has an error for all of it.
+#: From here on a response has an error for all of it.
 FIRST_WHOLE_ERROR: Final = 2
 
 
@@ -46,7 +46,7 @@ def says_something(said: OffsetFetchResponse) -> bool:
 
 
 def refused_fetch(request: OffsetFetchRequest, version: int, error_code: int) -> OffsetFetchResponse:
-    """The answer where nothing can be told; clients that can retry do."""
+    """The response where nothing can be told; clients that can retry do."""
     if version >= FIRST_OF_GROUPS:
         return OffsetFetchResponse(
             groups=[OffsetFetchResponseGroup(group.group_id, error_code=error_code) for group in request.groups]
@@ -62,7 +62,7 @@ def refused_fetch(request: OffsetFetchRequest, version: int, error_code: int) ->
 
 
 def refused_commit(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
-    """The answer where nothing was committed."""
+    """The response where nothing was committed."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -78,7 +78,7 @@ def refused_commit(request: OffsetCommitRequest, error_code: int) -> OffsetCommi
 def overlay(
     request: OffsetFetchRequest, version: int, response: OffsetFetchResponse, said: OffsetFetchResponse
 ) -> OffsetFetchResponse:
-    """The broker's answer with what the log says in its place; what the broker refuses stays refused."""
+    """The broker's response with what the log says in its place; what the broker refuses stays refused."""
     by_group = {group.group_id: group for group in said.groups}
     if version < FIRST_OF_GROUPS:
         group = by_group.get(request.group_id)

@@ -72,11 +72,11 @@ class ProduceCall:
     client_id: str | None
     #: Use ``parts``. Those of a request that was forwarded unchanged are made if its response has to change.
     _parts: list[PartitionCall] = field(default_factory=list)
-    #: What is noted of it for retries; None for acks=0, which has no answer.
+    #: What is noted of it for retries; None for acks=0, which has no response.
     owed: PendingProduce | None = None
     #: Batches whose outcome is open, or that are not sent yet.
     open: int = 0
-    #: The broker's own answer, if it is the client's to the byte.
+    #: The broker's own response, if it is the client's to the byte.
     raw: memoryview | bytearray | None = None
     #: Its batches, if it was forwarded unchanged.
     whole: Sequence[Send] = ()
@@ -107,7 +107,7 @@ def build_request(call: ProduceCall, sends: list[Send]) -> bytes:
 
 
 def build_response(call: ProduceCall) -> ProduceResponse:
-    """The client's answer from the outcomes of a call's batches."""
+    """The client's response from the outcomes of a call's batches."""
     topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
     for part in call.parts:
         topic = topics.get(part.topic)

@@ -1,4 +1,4 @@
-"""Each Produce request of a session: stamped, passed on or refused; its answers; and what has to be sent again."""
+"""Each Produce request of a session: stamped, passed on or refused; its responses; and what has to be sent again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -64,7 +64,7 @@ class ProduceGate:
         forward: Callable[[Slot, bytearray, int], None],
         transact: Callable[[Slot, TransactionalProduce | ImplicitProduce], None],
     ) -> None:
-        """``open_slot`` takes a request into the order of answers, ``forward`` sends it on as any other request.
+        """``open_slot`` takes a request into the order of responses, ``forward`` sends it on as any other request.
 
         ``transact`` hands the batches of a transaction to kproxy's coordinator.
         """
@@ -137,7 +137,7 @@ class ProduceGate:
     def _take_transactional(self, slot: Slot, frame: bytearray, layout: ProduceLayout, name: str) -> None:
         """Hands on batches of a transaction that kproxy decides, or refuses them.
 
-        Its producer must wait for answers: else the connection ends, as a broker ends it that can't tell an error.
+        Its producer must wait for responses: else the connection ends, as a broker ends it that can't tell an error.
         """
         self._shape = None
         self._open(slot, slot.api_version)
@@ -304,7 +304,7 @@ class ProduceGate:
             self._finish_calls()
 
     def _due(self, layout: ProduceLayout) -> float:
-        """When the client has to have an answer: its time counts from before the request waited in a buffer."""
+        """When the client has to have a response: its time counts from before the request waited in a buffer."""
         if layout.timeout_ms != self._timeout_ms:
             self._timeout_ms = layout.timeout_ms
             self._allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
@@ -483,7 +483,7 @@ class ProduceGate:
             call.slot.answer = (encode_response(build_response(call), call.version, call.slot.correlation_id),)
 
     def answered(self, group: UpstreamProduce, frame: bytearray) -> None:
-        """Takes the broker's answer to a group. RemoteProtocolError if it is malformed."""
+        """Takes the broker's response to a group. RemoteProtocolError if it is malformed."""
         body = 2 * _PREFIX
         if group.call.upstream_version >= FIRST_FLEXIBLE:
             body = _PREFIX + response_header_size(
@@ -492,7 +492,7 @@ class ProduceGate:
         had = self.producer.in_flight
         if self.producer.answered(group, frame, body):
             self._recover()
-        self._link.expected.popleft()  # only now: an answer that can't be read leaves the batches as good as lost
+        self._link.expected.popleft()  # only now: a response that can't be read leaves the batches as good as lost
         self._stats.sends_in_flight += self.producer.in_flight - had
         if self.producer.waits and not self.recovering:
             self._send_ready()
@@ -500,7 +500,7 @@ class ProduceGate:
             self._finish_calls()
 
     def lost(self, group: UpstreamProduce) -> None:
-        """Notes that the broker's connection ended before its answer to a group: it has to be sent again."""
+        """Notes that the broker's connection ended before its response to a group: it has to be sent again."""
         had = self.producer.in_flight
         self.producer.lost(group)
         self._stats.sends_in_flight += self.producer.in_flight - had

@@ -224,7 +224,7 @@ class Producer:
             owed.sends = (*owed.sends, *group.sends)
 
     def note_unsent(self, call: ProduceCall) -> None:
-        """Marks the parts of a call that wait to be sent, for its answer has to be given at once."""
+        """Marks the parts of a call that wait to be sent, for its response has to be given at once."""
         for group in self._waiting:
             if group.call is call:
                 for part, _, _ in group.batches:
@@ -233,7 +233,7 @@ class Producer:
     # -- from the broker
 
     def answered(self, group: UpstreamProduce, frame: bytearray, body: int) -> bool:
-        """Takes the answer to a group (``body``: where it begins in the frame). True if something must be sent again.
+        """Takes the response to a group (``body``: where it begins in the frame). True if something must be sent again.
 
         RemoteProtocolError if it is malformed.
         """
@@ -268,7 +268,7 @@ class Producer:
         return True
 
     def lost(self, group: UpstreamProduce) -> None:
-        """Notes that the connection ended before the answer to a group."""
+        """Notes that the connection ended before the response to a group."""
         for send in group.sends:
             if not send.settled:
                 send.track.lost(send)
@@ -316,5 +316,5 @@ def _grouped(call: ProduceCall, batches: list[Batch]) -> list[UpstreamProduce]:
 
 
 def _names_nobody(group: UpstreamProduce) -> bool:
-    """Whether an answer can't name brokers' addresses, as it may beside an error: else it is built, not relayed."""
+    """Whether a response can't name brokers' addresses, as it may beside an error: else it is built, not relayed."""
     return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)

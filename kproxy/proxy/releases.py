@@ -1,4 +1,4 @@
-"""Which release of Kafka a broker is most like, as far as its ApiVersions answer tells.
+"""Which release of Kafka a broker is most like, as far as its ApiVersions response tells.
 
 With KRaft the newest metadata.version that it supports names its release (Kafka's ``MetadataVersion``). Others are
 recognized by what they serve: each release added an API or a version.

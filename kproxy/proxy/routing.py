@@ -68,7 +68,7 @@ class Broker:
     #: What failed towards it: how often, and what last and when (seconds since the epoch).
     errors: int = 0
     last_error: tuple[str, float] | None = None
-    #: Its whole answer to ApiVersions, as old as ``versions``.
+    #: Its whole response to ApiVersions, as old as ``versions``.
     said: ApiVersionsResponse | None = None
 
 
@@ -77,7 +77,7 @@ class ClusterMap:
     """What is known of the cluster. Changed by the shell's cluster task only; sessions read it."""
 
     brokers: dict[int, Broker] = field(default_factory=dict)
-    #: The brokers that the last answer to the shell named: those that are up.
+    #: The brokers that the last response to the shell named: those that are up.
     members: set[int] = field(default_factory=set)
     #: The address that clients are given; None: the address that they connected to.
     advertised_host: str | None = None
@@ -89,7 +89,7 @@ class ClusterMap:
     one_port: int | None = None
     #: Ids of kproxy's own topics that any client received: Produce v13 and later name topics by id (KIP-516).
     own_topic_ids: set[bytes] = field(default_factory=set)
-    #: Names of topics by their ids, as far as a Metadata answer gave them.
+    #: Names of topics by their ids, as far as a Metadata response gave them.
     topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def learn_name(self, topic_id: bytes, name: str) -> None:

@@ -175,7 +175,7 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        """Whether no answer is owed."""
+        """Whether no response is owed."""
         return not len(self._link.order)
 
     @property
@@ -190,7 +190,7 @@ class Session:
 
     @property
     def blocked(self) -> bool:
-        """Whether an answer or the end of a recovery has to come before another request is taken."""
+        """Whether a response or the end of a recovery has to come before another request is taken."""
         gate = self._gate
         proving = self._relayed_login.asked and not self._ctx.logged_in
         return proving or gate.recovering or gate.producer.waits or self._link.order.held > self._ctx.policy.held_bytes
@@ -335,7 +335,7 @@ class Session:
         answer = self._screening[1].answer
         self._link.order.open(slot)
         if answer is None:
-            self._link.fail(slot)  # as a broker does it where the client does not wait for answers
+            self._link.fail(slot)  # as a broker does it where the client does not wait for responses
         else:
             self._link.answer(slot, answer, slot.api_version)
 
@@ -458,7 +458,7 @@ class Session:
     # -- from the broker
 
     def may_stream(self) -> bool:
-        """Whether the next answer may go to the client piece by piece: it is relayed, and it is its turn."""
+        """Whether the next response may go to the client piece by piece: it is relayed, and it is its turn."""
         if not self._link.expected or self._link.to_client:
             return False
         head = self._link.expected[0]
@@ -468,11 +468,11 @@ class Session:
         return not changed and not head.token and self._link.order.is_next(head.slot)
 
     def is_next_answer(self, start: memoryview) -> bool:
-        """Whether the bytes at the start of an answer, 8 or more, bear the correlation id of the next one."""
+        """Whether the bytes at the start of a response, 8 or more, bear the correlation id of the next one."""
         return int.from_bytes(start[4:8], "big", signed=True) == self._link.expected[0].correlation_id
 
     def streamed(self, now: float, size: int) -> None:
-        """Notes that the whole next answer, of ``size`` bytes, was written to the client by the shell."""
+        """Notes that the whole next response, of ``size`` bytes, was written to the client by the shell."""
         self._link.now = now
         self._link.position += size
         head = self._link.expected.popleft()
@@ -480,7 +480,7 @@ class Session:
         self._link.answer_raw(head.slot)
 
     def long_work(self, frame: bytearray) -> Callable[[], None] | None:
-        """What takes long of an answer: another thread may do it before the answer is taken; None if nothing does.
+        """What takes long of a response: another thread may do it before the response is taken; None if nothing does.
 
         RemoteProtocolError: the broker can't be followed, end the connection.
         """
@@ -493,9 +493,9 @@ class Session:
         return head.handler.long_work(self._ctx, head.exchange, self._decoded[1])
 
     def response(self, frame: bytearray, now: float, *, learnt: bool = False) -> list[tuple[int, Address]]:
-        """Takes an answer (prefix included), or names brokers that need an address first: offer it again then.
+        """Takes a response (prefix included), or names brokers that need an address first: offer it again then.
 
-        ``learnt``: nothing more can be done for them; those without an address are left out of the answer.
+        ``learnt``: nothing more can be done for them; those without an address are left out of the response.
 
         RemoteProtocolError: the broker can't be followed, end the connection.
         """
@@ -619,7 +619,7 @@ class Session:
 
 
 def _decoded(head: Expected, exchange: Exchange, frame: bytearray) -> Message:
-    """The answer of a broker, prefix included. RemoteProtocolError if it is none."""
+    """The response of a broker, prefix included. RemoteProtocolError if it is none."""
     api_key = head.slot.api_key if exchange.asked is None else exchange.asked
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, exchange.upstream_version, view)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Expected:
-    """An answer that the broker owes, and to what."""
+    """A response that the broker owes, and to what."""
 
     slot: Slot
     correlation_id: int
     group: UpstreamProduce | None = None
     handler: Handler | None = None
     exchange: Exchange | None = None
-    #: A relayed Produce whose answer may name addresses: decode it only if it holds an error.
+    #: A relayed Produce whose response may name addresses: decode it only if it holds an error.
     watched: bool = False
-    #: The answer to a bare SASL token.
+    #: The response to a bare SASL token.
     token: bool = False
 
 
@@ -67,7 +67,7 @@ class Link:
         self.commands: list[Queued] = []
         #: Whether there is a connection to the broker.
         self.connected = False
-        #: Bytes of answers for the client so far, written or not.
+        #: Bytes of responses for the client so far, written or not.
         self.position = 0
         #: The time of the frame at hand, in seconds since the epoch.
         self.now = 0.0
@@ -84,12 +84,12 @@ class Link:
         self.used: dict[int, int] = {}
 
     def relay(self, slot: Slot, frame: Buffer) -> None:
-        """Sends a request on as it is; its answer is the client's as it is."""
+        """Sends a request on as it is; its response is the client's as it is."""
         self.expected.append(Expected(slot, slot.correlation_id))
         self.to_upstream.append(frame)
 
     def ask(self, slot: Slot, handler: Handler, exchange: Exchange, request: Message, client_id: str | None) -> None:
-        """Sends a request at the version of the exchange; the handler lowers its answer."""
+        """Sends a request at the version of the exchange; the handler lowers its response."""
         frame = encode_request(request, exchange.upstream_version, slot.correlation_id, client_id)
         self.expected.append(Expected(slot, slot.correlation_id, handler=handler, exchange=exchange))
         self.to_upstream.append(frame)
@@ -142,7 +142,7 @@ class Link:
         self.answer_raw(slot)
 
     def flush(self) -> None:
-        """Moves the answers whose turn it is to ``to_client``."""
+        """Moves the responses whose turn it is to ``to_client``."""
         for slot in self.order.take_ready():
             if self.finished:
                 return

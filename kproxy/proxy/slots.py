@@ -18,7 +18,7 @@ ELEMENT_BYTES: Final = 256
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One request's place in the order of answers."""
+    """One request's place in the order of responses."""
 
     api_key: int
     api_version: int
@@ -34,9 +34,9 @@ class Slot:
     answer: Sequence[Buffer] | None = None
     #: What is noted of a Produce request until its client surely has received the response.
     owed: PendingProduce | None = None
-    #: Bytes of the answer that went to the client while they came.
+    #: Bytes of the response that went to the client while they came.
     streamed: int = 0
-    #: What has to be done to the answer before it leaves.
+    #: What has to be done to the response before it leaves.
     finish: Callable[[bytes], bytes] | None = None
     #: Its attributes in a trace; None if it is not traced, or nothing is known.
     traced: Traced | None = None
@@ -69,7 +69,7 @@ class AnswerOrder:
         self.held += count
 
     def is_next(self, slot: Slot) -> bool:
-        """Whether this slot's answer is the next to be written."""
+        """Whether this slot's response is the next to be written."""
         return bool(self._slots) and self._slots[0] is slot
 
     def take_ready(self) -> list[Slot]:

@@ -41,7 +41,7 @@ class Traced:
     #: Of the records that it brings, each once.
     parents: Sequence[TraceParent] = ()
     transactional_id: str | None = None
-    #: Kafka's codes in the answer, 0 left out.
+    #: Kafka's codes in the response, 0 left out.
     errors: Collection[int] = ()
 
     @property

@@ -48,7 +48,7 @@ def txn_request_of(request: Any, connection: int, client_id: str) -> TxnRequest:
 
 
 def failed(request: Message, version: int, error_code: int) -> Message:
-    """The answer to a request of which nothing was done."""
+    """The response to a request of which nothing was done."""
     if isinstance(request, AddPartitionsToTxnRequest):
         return partitions_added(request, version, dict.fromkeys(places_of(request), error_code))
     if isinstance(request, TxnOffsetCommitRequest):
@@ -72,7 +72,7 @@ def places_of(request: AddPartitionsToTxnRequest) -> list[tuple[str, int]]:
 def partitions_added(
     request: AddPartitionsToTxnRequest, version: int, errors: Mapping[tuple[str, int], int]
 ) -> AddPartitionsToTxnResponse:
-    """The answer: if some partitions have errors, none was added, and the others were not attempted."""
+    """The response: if some partitions have errors, none was added, and the others were not attempted."""
     rest = ErrorCode.OPERATION_NOT_ATTEMPTED if errors else ErrorCode.NONE
     topics = []
     for topic in request.v3_and_below_topics:
@@ -113,7 +113,7 @@ def offsets_of(request: TxnOffsetCommitRequest) -> TransactionOffsets:
 
 
 def offsets_committed(request: TxnOffsetCommitRequest, version: int, error_code: int) -> TxnOffsetCommitResponse:
-    """The answer, the same for all partitions."""
+    """The response, the same for all partitions."""
     code = wire_error(request.API_KEY, version, error_code)
     topics = [
         TxnOffsetCommitResponseTopic(
@@ -158,7 +158,7 @@ def _error_of(header: BatchHeader, is_producers: bool) -> int:
 
 
 def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
-    """The answer: ``written`` holds the outcomes of the parts without an error, in their order."""
+    """The response: ``written`` holds the outcomes of the parts without an error, in their order."""
     topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
     outcomes = iter(written)
     for part in parts:

@@ -50,7 +50,7 @@ LOCAL: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
 _NEWEST_TOLD: Final[dict[int, int]] = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.INIT_PRODUCER_ID: 5}
 
 #: Where a client's version is too old for the broker, ask at this one if it is served: old enough to need no topic ids
-#: and no flexible encoding, new enough to say all that an answer of an old version needs.
+#: and no flexible encoding, new enough to say all that a response of an old version needs.
 _PREFERRED: Final[dict[int, int]] = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11, ApiKey.OFFSET_COMMIT: 2}
 
 

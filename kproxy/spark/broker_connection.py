@@ -35,10 +35,10 @@ _SOFTWARE: Final = "kproxy-spark"
 _ASK_VERSIONS: Final = (3, 0)
 _AUTHENTICATE: Final = (0, 2)
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
-#: An answer of more than this is damage, or a batch too large for a worker's memory.
+#: A response of more than this is damage, or a batch too large for a worker's memory.
 MOST_ANSWER_BYTES: Final = 160 << 20
 _STEP_BYTES: Final = 1 << 20
-#: For each answer of TLS, ApiVersions and SASL.
+#: For each response of TLS, ApiVersions and SASL.
 _SETUP_S: Final = 10.0
 _PROBE_S: Final = 2.0
 #: A login is renewed, by a new connection, after this share of its time (KIP-368).
@@ -169,12 +169,12 @@ class Connection:
             raise KafkaError(f"{self._address}: {error}") from None
 
     def call(self, request: Message, version: int, answer: type[_MessageT]) -> _MessageT:
-        """Sends a request and waits for its answer. Raises KafkaError."""
+        """Sends a request and waits for its response. Raises KafkaError."""
         self.send(request, version)
         return self.receive(version, answer)
 
     def send(self, request: Message, version: int) -> None:
-        """Sends a request; its answer is to be received before the next one is sent. Raises KafkaError."""
+        """Sends a request; its response is to be received before the next one is sent. Raises KafkaError."""
         self._correlation_id += 1
         frame = encode_request(request, version, self._correlation_id, self._client_id)
         try:
@@ -184,7 +184,7 @@ class Connection:
             raise KafkaError(f"cannot send to {self._address}: {error}") from error
 
     def receive(self, version: int, answer: type[_MessageT]) -> _MessageT:
-        """The answer to what was sent last; its records are views of one buffer. Raises KafkaError."""
+        """The response to what was sent last; its records are views of one buffer. Raises KafkaError."""
         frame = self._frame()
         try:
             (correlation_id,) = _I32.unpack_from(frame)
@@ -218,7 +218,7 @@ class Connection:
         return "; a listener with SASL does this: set kafka.security.protocol" if sasl else ""
 
     def _first_answer(self, ask: Callable[[], _ResultT]) -> _ResultT:
-        """What ``ask`` returns. LoginFailed if there is no answer for a reason that stays.
+        """What ``ask`` returns. LoginFailed if there is no response for a reason that stays.
 
         That is a TLS port spoken to in the clear, or a certificate that the other side does not take.
         """

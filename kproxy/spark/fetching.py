@@ -57,7 +57,7 @@ class Reading(NamedTuple):
     committed: bool
     #: Whether it is an error that records of the range were deleted.
     fail_on_data_loss: bool
-    #: How much one answer may hold; one batch at least is always given.
+    #: How much one response may hold; one batch at least is always given.
     fetch_bytes: int
     #: How long nothing may come.
     patience_s: float
@@ -142,7 +142,7 @@ class _Fetcher:
         self._asked = leader
 
     def _answer(self) -> FetchResponsePartitionData:
-        """The answer for the present position. Raises Passing."""
+        """The response for the present position. Raises Passing."""
         self._ask()
         asked, self._asked = self._asked, None
         assert asked is not None

@@ -86,7 +86,7 @@ class KafkaCluster:
         security: Security = PLAIN_TEXT,
         first_patience_s: float | None = None,
     ) -> None:
-        """``request_timeout_s`` bounds each wait for an answer, ``patience_s`` how long one thing is tried again.
+        """``request_timeout_s`` bounds each wait for a response, ``patience_s`` how long one thing is tried again.
 
         ``first_patience_s`` bounds it as long as nobody has answered yet: then the address is more likely wrong.
         """
@@ -171,7 +171,7 @@ class KafkaCluster:
     def ask(
         self, connection: Connection, request: Message, versions: tuple[int, int], answer: type[_MessageT]
     ) -> _MessageT:
-        """One request and its answer, in the newest version of the range. Raises Passing if the connection fails."""
+        """One request and its response, in the newest version of the range. Raises Passing if the connection fails."""
         version = connection.version(type(request), *versions)
         try:
             return connection.call(request, version, answer)

@@ -66,7 +66,7 @@ class LogIn:
     def __call__(self, ask: Callable[[Message, int], Message], version: int) -> float:
         """Logs in; for how many seconds that lasts, 0: as long as the connection.
 
-        ``ask`` sends a request in a version and returns the answer. ``version``: of SaslAuthenticate. LoginFailed.
+        ``ask`` sends a request in a version and returns the response. ``version``: of SaslAuthenticate. LoginFailed.
         """
         who = repr(str(self._sasl.options["username"])) if "username" in self._sasl.options else "the token"
         login = Login(self._mechanism(), who, "kafka.sasl.jaas.config", version, options="kafka")

@@ -76,7 +76,7 @@ class Decider:
         names: list[str] = []
 
         def begin() -> object:
-            # A begin without an answer may be done, and no name can be used again.
+            # A begin without a response may be done, and no name can be used again.
             names.append(f"{prefix}-{uuid4().hex[:_RANDOM_DIGITS]}")
             name = names[-1]
             return self._client.begin_member(
@@ -96,7 +96,7 @@ class Decider:
         try:
             self._ask(lambda: self._client.prepare_member(self._id, member, records=records))
         except KafkaError:
-            # It may be done though the answer was lost, and the kproxy that has come back knows it from its log only.
+            # It may be done though the response was lost, and the kproxy that has come back knows it from its log only.
             if not self._is_prepared(member):
                 raise
 

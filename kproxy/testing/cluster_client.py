@@ -168,7 +168,7 @@ class ClusterClient:
         version: int = 9,
         transactional_id: str | None = None,
     ) -> ProduceResponsePartitionProduceResponse:
-        """Send one record set to a partition's leader and return the partition's answer, good or bad."""
+        """Send one record set to a partition's leader and return the partition's response, good or bad."""
         part = ProduceRequestPartitionProduceData(index=partition, records=bytes(batch))
         data = ProduceRequestTopicProduceData(name=topic, partition_data=[part])
         request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[data])
@@ -199,7 +199,7 @@ class ClusterClient:
         isolation_level: int = 0,
         version: int = 11,
     ) -> FetchResponse:
-        """Fetch once from one partition and return the whole answer."""
+        """Fetch once from one partition and return the whole response."""
         part = FetchRequestFetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,

@@ -16,7 +16,7 @@ PATIENCE_S: Final = 60.0
 class RawConnection:
     """One connection to one broker, one request at a time.
 
-    :param timeout: seconds to wait for the connection and for each answer; then ``TimeoutError``.
+    :param timeout: seconds to wait for the connection and for each response; then ``TimeoutError``.
     """
 
     def __init__(
@@ -28,21 +28,21 @@ class RawConnection:
         self._correlation_id = 0
 
     def call(self, message: Message, version: int, answer: type[_MessageT] | None = None) -> _MessageT:
-        """Send a request and return its answer.
+        """Send a request and return its response.
 
-        :param answer: the class of the answer, for the type checker; the right one is found without it.
+        :param answer: the class of the response, for the type checker; the right one is found without it.
         :raises ConnectionError: the broker closed the connection (as it does on versions it does not serve).
         """
         self.send(message, version)
         return self.receive(message, version, answer)
 
     def send(self, message: Message, version: int) -> None:
-        """Send a request without waiting for its answer."""
+        """Send a request without waiting for its response."""
         self._correlation_id += 1
         self.send_bytes(encode_request(message, version, self._correlation_id, self._client_id))
 
     def receive(self, message: Message, version: int, answer: type[_MessageT] | None = None) -> _MessageT:
-        """Return the next answer, which must be that to ``message``.
+        """Return the next response, which must be that to ``message``.
 
         :raises ConnectionError: the broker closed the connection.
         """

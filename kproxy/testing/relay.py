@@ -24,7 +24,7 @@ _DRAIN_SECONDS: Final = 5.0
 _STEPS_PER_SECOND: Final = 50
 _UNKNOWN: Final = -1
 _ASKED: Final = 4096
-"""Requests remembered: those with acks=0 have no answer."""
+"""Requests remembered: those with acks=0 have no response."""
 
 
 class FaultRelay:
@@ -223,7 +223,7 @@ class _Connection:
         return int(api_key)
 
     def _asked_for(self, frame: bytes) -> int:
-        """Return an answer's API; older requests without an answer (Produce with acks=0) get none any more."""
+        """Return a response's API; older requests without a response (Produce with acks=0) get none any more."""
         if len(frame) < 4 + _CORRELATION_ID.size:
             return _UNKNOWN
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 4)

@@ -63,8 +63,8 @@ def is_retry(resumed: Producer, given_for: Producer, given: Producer, known: Pro
     """Whether an InitProducerId that names an identity (KIP-360) was answered before.
 
     ``resumed``: the identity that it names; ``given_for`` and ``given``: those of the last request that was answered;
-    ``known``: the one that the client has. Such a request is a retry, or late. It gets the same answer and changes
-    nothing: the client that has received the answer may have a transaction open (Kafka returns the same epoch where
+    ``known``: the one that the client has. Such a request is a retry, or late. It gets the same response and changes
+    nothing: the client that has received the response may have a transaction open (Kafka returns the same epoch where
     none is open, and fences the client where one is: ``TransactionMetadata.prepareIncrementProducerEpoch``).
     """
     return resumed == given_for != NOBODY and known == given
@@ -97,7 +97,7 @@ def refuse_replaced(view: IdView | None, resumed: Producer) -> None:
 def refuse_former(resumed: Producer, known: Producer, last: Ended | None, *, is_open: bool) -> None:
     """TxnError (PRODUCER_FENCED) where an InitProducerId names an identity (KIP-360) that is not the id's any more.
 
-    A client that has not received the answer to its last EndTxn names the identity before that; it has begun nothing.
+    A client that has not received the response to its last EndTxn names the identity before that; it has begun nothing.
     """
     is_ended = last is not None and (resumed, known) == (last.client, last.next_client)
     if resumed not in (NOBODY, known) and (not is_ended or is_open):

@@ -164,7 +164,7 @@ class TransactionalId:
     # -- the end
 
     def repeated_end(self, request: TxnRequest, last: Ended | None, *, committed: bool) -> Producer | None:
-        """The answer to an EndTxn that is certain, and has raised the client's epoch; None if this is none.
+        """The response to an EndTxn that is certain, and has raised the client's epoch; None if this is none.
 
         The client has not received it. TxnError (INVALID_TXN_STATE) if it asks for the other end. ``last`` as far as is
         known. May be asked at any time.

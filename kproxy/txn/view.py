@@ -384,7 +384,7 @@ class IdView:
     def _expiry(self, body: TransactionExpiry, at: LogPosition) -> bool:
         if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared or self.unended:
             return False
-        self.expired = True  # the last decision stays: the client may not have received its answer
+        self.expired = True  # the last decision stays: the client may not have received its response
         return True
 
 

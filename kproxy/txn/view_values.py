@@ -40,7 +40,7 @@ class Claim:
     epochs: int
     nonce: bytes
     client: Producer
-    #: The identity that the client named when it asked for this one (KIP-360): it may not have received the answer.
+    #: The identity that the client named when it asked for this one (KIP-360): it may not have received the response.
     resumed: Producer
     timeout_ms: int
     instance_id: str

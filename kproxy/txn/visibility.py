@@ -1,7 +1,7 @@
-"""What a reader may see of a partition: batches of a Fetch answer, judged by their headers alone.
+"""What a reader may see of a partition: batches of a Fetch response, judged by their headers alone.
 
 A batch of one of kproxy's transactions is seen if its epoch was committed and no other copy of it counts; the first one
-that is undecided ends the answer: that is the last stable offset. Kafka's own transactions are judged by the broker's
+that is undecided ends the response: that is the last stable offset. Kafka's own transactions are judged by the broker's
 list of aborted ones, as consumers do (``CompletedFetch``). Markers and empty batches are never shown, at any isolation
 level: some clients deliver the records of the first, and fail or stall at the second.
 """

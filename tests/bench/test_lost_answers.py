@@ -1,4 +1,4 @@
-"""The count of what lost answers do, with the fewest records: without kproxy there are duplicates, with it none."""
+"""The count of what lost responses do, with the fewest records: without kproxy there are duplicates, with it none."""
 
 import pytest
 

@@ -34,7 +34,7 @@ NAMES: Final = ("t" * 250, "t" * 32_000, "t/1", "t\n")
 
 
 class Asked(NamedTuple):
-    """One API: its request for a topic, in a version, and where the answer has which error."""
+    """One API: its request for a topic, in a version, and where the response has which error."""
 
     request: Callable[[str], Message]
     version: int

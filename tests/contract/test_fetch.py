@@ -19,7 +19,7 @@ from tests.contract.batches import batch, values
 from tests.support.patience import PATIENCE_S
 
 _LONG_MS = 600_000
-"""Far longer than a client waits for an answer."""
+"""Far longer than a client waits for a response."""
 
 
 def _partition(answer: FetchResponse, index: int = 0) -> FetchResponsePartitionData:

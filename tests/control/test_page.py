@@ -352,7 +352,7 @@ async def test_a_page_of_somebody_else_gets_nothing(tmp_path: Path, browser: Chr
             browser.get("about:blank")
             return found
 
-        # what is sent without cors is answered, but its answer is kept from the page: it is a refusal all the same
+        # what is sent without cors is answered, but its response is kept from the page: it is a refusal all the same
         for host in ("127.0.0.1", FOREIGN_NAME):
             assert await trio.to_thread.run_sync(tried, host) == ["failed", "opaque 0", "opaque 0", "failed"]
         browser.get_log("browser")

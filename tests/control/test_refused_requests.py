@@ -18,7 +18,7 @@ SITE = "http://evil.example"
 
 
 def ask(place: str, path: str, headers: dict[str, str]) -> int:
-    """The status of the answer; what is asked for must never show the token."""
+    """The status of the response; what is asked for must never show the token."""
     host, _, port = place.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
     try:

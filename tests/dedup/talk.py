@@ -169,7 +169,7 @@ class Talk:
             self.member.closed(answer, self.world.now)
 
     def tell(self, answer: PendingProduce) -> None:
-        """The answer is handed to the kernel, and acknowledged but for ``wire.missing``."""
+        """The response is handed to the kernel, and acknowledged but for ``wire.missing``."""
         self.position += ANSWER_BYTES
         self.wire.written = self.position
         answer.position, answer.at = self.position, self.world.now

@@ -237,7 +237,7 @@ def test_few_requests_do_not_show_that_a_client_waits_for_each_answer() -> None:
 
 
 def waiting() -> tuple[World, Talk]:
-    """A client that was seen to wait for each answer."""
+    """A client that was seen to wait for each response."""
     world = World()
     talk = world.connect()
     for at in range(100):
@@ -522,7 +522,7 @@ def test_only_requests_without_an_answer_count_as_in_flight() -> None:
     request = talk.ask("a")
     talk.write(request)
     talk.tell(request)
-    talk.wire.written = 0  # the kernel has not taken the answer yet
+    talk.wire.written = 0  # the kernel has not taken the response yet
     talk.ask("b")
     assert talk.member.ledger.depth == 1
     talk.ask("c")

@@ -121,7 +121,7 @@ def test_an_equal_record_of_another_time_is_no_retry_if_another_instance_may_hav
     talk = world.connect()
     answer = talk.ask("a", time=7)
     talk.close(reset=True)
-    talk.write(answer)  # no answer was ever written
+    talk.write(answer)  # no response was ever written
     world.elsewhere = [Suspect(900, 0, 31, elsewhere=True, returned=in_use_until < inf, recorded_at=in_use_until)]
     world.connect().did("a", time=9)
     assert world.text() == text

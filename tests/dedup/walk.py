@@ -61,7 +61,7 @@ class Request:
 
 @dataclass
 class Owed:
-    """An answer that kproxy has not told yet."""
+    """A response that kproxy has not told yet."""
 
     number: int
     answer: PendingProduce
@@ -358,7 +358,7 @@ class Walk:
             conn.member.timed_out(conn.owed[0].answer)
 
     def _tell(self) -> None:
-        """The answers whose turn it is; ends of connections are seen when all is read."""
+        """The responses whose turn it is; ends of connections are seen when all is read."""
         for conn in self.conns:
             for owed in conn.owed:
                 late = self.now >= owed.answer.due and not (owed.answer.closed or owed.answer.timed_out)

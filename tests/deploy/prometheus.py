@@ -31,7 +31,7 @@ class Prometheus:
     address: str
 
     async def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of its HTTP API; OSError if it does not answer, or says no."""
+        """The data of a response of its HTTP API; OSError if it does not answer, or says no."""
         return await trio.to_thread.run_sync(self._ask, f"/api/v1/{path}?{urlencode(parameters)}")
 
     def _ask(self, path: str) -> Any:

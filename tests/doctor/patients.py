@@ -34,7 +34,7 @@ async def examined(cluster: FakeServer, bootstrap: str | None = None, **options:
 
 
 def edit(cluster: FakeServer, key: ApiKey, change: Callable[[Any], None]) -> None:
-    """Changes every answer of one API."""
+    """Changes every response of one API."""
 
     def changed(message: Message) -> None:
         change(message)

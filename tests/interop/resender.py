@@ -58,9 +58,9 @@ class Resender:
         self.lost_answers = 0
 
     def send(self, send: Send) -> None:
-        """Send until an answer says that it is written.
+        """Send until a response says that it is written.
 
-        :raises AssertionError: the answer is an error that no retry mends, or none came in 50 attempts.
+        :raises AssertionError: the response is an error that no retry mends, or none came in 50 attempts.
         """
         part = ProduceRequestPartitionProduceData(index=send.partition, records=send.message_set())
         data = ProduceRequestTopicProduceData(name=self._topic, partition_data=[part])

@@ -287,7 +287,7 @@ def to(bootstrap: str) -> Iterator[RawConnection]:
 
 
 def said(message: Any) -> Any:
-    """What an answer says, as plain values, without what is different wherever it comes from."""
+    """What a response says, as plain values, without what is different wherever it comes from."""
     if isinstance(message, list):
         return [said(item) for item in message]
     if not isinstance(message, ProtocolStruct):

@@ -120,7 +120,7 @@ def test_an_administrator_of_today_is_served(target: Target) -> None:
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
 
     def ask(answers: Any) -> list[Any]:
-        """Wait for one answer, or for one for each key."""
+        """Wait for one response, or for one for each key."""
         futures = answers.values() if isinstance(answers, dict) else [answers]
         return [future.result(PATIENCE_S) for future in futures]
 

@@ -195,7 +195,7 @@ def test_what_is_late_of_the_last_transaction_is_refused_and_what_is_repeated_is
         client = Client(stage.name, connection)
         assert client.initialize() == 0
         client.transaction("1")
-        assert client.end(committed=True) == 0  # the answer was lost
+        assert client.end(committed=True) == 0  # the response was lost
         assert client.end(committed=False) == ErrorCode.INVALID_TXN_STATE
         assert client.write("late") == ErrorCode.INVALID_TXN_STATE
         assert client.add() == 0

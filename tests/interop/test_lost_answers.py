@@ -37,7 +37,7 @@ _LANES: Final = 3
 _FEWEST_DROPS: Final = 2
 _LOSSES: Final = {
     "none": Drop(every=25, share=0.03, ending=Ending.FIN),
-    # Fewer requests are needed, so more answers are dropped.
+    # Fewer requests are needed, so more responses are dropped.
     "gzip": Drop(every=8, share=0.03, ending=Ending.RST),
 }
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
@@ -262,7 +262,7 @@ def test_equal_payloads_that_are_no_retries_are_neither_doubled_nor_merged(
     topic = f"equal.{ending.value}"
     session.create_topics(chain.broker, [topic])
     sends = resender.half_equal(_SENDS, session.now_ms())
-    # Every send loses its first answer, and some lose the next one too.
+    # Every send loses its first response, and some lose the next one too.
     chain.faults.drop_answers = Drop(every=2, share=0.1, ending=ending)
     request.addfinalizer(lambda: setattr(chain.faults, "drop_answers", None))
     with resender.Resender(chain.bootstrap, topic, f"model-{ending.value}") as producer:
@@ -296,7 +296,7 @@ def test_records_that_a_retry_puts_together_with_later_ones_are_there_once(
     for number, fields in enumerate(session.raw(lossy.numbered(_RECORDS, session.now_ms()))):
         producer.produce(topic, on_delivery=lambda error, _: error and failed.append(error.str()), **fields)
         if number % 5 == 0:
-            # Slower than the answers come: a batch has a handful of records, a retried one finds others waiting.
+            # Slower than the responses come: a batch has a handful of records, a retried one finds others waiting.
             producer.poll(0.001)
     assert producer.flush(_TIMEOUT_MS / 1000) == 0
     assert not failed

@@ -37,7 +37,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[lossy.Chain
 def test_what_librdkafka_had_ready_after_a_time_out_hides_no_retry(
     api: str, slow: tuple[lossy.Chain, KproxyProcess]
 ) -> None:
-    """With one request in flight it still makes the next one before the answer, and sends that before the retry."""
+    """With one request in flight it still makes the next one before the response, and sends that before the retry."""
     chain, kproxy = slow
     topic = f"slow.{api}"
     session.create_topics(chain.broker, [topic])

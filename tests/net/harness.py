@@ -45,10 +45,10 @@ async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -
 
 
 class FrameClient:
-    """A client that sends requests of any version and takes the answers in order."""
+    """A client that sends requests of any version and takes the responses in order."""
 
     def __init__(self, stream: trio.abc.Stream, client_id: str | None, patience: float = PATIENCE) -> None:
-        """``patience``: seconds that an answer may take, or the end of the connection."""
+        """``patience``: seconds that a response may take, or the end of the connection."""
         self.stream = stream
         self.client_id = client_id
         self._patience = patience
@@ -57,25 +57,25 @@ class FrameClient:
         self._sent: list[tuple[int, int, int]] = []
 
     async def send(self, message: Message, version: int) -> None:
-        """Send a request; its answer is taken by ``receive``."""
+        """Send a request; its response is taken by ``receive``."""
         await self.stream.send_all(self.encode(message, version))
 
     def encode(self, message: Message, version: int, *, silent: bool = False) -> bytes:
-        """The frame of a request that will be sent; ``silent``: it has no answer."""
+        """The frame of a request that will be sent; ``silent``: it has no response."""
         self._correlation_id += 1
         if not silent:
             self._sent.append((message.API_KEY, version, self._correlation_id))
         return encode_request(message, version, self._correlation_id, self.client_id)
 
     async def receive(self) -> Any:
-        """The answer to the oldest request that has none yet."""
+        """The response to the oldest request that has none yet."""
         api_key, version, correlation_id = self._sent.pop(0)
         frame = await self.frame()
         assert int.from_bytes(frame[:4], "big") == correlation_id
         return response_class(api_key).decode(frame, version, response_header_size(api_key, version, frame))
 
     async def call(self, message: Message, version: int) -> Any:
-        """The answer to a request."""
+        """The response to a request."""
         await self.send(message, version)
         return await self.receive()
 
@@ -242,5 +242,5 @@ def values_in(fake: FakeCluster, topic: str, partition: int = 0) -> list[bytes |
 
 
 def errors_of(response: Any) -> list[int]:
-    """The error code of each partition in a Produce answer."""
+    """The error code of each partition in a Produce response."""
     return [row.error_code for topic in response.responses for row in topic.partition_responses]

@@ -1,4 +1,4 @@
-"""Clients that lose answers: record sets with fixed times, and ways for a connection to end."""
+"""Clients that lose responses: record sets with fixed times, and ways for a connection to end."""
 
 import socket
 import struct
@@ -32,7 +32,7 @@ def request(*parts: bytes, timeout_ms: int = 60_000, acks: int = -1, topic: str 
 
 
 def bases(response: object) -> list[int]:
-    """The base offset of each partition in a Produce answer."""
+    """The base offset of each partition in a Produce response."""
     return [row.base_offset for topic in response.responses for row in topic.partition_responses]  # type: ignore[attr-defined]
 
 

@@ -101,7 +101,7 @@ def test_five_thousand_idle_connections(proxy: Besieged, record_property: Callab
 
 @pytest.mark.parametrize("version", [2, 11])
 def test_consumers_that_never_read(proxy: Besieged, version: int) -> None:
-    """In v2 each answer is converted, and held whole until it is read."""
+    """In v2 each response is converted, and held whole until it is read."""
     with proxy.client() as client:
         for _ in range(16):
             assert client.produce("t", 0, build_batch(records(bytes(900_000)))).error_code == 0

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.idle_clock
 
 
 async def lose_answer(proxy: Proxied, message: object, version: int = 8, *, reset: bool = True) -> None:
-    """A request is written, and its client ends the connection without a look at the answer."""
+    """A request is written, and its client ends the connection without a look at the response."""
     client = await proxy.client(1)
     gate = Gate(proxy)
     await client.send(message, version)  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ class Play:
         return only
 
     def reply(self, message: Message, version: int, correlation_id: int) -> list[tuple[int, Address]]:
-        """Hand in a broker's answer."""
+        """Hand in a broker's response."""
         frame = bytearray(encode_response(message, version, correlation_id))
         return self.session.response(frame, self.answered_at)
 
@@ -150,7 +150,7 @@ class Play:
         return answers
 
     def answer(self) -> Any:
-        """The one answer that went to the client."""
+        """The one response that went to the client."""
         (only,) = self.answers()
         return only
 

@@ -1,4 +1,4 @@
-"""Produce requests of any version as parts for a transaction, and their answers."""
+"""Produce requests of any version as parts for a transaction, and their responses."""
 
 from typing import Any
 

@@ -84,7 +84,7 @@ def test_who_joins_as_somebody_new_is_not_who_it_was() -> None:
     known = Memberships()
     beat(known)
     beat(known, group="h")
-    for member in ("m", "", "n"):  # the last by the id that the answer gave it (KIP-394)
+    for member in ("m", "", "n"):  # the last by the id that the response gave it (KIP-394)
         tell(known, join(member))
         assert known.reader(ME, PRODUCER, "g") == (3, "m", None), (
             "what it has read until it has joined it has read as this"

@@ -79,7 +79,7 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
 
 
 def test_what_was_pipelined_after_a_refused_request_waits_for_it_until_the_whole_request_is_answered() -> None:
-    """Seen in a run of chaos: the other partition's answer took 110 ms, and the next batch had the same content."""
+    """Seen in a run of chaos: the other partition's response took 110 ms, and the next batch had the same content."""
 
     def equal(made_ms: int) -> bytes:
         return bytes(build_batch([Record(0, 1_700_000_000_000 + made_ms, None, b"a", ())]))
@@ -97,7 +97,7 @@ def test_what_was_pipelined_after_a_refused_request_waits_for_it_until_the_whole
     answer = ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="u", partition_responses=[done])])
     play.answered_at = 1.11
     play.reply(answer, version, correlation_id)
-    play.asked_at = 1.12  # this one crossed the answer
+    play.asked_at = 1.12  # this one crossed the response
     play.ask(produce("t", equal(8)), 7)
     codes = [
         [row.error_code for topic in found.responses for row in topic.partition_responses] for found in play.answers()

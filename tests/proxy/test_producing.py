@@ -129,7 +129,7 @@ def stamps(frame: bytes | bytearray, version: int) -> list[tuple[int, int, int]]
 
 
 def told(call: ProduceCall) -> list[tuple[int, int, int]]:
-    """What a client reads in its answer: partition, error and offset."""
+    """What a client reads in its response: partition, error and offset."""
     data = encode_response(build_response(call), call.version, call.slot.correlation_id)
     body = 4 + response_header_size(0, call.version, memoryview(data)[4:])
     response = ProduceResponse.decode(memoryview(data)[body:], call.version)

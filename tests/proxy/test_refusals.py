@@ -57,7 +57,7 @@ def test_what_was_sent_after_a_refused_request_must_not_overtake_its_retry() -> 
     talk = moved(record("a"), depth=2)
     for _ in range(9):
         assert talk.ask([A], 0.99, record("b")) == {A: MOVED}  # it lay in the buffer since before
-    assert talk.ask([A], 1.01, record("c")) == {A: MOVED}  # it crossed the answer
+    assert talk.ask([A], 1.01, record("c")) == {A: MOVED}  # it crossed the response
     assert talk.ask([A], 1.01, record("a")) == {}
     assert talk.ask([A], 1.01, record("b")) == {}
     assert talk.noted == [A] * 11

@@ -42,7 +42,7 @@ class FakeControl:
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     epoch: int = 0
     prepared: set[str] = field(default_factory=set)
-    #: What was done before its answer was lost.
+    #: What was done before its response was lost.
     losing: Callable[[str], bool] = lambda name: False
     #: Batches that the log says were committed.
     committed: tuple[str, ...] = ()

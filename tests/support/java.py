@@ -90,7 +90,7 @@ class JavaLines:
         )
 
     def ask(self, line: str) -> str:
-        """Sends a line and returns the answer; JavaError if it is an error, is late, or the program has ended."""
+        """Sends a line and returns the response; JavaError if it is an error, is late, or the program has ended."""
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise JavaError("the program has no pipes")

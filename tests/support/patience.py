@@ -10,7 +10,7 @@ _PAUSE_S: Final = 0.02
 
 
 def repeat_while(is_early: Callable[[_T], object], ask: Callable[[], _T]) -> _T:
-    """Ask until the answer is not an early one; return the last answer, after two minutes whatever it is."""
+    """Ask until the response is not an early one; return the last response, after two minutes whatever it is."""
     deadline = time.monotonic() + PATIENCE_S
     while is_early(answer := ask()) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)

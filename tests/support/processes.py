@@ -44,7 +44,7 @@ class Process:
         return FrameClient(await trio.open_tcp_stream(host, int(port)), "test")
 
     async def status(self, page: str) -> int:
-        """The HTTP status of a page, 0 if there is no answer."""
+        """The HTTP status of a page, 0 if there is no response."""
         place = (await self.said("listening"))["http"]
         return await trio.to_thread.run_sync(_status, f"http://{place}{page}")
 

@@ -13,7 +13,7 @@ from tests.net.harness import FrameClient
 from tests.net.txn.wire_producer import WireProducer
 
 _LOST = (EOFError, OSError, trio.BrokenResourceError, trio.TooSlowError)
-#: Seconds that an answer may take: other programs have the processor, too.
+#: Seconds that a response may take: other programs have the processor, too.
 _PATIENCE = 120.0
 
 

@@ -20,7 +20,7 @@ class Habits:
     """How a producer behaves.
 
     ``places`` are the partitions that it writes to, each round one batch to each, those of one leader in one request.
-    ``depth`` requests are sent before an answer is read. ``regroup``: retries are batched differently, at random.
+    ``depth`` requests are sent before a response is read. ``regroup``: retries are batched differently, at random.
     ``equal``: all records have the same bytes and only their timestamps differ (magic 0 has none).
     """
 

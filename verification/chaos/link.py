@@ -40,7 +40,7 @@ class Link:
         return cls(stream, client_id)
 
     async def call(self, request: Message, version: int, answer: type[_MessageT], seconds: float) -> _MessageT:
-        """Send a request and return its answer."""
+        """Send a request and return its response."""
         await self.send(request, version, seconds)
         return await self.receive(request, version, answer, seconds)
 
@@ -55,7 +55,7 @@ class Link:
             raise LinkLost(f"cannot send: {type(error).__name__}") from error
 
     async def receive(self, request: Message, version: int, answer: type[_MessageT], seconds: float) -> _MessageT:
-        """Return the answer to the oldest request that has none yet."""
+        """Return the response to the oldest request that has none yet."""
         try:
             with trio.fail_after(seconds):
                 (size,) = _SIZE.unpack(await self._exactly(_SIZE.size))
@@ -94,7 +94,7 @@ async def find_leaders(
 ) -> dict[tuple[str, int], Address]:
     """Ask for the leader of each partition by Metadata v0, as all old clients do; those without one are left out.
 
-    :raises LinkLost: no answer.
+    :raises LinkLost: no response.
     """
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
     async with await Link.open(bootstrap, client_id) as link:

@@ -62,7 +62,7 @@ class Plan:
     loads: Sequence[str] = LOADS
     balanced: bool = False
     """Whether all clients of the plain load reach all kproxies through one balancer. Then each connection goes to any
-    of them, one of them is killed or frozen every 5 s, 3 % of the answers to Produce requests are lost, and there are
+    of them, one of them is killed or frozen every 5 s, 3 % of the responses to Produce requests are lost, and there are
     no other faults."""
 
     @property

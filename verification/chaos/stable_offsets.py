@@ -24,7 +24,7 @@ _LATEST: Final = -1
 
 
 class StableOffsets:
-    """Records the answers about these topics at ``bootstrap``, until it is cancelled."""
+    """Records the responses about these topics at ``bootstrap``, until it is cancelled."""
 
     def __init__(self, name: str, topics: Mapping[str, int], bootstrap: Address, recorder: Recorder) -> None:
         """``topics``: the number of partitions of each."""

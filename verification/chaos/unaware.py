@@ -163,7 +163,7 @@ class ByHand(_Client):
             self._meet(error)
 
     async def _commit(self) -> tuple[Outcome, str]:
-        """Ask under one batch id until the answer is definite; what is refused may be committed if it was open."""
+        """Ask under one batch id until the response is definite; what is refused may be committed if it was open."""
         self._batch += 1
         commit = partial(self._control.commit, self._who.transactional_id, batch_id=str(self._batch))
         deadline, unsure, error = trio.current_time() + _DECISION_S, False, ""

@@ -43,7 +43,7 @@ def answer_to(proxy: Besieged, data: bytes) -> bytes:
 
 
 def ask(sock: socket.socket, requests: Iterable[bytes]) -> list[bytes]:
-    """The answers to requests that are sent one after the other; the last is empty if the connection was closed."""
+    """The responses to requests that are sent one after the other; the last is empty if the connection was closed."""
     answers = []
     with sock.makefile("rb") as stream:
         sock.settimeout(PATIENCE)

@@ -51,6 +51,6 @@ class Pings(Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits for the last answer."""
+        """Waits for the last response."""
         self._over.set()
         self.join(_PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ answers what the client repeats from that, and decides all parts together.
 ``python -m verification.models.continued`` explores every interleaving: once with the rules, and once with each rule
 replaced by one that must fail. The exit status is the number of surprises.
 
-One client with three records in two partitions, which repeats what it has no answer to, here or at the next instance,
+One client with three records in two partitions, which repeats what it has no response to, here or at the next instance,
 and commits when all are acknowledged. Its coordinator may be the next instance while it still writes through the one
 before, which is alive, slow, or killed; what that has sent may arrive at any time. Sequences of the client are counted
 from the announcement of a partition. Not modelled: aborts, time-outs, brokers that forget producers, group offsets,

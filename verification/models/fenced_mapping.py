@@ -8,7 +8,7 @@ may still arrive.
 ``python -m verification.models.fenced_mapping`` explores every interleaving: once with the rules, and once with each
 rule replaced by one that must fail. The exit status is the number of surprises.
 
-One client that writes two records in each of its transactions, and repeats what it has no answer to; another producer
+One client that writes two records in each of its transactions, and repeats what it has no response to; another producer
 that takes the id at the broker itself, commits, and goes; a kproxy that is killed. The coordinator is that of
 ``transaction.version`` 2 as ``kproxy.testing.fake_broker.transactional_ids`` has it. Not modelled: version 1 for the
 client's own ends, time-outs, rotation of the producer id, a second kproxy, group offsets, late records of the log.
@@ -101,7 +101,7 @@ class Sizes(NamedTuple):
 
 
 def end(broker: Broker, epoch: int, committed: bool) -> tuple[str, Broker]:
-    """EndTxn v5: the answer, and the broker after it."""
+    """EndTxn v5: the response, and the broker after it."""
     wanted = COMMITTED if committed else ABORTED
     if epoch == broker.epoch - 1 and broker.state in (COMMITTED, ABORTED):
         return ("ok" if broker.state == wanted else "other"), broker
@@ -184,7 +184,7 @@ class Model:
         yield name, self._heard(after._replace(busy=False), kind, epoch, value, answer)
 
     def _heard(self, w: World, kind: str, epoch: int, value: str, answer: str) -> World:
-        """kproxy has an answer."""
+        """kproxy has a response."""
         if w.adopts:
             return self._heard_of_former(w, kind, epoch, answer)
         if answer == "fenced":

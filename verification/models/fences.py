@@ -1,6 +1,6 @@
 """Explicit-state model: which markers of fences a restarted kproxy can spare, and which it can not.
 
-One partition, legacy clients of one identity that wait for each answer and retry what they got none for, and a kproxy
+One partition, legacy clients of one identity that wait for each response and retry what they got none for, and a kproxy
 that can be killed at any time. kproxy leases a producer id for each connection, and notes the lease in a durable log
 before its first use. The rule: when a producer id has been given back with no batch open, kproxy notes that it is
 **closed**. A restarted kproxy then reads what a closed producer id wrote, but writes no marker for it.

@@ -149,7 +149,7 @@ def held_lanes(self: Fleet, identity: Identity) -> list[LaneRecord]:
 
 
 def only_failed(_: Rules, answer: PendingProduce) -> bool:
-    """A late answer is had as any other."""
+    """A late response is had as any other."""
     return answer.failed
 
 
@@ -171,7 +171,7 @@ def bytes_of_batch(batch: Any, *, arrival_ms: int | None, max_decompressed_bytes
 
 
 def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, upstream: int) -> Any:
-    """A request that wants no answer is compared with what is in doubt, as others are."""
+    """A request that wants no response is compared with what is in doubt, as others are."""
     if layout.acks or self.member is None:
         return _PRODUCE(self, slot, frame, layout, upstream)
     owed = PendingProduce(layout.partitions, inf)

@@ -28,20 +28,20 @@ _LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
 #: Seconds within which kproxy has what was sent to it, unless a fault holds it up.
 _SEEN_WITHIN: Final = 0.1
-#: Seconds for which a client stays that wants no answers: who closes at once does not mind what becomes of them.
+#: Seconds for which a client stays that wants no responses: who closes at once does not mind what becomes of them.
 _LINGERS: Final = 30.0
 _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 
 
 class Client:
-    """One process that produces as its plan says, and tries again what it got no good answer for."""
+    """One process that produces as its plan says, and tries again what it got no good response for."""
 
     def __init__(self, plan: ClientPlan, host: Host, place: tuple[str, int], history: History, seed: int) -> None:
         """``place``: where to bootstrap, kproxy's."""
         self.plan = plan
         #: The connection it has, from outside.
         self.link: Link | None = None
-        #: A slow reader: takes no answer before that time.
+        #: A slow reader: takes no response before that time.
         self.reads_from = 0.0
         self._host = host
         self._bootstrap = place
@@ -50,7 +50,7 @@ class Client:
         self._rng = Random(f"{seed} client {plan.number}")
         self._io: FrameIO | None = None
         self._todo: deque[Request] = deque()
-        #: What is to be repeated of a round whose answers are not all read.
+        #: What is to be repeated of a round whose responses are not all read.
         self._of_round: list[Request] = []
         #: When the last request of a round was sent, and whether kproxy has seen so many on this connection.
         self._filled_at = 0.0

@@ -10,7 +10,7 @@ _LARGEST = 1 << 24
 
 
 class FrameIO:
-    """Sends requests of any version, and takes the answers."""
+    """Sends requests of any version, and takes the responses."""
 
     def __init__(self, io: VirtualIO, client_id: str) -> None:
         """Takes over a connection."""
@@ -24,7 +24,7 @@ class FrameIO:
         self.next_id = 1
 
     async def send(self, message: Message, version: int, *, silent: bool = False) -> None:
-        """Writes a request; ``silent``: there will be no answer. OSError if the connection is broken."""
+        """Writes a request; ``silent``: there will be no response. OSError if the connection is broken."""
         number = self.next_id
         self.next_id += 1
         if not silent:
@@ -32,7 +32,7 @@ class FrameIO:
         await self._io.send_all([encode_request(message, version, number, self._client_id)])
 
     async def receive(self) -> tuple[int, Message]:
-        """The next answer and its correlation id. OSError if the connection is broken, EOFError at its end."""
+        """The next response and its correlation id. OSError if the connection is broken, EOFError at its end."""
         while not self._frames:
             count = self._io.receive_now([self._buffer])
             if count is None:
@@ -49,7 +49,7 @@ class FrameIO:
 
     @property
     def has_answer(self) -> bool:
-        """Whether an answer was read from the connection together with the one before it."""
+        """Whether a response was read from the connection together with the one before it."""
         return bool(self._frames)
 
     @property

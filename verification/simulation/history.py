@@ -142,7 +142,7 @@ class History:
                 other.mixed |= other is not sent and other.state is State.OPEN
 
     def crashed(self, instance: int, now: float) -> None:
-        """A kproxy was killed, and with it all that it knew of answers that its clients have had.
+        """A kproxy was killed, and with it all that it knew of responses that its clients have had.
 
         ``now``: by trio's clock.
         """

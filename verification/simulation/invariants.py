@@ -205,7 +205,7 @@ def _is_unseen(history: History, sent: Sent) -> bool:
 
 
 def _silent(history: History, sents: list[Sent]) -> list[Sent]:
-    """Records without an answer (acks=0) that came in on a connection to which nothing happened."""
+    """Records without a response (acks=0) that came in on a connection to which nothing happened."""
     return [
         sent
         for sent in sents
@@ -241,7 +241,7 @@ def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[
 
 
 def _order(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
-    """Of clients that wait for each answer and share their identity with nobody: acknowledged one after another.
+    """Of clients that wait for each response and share their identity with nobody: acknowledged one after another.
 
     Of others at least what was acknowledged when it was first sent.
     """

@@ -87,7 +87,7 @@ class ClientPlan:
     #: gives each record another timestamp, since otherwise what it sent after a refused one could not be told from its
     #: retry.
     in_rounds: bool = False
-    #: After its time-out: closes the connection, or stays on it and throws the late answer away.
+    #: After its time-out: closes the connection, or stays on it and throws the late response away.
     closes_on_timeout: bool = True
     request_timeout: float = 6.0
     #: Of the request, as in kproxy's option.

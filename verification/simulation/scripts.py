@@ -94,7 +94,7 @@ def refused(seed: int) -> Plan:
 
 
 def reloaded(seed: int) -> Plan:
-    """The answers to two batches are lost, and the broker comes back knowing only the last one of a producer."""
+    """The responses to two batches are lost, and the broker comes back knowing only the last one of a producer."""
 
     async def script(world: World) -> None:
         def reload(_: Call) -> None:
@@ -123,7 +123,7 @@ def handed_on(seed: int) -> Plan:
 
 
 def expired(seed: int) -> Plan:
-    """Of records two days old brokers forget the producer at once; an answer is lost."""
+    """Of records two days old brokers forget the producer at once; a response is lost."""
 
     async def script(world: World) -> None:
         _on(world, b"a", lambda _: CloseAfter())
@@ -133,7 +133,7 @@ def expired(seed: int) -> Plan:
 
 
 def swept(seed: int) -> Plan:
-    """A record whose answer is lost is compacted away, for a newer one with its key, before it is sent again."""
+    """A record whose response is lost is compacted away, for a newer one with its key, before it is sent again."""
 
     async def script(world: World) -> None:
         await trio.sleep_until(0.9)
@@ -185,7 +185,7 @@ def long_had(seed: int) -> Plan:
 
 
 def long_given_up(seed: int) -> Plan:
-    """A connection becomes half-open and is given up; long after that an answer is lost."""
+    """A connection becomes half-open and is given up; long after that a response is lost."""
 
     async def script(world: World) -> None:
         await trio.sleep_until(39.5)

@@ -192,7 +192,7 @@ VARIANTS: Final = (
         ((Tail, "_wait", broken_rules.wait_for_nothing),),
         scripts.lagging,
         seeds=10,
-        beside=((BrokerLog, "fence", broken_rules.nothing),),  # the answer to a marker waits for the replicas, too
+        beside=((BrokerLog, "fence", broken_rules.nothing),),  # the response to a marker waits for the replicas, too
     ),
     Variant(
         "what follows a refused batch is stamped again, though it was sent twice",

@@ -51,7 +51,7 @@ class RenewingIO(WrappedIO):
         self._renewals = renewals
         self._timeout = timeout_ms / 1000
         self._sieve = AnswerSieve()
-        #: What came beside the broker's answer to a sender that read alone.
+        #: What came beside the broker's response to a sender that read alone.
         self._beside = bytearray()
         self._login: LoginFrames | None = None
         #: A login is being renewed: nothing else is written.

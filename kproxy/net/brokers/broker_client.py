@@ -48,7 +48,7 @@ class Caller(Protocol):
         extra_ms: int = 0,
         trim: Callable[[Any, int], None] = as_it_is,
     ) -> M:
-        """The answer to a request, at the newest of ``versions`` that the broker serves.
+        """The response to a request, at the newest of ``versions`` that the broker serves.
 
         The broker may take ``extra_ms`` longer than usual. ``trim`` takes out of the request what the version that was
         chosen cannot say. NoCommonVersion: nothing was sent. OSError, other RemoteProtocolErrors: the outcome of the

@@ -66,7 +66,7 @@ class Cluster:
         #: Opens a port for a broker that is new; set by the server.
         self.open_port: Callable[[Broker], Awaitable[None]] | None = None
         self._learning = trio.Lock()
-        #: Brokers for which no port was free; tried again at each refresh, not at each answer that names them.
+        #: Brokers for which no port was free; tried again at each refresh, not at each response that names them.
         self._portless: set[int] = set()
         self._outdated = trio.Event()
         #: False while kproxy has to learn something before it takes records; then it is not ready.
@@ -77,7 +77,7 @@ class Cluster:
     # -- members
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keeps the list of brokers fresh, for ever. ``started`` once the first answer came."""
+        """Keeps the list of brokers fresh, for ever. ``started`` once the first response came."""
         backoff, warned, started = Backoff(self._config), False, False
         # Instances that began at the same time are not to ask at the same time for ever.
         spread = 1 - _SPREAD * turn_of(self._config.instance_id)
@@ -158,7 +158,7 @@ class Cluster:
         extra_ms: int = 0,
         trim: Callable[[Any, int], None] = as_it_is,
     ) -> M:
-        """A broker's answer, as ``Caller``, over one of the connections for what is answered soon."""
+        """A broker's response, as ``Caller``, over one of the connections for what is answered soon."""
         async with self.pool.to(address) as client:
             return await client.call(request, answer, versions, extra_ms=extra_ms, trim=trim)
 
@@ -183,7 +183,7 @@ class Cluster:
         return self.network if self._networks is None else self._networks.on_behalf(principal)
 
     async def ask_any(self, request: Message, answer: type[M], versions: VersionRange = ANY) -> M:
-        """The first answer that any broker gives. OSError, RemoteProtocolError."""
+        """The first response that any broker gives. OSError, RemoteProtocolError."""
         error: OSError | RemoteProtocolError = OSError("no broker is known")
         addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
         connected = [address for address in dict.fromkeys(addresses) if self.pool.is_connected(address)]

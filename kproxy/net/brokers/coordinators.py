@@ -45,7 +45,7 @@ class Brokers(AnyBroker, Protocol):
         *,
         trim: Callable[[Any, int], None],
     ) -> M:
-        """One broker's answer. OSError, RemoteProtocolError."""
+        """One broker's response. OSError, RemoteProtocolError."""
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
         """What a broker serves. OSError, RemoteProtocolError."""
@@ -111,11 +111,11 @@ class Coordinators:
         connect: Callable[[Broker], Awaitable[Caller]] | None = None,
         repeats: bool = True,
     ) -> M:
-        """The coordinator's answer, asked again while it moves, fails, or is busy with the transaction before.
+        """The coordinator's response, asked again while it moves, fails, or is busy with the transaction before.
 
         OSError if there is none after ``patience_s`` and some tries, NoCommonVersion. ``versions`` and ``trim`` as of
         ``Caller``. ``connect``: to it over a connection of the caller's own; None: a shared one. ``repeats``: False if
-        a request without an answer must not be sent again, OSError then.
+        a request without a response must not be sent again, OSError then.
         """
         busy, elsewhere = _pauses(_BUSY_SECONDS), _pauses(_ELSEWHERE_SECONDS)
         tries, until = 0, trio.current_time() + (_PATIENCE_SECONDS if patience_s is None else patience_s)
@@ -156,7 +156,7 @@ def _pauses(seconds: tuple[float, ...]) -> Iterator[float]:
 
 
 def errors_in(answer: Any) -> list[int]:
-    """The error codes of an answer and of what it lists, in order; empty if all went well."""
+    """The error codes of a response and of what it lists, in order; empty if all went well."""
     rows = [answer]
     for name in ("topics", "groups", "transaction_states", "results_by_topic_v3_and_below"):
         for row in getattr(answer, name, ()):

@@ -21,8 +21,8 @@ from kproxy.proxy.routing import Address
 
 T = TypeVar("T")
 
-#: A broker that just started may not know a topic yet; after so many answers it is believed. For some seconds it is
-#: believed at once then: a client that moves on when its time-out ends would never get its answer.
+#: A broker that just started may not know a topic yet; after so many responses it is believed. For some seconds it is
+#: believed at once then: a client that moves on when its time-out ends would never get its response.
 _PATIENCE: Final = 10
 _BELIEVED_SECONDS: Final = 30.0
 #: Partitions that are remembered not to exist; clients may name any.
@@ -33,10 +33,10 @@ _NOBODY: Final = ErrorCode.REQUEST_TIMED_OUT
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """A request for many partitions, and how to read its answer."""
+    """A request for many partitions, and how to read its response."""
 
     request: Callable[[Sequence[TopicPartition]], Message]
-    #: (partition, error code, what was asked for) for each partition in the answer.
+    #: (partition, error code, what was asked for) for each partition in the response.
     answers: Callable[[Message], Iterable[tuple[TopicPartition, int, T]]]
     answer: type[Message]
     versions: VersionRange
@@ -108,7 +108,7 @@ class Leaders:
             raise
 
     async def once(self, place: TopicPartition, question: Question[T]) -> Told[T]:
-        """The leader's answer for one partition, asked for once. As of ``to``."""
+        """The leader's response for one partition, asked for once. As of ``to``."""
         async with self.to(place) as client:
             request = question.request([place])
             answer = await client.call(request, question.answer, question.versions, extra_ms=question.extra_ms)
@@ -119,7 +119,7 @@ class Leaders:
         raise RemoteProtocolError(f"the answer lacks {place[0]}-{place[1]}")
 
     async def ask(self, places: Iterable[TopicPartition], question: Question[T]) -> dict[TopicPartition, Told[T]]:
-        """The answers for all places, errors included that another attempt would not help; asked for in this order.
+        """The responses for all places, errors included that another attempt would not help; asked for in this order.
 
         A place whose leader can't be asked within ``delivery_timeout_ms`` raises OSError from ``Told.get``.
         """

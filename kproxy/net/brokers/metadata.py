@@ -39,7 +39,7 @@ class AnyBroker(Protocol):
     map: ClusterMap
 
     async def ask_any(self, request: Message, answer: type[M], versions: VersionRange) -> M:
-        """Any broker's answer. OSError, RemoteProtocolError."""
+        """Any broker's response. OSError, RemoteProtocolError."""
 
     async def learn(self, brokers: Iterable[tuple[int, Address]]) -> None:
         """Records brokers by node id."""
@@ -124,7 +124,7 @@ class Metadata:
         return {topic.name or "": topic.topic_id for topic in response.topics if not topic.error_code}
 
     async def topics(self, topics: Iterable[MetadataRequestTopic], oldest: int = _BY_NAME) -> MetadataResponse:
-        """Any broker's answer; no topic is made, and the brokers that it names are known then."""
+        """Any broker's response; no topic is made, and the brokers that it names are known then."""
         request = MetadataRequest(topics=list(topics), allow_auto_topic_creation=False)
         if any(topic.name is None for topic in request.topics or ()):
             oldest = _BY_ID

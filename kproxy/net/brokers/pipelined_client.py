@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_REQUESTS: Final = 256
 
 Done: TypeAlias = Callable[[Message | None], None]
-"""Called once, with the answer; None: the connection has ended, and the outcome of the request is open."""
+"""Called once, with the response; None: the connection has ended, and the outcome of the request is open."""
 
 
 class _Asked(NamedTuple):

@@ -1,6 +1,6 @@
 """The time by the brokers' clocks, which alone decide when they abort a transaction.
 
-This machine's clock may be an hour wrong. An answer to an append to the transaction log carries the broker's time.
+This machine's clock may be an hour wrong. A response to an append to the transaction log carries the broker's time.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,13 +29,13 @@ class BrokerTime:
         self._told: tuple[float, int] | None = None
 
     def observe(self, sent_at: float, append_time_ms: int) -> None:
-        """Records the answer to an append that was sent then (trio's clock); -1: the broker told no time."""
+        """Records the response to an append that was sent then (trio's clock); -1: the broker told no time."""
         if append_time_ms != _UNKNOWN:
             self._told = sent_at, append_time_ms
 
     @property
     def likely_ms(self) -> float:
-        """The brokers' time by the last answer, however long ago that was."""
+        """The brokers' time by the last response, however long ago that was."""
         if self._told is None:
             return self._network.wall() * 1000
         sent_at, time_ms = self._told

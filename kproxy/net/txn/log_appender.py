@@ -1,4 +1,4 @@
-"""Appends to the transaction log: one batch, sent again unchanged until the broker's answer is definite."""
+"""Appends to the transaction log: one batch, sent again unchanged until the broker's response is definite."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class AppendError(KproxyError):
 
 
 class AppendFenced(AppendError):
-    """A higher epoch of the producer is in the log, and before it, if at all, an attempt that had no answer."""
+    """A higher epoch of the producer is in the log, and before it, if at all, an attempt that had no response."""
 
 
 class AppendRefused(AppendError):
@@ -90,7 +90,7 @@ class LogAppender:
         self._topic = topic
         self._deadline_s = config.upstream_request_timeout_ms / 1000 if deadline_s is None else deadline_s
         self._leaders = Leaders(cluster, config, _MOST_CONNECTIONS)
-        #: Called with each answer: when the append was sent (trio's clock), and the broker's time in ms, or -1.
+        #: Called with each response: when the append was sent (trio's clock), and the broker's time in ms, or -1.
         self.on_append_time: Callable[[float, int], None] = lambda sent_at, time_ms: None
 
     async def append(
@@ -104,7 +104,7 @@ class LogAppender:
         return await self._append(partition, batch)
 
     async def append_unfenced(self, partition: int, records: Sequence[KeyValue]) -> int:
-        """As ``append``, without a producer: after lost answers the batch may be there more than once."""
+        """As ``append``, without a producer: after lost responses the batch may be there more than once."""
         return await self._append(partition, build_batch(self._rows(records)))
 
     async def delete_records(self, partition: int, before: int) -> int:

@@ -1,4 +1,4 @@
-"""Batches of the transaction log as a Fetch answer holds them: whole and sound ones, each record decoded."""
+"""Batches of the transaction log as a Fetch response holds them: whole and sound ones, each record decoded."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -58,7 +58,7 @@ class LogOwner(Owner):
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[TopicPartition] = set()
         self._ends = PartitionEnds(tools.ends, tools.topics)
-        #: The transaction whose decision got no answer, while the log could not be read either.
+        #: The transaction whose decision got no response, while the log could not be read either.
         self._undecided: Transaction | None = None
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
@@ -88,10 +88,10 @@ class LogOwner(Owner):
             return self.keeper.client
 
     async def _was_answered(self, resumed: Producer) -> bool:
-        """Whether the log has an answer to this InitProducerId: then it aborts nothing. Nor does one that is refused.
+        """Whether the log has a response to this InitProducerId: then it aborts nothing. Nor does one that is refused.
 
-        Where another kproxy gave the answer this one coordinates the id from now on, unless a transaction is open
-        there: its client has received that answer. TxnError.
+        Where another kproxy gave the response this one coordinates the id from now on, unless a transaction is open
+        there: its client has received that response. TxnError.
         """
         view = await self.keeper.read_to_end()
         if view is None or view.claim is None or not was_answered(view, resumed):
@@ -365,7 +365,7 @@ class LogOwner(Owner):
             raise self.id.doom(why or "another claim aborted the transaction")
 
     async def _find_out(self) -> None:
-        """Learns from the log, or by a claim, the outcome of a decision that got no answer. TxnError."""
+        """Learns from the log, or by a claim, the outcome of a decision that got no response. TxnError."""
         transaction = self._undecided
         if transaction is None:
             return

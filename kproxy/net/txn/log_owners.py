@@ -101,7 +101,7 @@ class LogOwners:
         await self._jobs.run(lambda: owner.decide(client, committed=committed, also=also))
 
     def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
-        """The answer to a repeated EndTxn of an id that has expired since, if the log has it.
+        """The response to a repeated EndTxn of an id that has expired since, if the log has it.
 
         Nothing can have begun under the same identity.
         """

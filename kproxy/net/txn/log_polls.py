@@ -155,7 +155,7 @@ class LogPolls:
             self._polls[part.leader].cancel()
 
     def hurry(self, part: LogPartition) -> None:
-        """Ends a poll that has no answer for a request time-out, and finds the partition's leader again.
+        """Ends a poll that has no response for a request time-out, and finds the partition's leader again.
 
         Called when somebody waits for what the log is known to have. A poll that is younger may be under way with it.
         """

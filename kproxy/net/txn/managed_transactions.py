@@ -32,7 +32,7 @@ log = structlog.get_logger("kproxy.transactions")
 _SWEEP_SECONDS = 1.0
 #: What is larger when it is unpacked is not compared with what came before.
 _MOST_UNPACKED = 1 << 26
-#: A transaction that nobody decides is aborted after its time-out. For as long again its client gets that answer.
+#: A transaction that nobody decides is aborted after its time-out. For as long again its client gets that response.
 _TIMES_KEPT = 2
 #: The caller that decides has not received it yet: what was prepared beside must not be committed alone meanwhile.
 _BY_ITSELF = DecisionScope(reason=DOOMED)
@@ -63,7 +63,7 @@ class ManagedTransaction:
         #: That were written.
         self._records = 0
         self._through = trio.lowlevel.ParkingLot()
-        #: That wait for answers.
+        #: That wait for responses.
         self._connections: set[int] = set()
         self._repeats = Repeats(_MOST_UNPACKED)
 

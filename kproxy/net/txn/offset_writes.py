@@ -83,7 +83,7 @@ async def write(cluster: Cluster, group_id: str, producer: Producer | None, unmi
 async def _ask(
     cluster: Cluster, group_id: str, request: Message, kind: type[T], newest: int, told: int = ErrorCode.NONE
 ) -> T:
-    """The answer; OSError if it has another error than ``told``."""
+    """The response; OSError if it has another error than ``told``."""
     answer = await cluster.coordinators.ask(PREFIX + group_id, request, kind, (0, newest), key_type=TRANSACTION)
     _check(group_id, {*errors_in(answer)} - {told})
     return answer

@@ -20,7 +20,7 @@ from kproxy.txn.writes import Written
 
 #: Partitions whose ends are remembered, so that the next transaction need not ask for them.
 _MOST_ENDS: Final = 10_000
-#: The wait for the ends of partitions that are not written yet; without an answer they are announced when they are.
+#: The wait for the ends of partitions that are not written yet; without a response they are announced when they are.
 _AHEAD_SECONDS: Final = 1.0
 
 

@@ -103,7 +103,7 @@ class StableOffsets:
 
     async def _lost(self, places: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those whose logs end before what was reported, by a leader that knows the high watermark."""
-        # Before the question: what is reported while it is asked may be of records that came after the answer.
+        # Before the question: what is reported while it is asked may be of records that came after the response.
         reported = {place: self.told.reported(place) for place in places}
         ends = await self._leaders.ask(places, _END)
         return [

@@ -29,7 +29,7 @@ log = structlog.get_logger("kproxy.topic_policies")
 _DESCRIBE: Final = (0, 4)
 _TOPIC_RESOURCE: Final = 2
 _SETTING: Final = "cleanup.policy"
-#: How long an answer is believed.
+#: How long a response is believed.
 _KEPT_SECONDS: Final = 60.0
 #: Topics that are remembered.
 _MOST_TOPICS: Final = 10_000
@@ -41,7 +41,7 @@ class _Known(NamedTuple):
 
 
 class TopicPolicies:
-    """Asks brokers for the cleanup.policy of topics, and remembers their answers for a minute."""
+    """Asks brokers for the cleanup.policy of topics, and remembers their responses for a minute."""
 
     def __init__(self, cluster: Cluster) -> None:
         """``cluster`` knows the brokers."""

@@ -100,7 +100,7 @@ class TransactionApi:
         self.memberships.closed(connection, self._cluster.network.wall())
 
     async def abort(self, ask: AbortRequest) -> Message:
-        """The answer to an operator's marker (``kafka-transactions.sh abort``)."""
+        """The response to an operator's marker (``kafka-transactions.sh abort``)."""
         assert isinstance(ask.request, WriteTxnMarkersRequest)
         try:
             await self._coordinator.log.abort(ask.transactional_id, ask.client)
@@ -247,7 +247,7 @@ class TransactionApi:
             capture.done()
 
     def committed(self, ask: ApplicationCommit, done: trio.Event) -> Callable[[], Awaitable[Message]]:
-        """Begins to end the transaction of an application with its OffsetCommit. What is given has the answer.
+        """Begins to end the transaction of an application with its OffsetCommit. What is given has the response.
 
         ``done`` is set when the offsets are committed, or will not be.
         """

@@ -66,7 +66,7 @@ async def wait(session: Session, waiting: WaitForLog, reading: Reading | None, w
     due = 0.0
     while still is not None:
         seen = 0 if reading is None else reading.changes.version
-        # asked again even before the first wait: what came since the answer must not be missed
+        # asked again even before the first wait: what came since the response must not be missed
         still = session.resume(still, max(trio.current_time() + wall, due), told)
         if still is None or still.question is not None:
             return

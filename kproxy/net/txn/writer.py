@@ -257,7 +257,7 @@ class TransactionWriter:
         )
 
     def _is_time(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:
-        """Whether to send now, and not to gather until the next answer."""
+        """Whether to send now, and not to gather until the next response."""
         if client not in self._used or any(self._writes.follows(send) for send in sends):
             return True
         return sum(len(send.batch) for send in sends) >= _ENOUGH_BYTES

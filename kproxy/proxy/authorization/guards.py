@@ -1,7 +1,7 @@
 """The building blocks of guards: requests refused as a whole or in part, with the errors that Kafka returns.
 
 A guard takes the decoded request and returns what may be sent. What it refuses of a request is added to the response to
-the rest; what an answer holds beyond what its client may see is taken out of it.
+the rest; what a response holds beyond what its client may see is taken out of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import CLUSTER_NAME, Operation, ResourceType
 from kproxy.proxy.txn_errors import wire_error
 
-#: Changes an answer in place.
+#: Changes a response in place.
 Amend: TypeAlias = Callable[[Any], None]
 
 
@@ -29,7 +29,7 @@ class Screened(NamedTuple):
 
 PASSED = Screened()
 Guard: TypeAlias = Callable[[Access, Any, int], Screened]
-#: An answer that refuses all of a request: request, version, error code.
+#: A response that refuses all of a request: request, version, error code.
 Refusal: TypeAlias = Callable[[Any, int, int], Message]
 
 
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 
 def with_error(request: Any, version: int, error: int) -> Message:
-    """The refusal of APIs whose answers have one error for all."""
+    """The refusal of APIs whose responses have one error for all."""
     answer: Any = response_class(request.API_KEY)()
     answer.error_code = wire_error(request.API_KEY, version, error)
     message: Message = answer
@@ -124,11 +124,11 @@ def _adds(name: str, refused: Sequence[object], amend: Amend | None) -> Amend:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How the answer refuses a topic of a request: a row for each of its partitions, as both sides name them."""
+    """How the response refuses a topic of a request: a row for each of its partitions, as both sides name them."""
 
     topic: type[Any]
     row: type[Any]
-    #: The topic's name, its partitions and their index, in the answer.
+    #: The topic's name, its partitions and their index, in the response.
     name: str = "name"
     rows: str = "partitions"
     index: str = "partition_index"

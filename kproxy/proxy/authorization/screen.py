@@ -18,7 +18,7 @@ from kproxy.proxy.versions import FREE
 
 _PREFIX = 4
 
-#: Changes whole answer frames, as a ``Slot`` holds them.
+#: Changes whole response frames, as a ``Slot`` holds them.
 Finish: TypeAlias = Callable[[bytes], bytes]
 
 
@@ -29,7 +29,7 @@ class Screening(NamedTuple):
     frame: bytearray | None
     #: The response, where nothing is forwarded; None if the client waits for none.
     answer: Message | None = None
-    #: What has to be done to the answer.
+    #: What has to be done to the response.
     finish: Finish | None = None
 
 

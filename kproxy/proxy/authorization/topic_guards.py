@@ -155,7 +155,7 @@ def _may_make(access: Access, name: str) -> bool:
 
 
 def _describes(access: Access, *, is_all: bool) -> Amend:
-    """Takes out of an answer what its client may not see: of all topics, or of those that it named by their ids."""
+    """Takes out of a response what its client may not see: of all topics, or of those that it named by their ids."""
 
     def change(answer: MetadataResponse) -> None:
         seen = []

@@ -1,1 +1,1 @@
-"""kproxy's own login at a broker, without its socket: mechanisms, the exchange, and its answers between others."""
+"""kproxy's own login at a broker, without its socket: mechanisms, the exchange, and its responses between others."""

@@ -89,7 +89,7 @@ class Login:
 
 
 class LoginFrames:
-    """A login as frames among a client's: each request under one correlation id, which its answer bears."""
+    """A login as frames among a client's: each request under one correlation id, which its response bears."""
 
     def __init__(self, login: Login, correlation_id: int) -> None:
         """``correlation_id``: one that no request in flight has."""
@@ -106,7 +106,7 @@ class LoginFrames:
         return encode_request(self._asked.request, self._asked.version, self.correlation_id, _CLIENT_ID)
 
     def answer(self, frame: bytes) -> bool:
-        """Takes an answer (prefix included): whether another request is to be sent. As ``Login.answer``."""
+        """Takes a response (prefix included): whether another request is to be sent. As ``Login.answer``."""
         view = memoryview(frame)[4:]
         key, version = self._asked.request.API_KEY, self._asked.version
         kind = SaslHandshakeResponse if key == ApiKey.SASL_HANDSHAKE else SaslAuthenticateResponse

@@ -46,7 +46,7 @@ class SaltedPassword:
 
 
 class Scram:
-    """One login: a question and an answer in two rounds, at the end of which each side knows that the other knows."""
+    """One login: a question and a response in two rounds, at the end of which each side knows that the other knows."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str, salted: SaltedPassword) -> None:
         """``nonce``: printable, no comma, never used before."""

@@ -7,7 +7,7 @@ from kproxy.errors import RemoteProtocolError
 
 #: Length and correlation id.
 _HEAD: Final = Struct(">ii")
-#: An answer of SaslHandshake or SaslAuthenticate is never longer.
+#: A response of SaslHandshake or SaslAuthenticate is never longer.
 _MOST_OWN_BYTES: Final = 65_536
 
 
@@ -34,7 +34,7 @@ class AnswerSieve:
         self.held = b""
 
     def sift(self, data: memoryview, wanted: int | None) -> Sifted:
-        """Takes the answer under ``wanted`` out of ``data``, which begins with ``held``; others' bytes move up.
+        """Takes the response under ``wanted`` out of ``data``, which begins with ``held``; others' bytes move up.
 
         RemoteProtocolError: no Kafka answer begins so.
         """

@@ -37,7 +37,7 @@ class Verifier(NamedTuple):
     server_key: bytes
 
     def is_of(self, password: str) -> bool:
-        """Whether the password is the one; takes as long as ``make`` did, whatever the answer."""
+        """Whether the password is the one; takes as long as ``make`` did, whatever the response."""
         made = make_verifier(self.mechanism, password, self.salt, self.iterations)
         return hmac.compare_digest(made.stored_key, self.stored_key)
 

@@ -52,16 +52,16 @@ class Metadata(_Addresses):
         return asked
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """All brokers of the answer."""
+        """All brokers of the response."""
         return [(row.node_id, row.host, row.port) for row in response.brokers]
 
     def read_as(self, api_key: int, exchange: Exchange) -> type[Message]:
-        """Without partitions, where the answer can be the broker's but for its brokers."""
+        """Without partitions, where the response can be the broker's but for its brokers."""
         same = exchange.upstream_version == exchange.client_version
         return MetadataBrokers if same else super().read_as(api_key, exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The answer with kproxy's addresses."""
+        """The response with kproxy's addresses."""
         kept = []
         for row in response.brokers:
             address = ctx.advertised(row.node_id)
@@ -81,13 +81,13 @@ class DescribeCluster(_Addresses):
     """Rewrites the list of brokers; the controllers' own addresses are left out."""
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """All brokers of the answer."""
+        """All brokers of the response."""
         if response.endpoint_type != _BROKERS:
             return ()
         return [(row.broker_id, row.host, row.port) for row in response.brokers]
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The answer with kproxy's addresses."""
+        """The response with kproxy's addresses."""
         kept = []
         for row in response.brokers if response.endpoint_type == _BROKERS else ():
             address = ctx.advertised(row.broker_id)
@@ -128,7 +128,7 @@ class FindCoordinator(_Addresses):
         return [(row.node_id, row.host, row.port) for row in rows if row.node_id >= 0 and row.host]
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The answer with kproxy's addresses."""
+        """The response with kproxy's addresses."""
         for row in [response, *response.coordinators]:
             if row.node_id < 0 or not row.host:
                 continue

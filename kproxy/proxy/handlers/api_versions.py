@@ -1,6 +1,6 @@
 """ApiVersions (18), v0-v4: kproxy's own ranges, so that old clients see the versions that the broker dropped (KIP-35).
 
-A client that asks at a newer version gets the answer of a broker: v0 in shape, UNSUPPORTED_VERSION, and the range of
+A client that asks at a newer version gets the response of a broker: v0 in shape, UNSUPPORTED_VERSION, and the range of
 ApiVersions alone. Features (KIP-584) are the broker's, so the same at all ports: transaction.version (KIP-890) says
 whether clients join partitions to transactions by writing, which kproxy serves in both ways.
 """
@@ -22,7 +22,7 @@ class ApiVersions(Handler):
         return True
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The broker's answer with kproxy's ranges in it."""
+        """The broker's response with kproxy's ranges in it."""
         return own_answer(ctx, response)
 
 
@@ -38,6 +38,6 @@ def own_answer(ctx: Context, said: ApiVersionsResponse) -> ApiVersionsResponse:
 
 
 def unsupported_version(newest: int) -> ApiVersionsResponse:
-    """The answer, to be encoded as v0, to an ApiVersions request newer than ``newest`` (KIP-511)."""
+    """The response, to be encoded as v0, to an ApiVersions request newer than ``newest`` (KIP-511)."""
     row = ApiVersionsResponseApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=newest)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])

@@ -26,7 +26,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Again:
-    """The answer is not enough yet: ask the broker this, too, at ``version`` (None: as before)."""
+    """The response is not enough yet: ask the broker this, too, at ``version`` (None: as before)."""
 
     request: Message
     version: int | None = None
@@ -34,7 +34,7 @@ class Again:
 
 @dataclass(slots=True)
 class Local:
-    """Nothing to ask: this is the answer."""
+    """Nothing to ask: this is the response."""
 
     answer: Message
 
@@ -60,16 +60,16 @@ class Stable:
 
 @dataclass(slots=True)
 class Restated:
-    """The answer of the broker is the client's but for the last stable offsets: those of all rows, in their order."""
+    """The response of the broker is the client's but for the last stable offsets: those of all rows, in their order."""
 
     stable: Sequence[int]
 
 
 class AsItIs:
-    """The answer of the broker is the client's, to the byte."""
+    """The response of the broker is the client's, to the byte."""
 
 
-#: What becomes of a broker's answer.
+#: What becomes of a broker's response.
 Lowered: TypeAlias = Message | Again | AsItIs | Restated | Park | Stable | GroupRequest
 
 
@@ -94,7 +94,7 @@ class Handler:
         return request
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """The brokers (node id, host, port) that an answer names: each needs an address of kproxy's first."""
+        """The brokers (node id, host, port) that a response names: each needs an address of kproxy's first."""
         return ()
 
     def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
@@ -102,7 +102,7 @@ class Handler:
         return None
 
     def read_as(self, api_key: int, exchange: Exchange) -> type[Message]:
-        """The class of the answer to the question of the exchange, which was asked by ``api_key``."""
+        """The class of the response to the question of the exchange, which was asked by ``api_key``."""
         return response_class(api_key)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:

@@ -33,7 +33,7 @@ def skips_control_batches(ctx: Context) -> bool:
 
 
 def may_end_with_marker(ctx: Context, version: int, session_epoch: int) -> bool:
-    """Whether a Fetch answer may hold a control batch where the log ends with hidden batches.
+    """Whether a Fetch response may hold a control batch where the log ends with hidden batches.
 
     A consumer that gets one moves its position to the end of the log; one that gets none stays before the hidden run.
     Some wait for the end: Kafka Streams when it restores its stores. So Java clients without a name get one, too.

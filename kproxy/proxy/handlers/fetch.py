@@ -70,7 +70,7 @@ class Fetch(Handler):
         return max(upstream, min(FIRST_ZSTD, _newest(ctx)))
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
-        """The request without a session, and with bounds on the answer; untouched where it may be relayed."""
+        """The request without a session, and with bounds on the response; untouched where it may be relayed."""
         request: FetchRequest = exchange.request
         version = exchange.client_version
         isolation = isolation_of(ctx, request.isolation_level if version >= FIRST_V2 else None)

@@ -57,7 +57,7 @@ class FetchQuestions:
     def __init__(
         self, request: FetchRequest, parts: Mapping[TopicPartition, Part], *, version: int, level: int, max_bytes: int
     ) -> None:
-        """``version`` is the client's; ``level`` the isolation level and ``max_bytes`` the bound of each answer."""
+        """``version`` is the client's; ``level`` the isolation level and ``max_bytes`` the bound of each response."""
         self._request = request
         self._parts = parts
         self._version = version
@@ -95,7 +95,7 @@ class FetchQuestions:
         )
 
     def _bound(self, total: int) -> int:
-        """The most bytes of an answer, where partitions may have ``total``."""
+        """The most bytes of a response, where partitions may have ``total``."""
         bound = min(total, self._max_bytes)
         if self._version < _FIRST_MAX_BYTES:
             return bound

@@ -41,7 +41,7 @@ from kproxy.txn.visibility import Aborted, Seen, marker, visible
 
 #: While partitions wait for a decision, the others are read at this interval (seconds).
 _LOOK_SECONDS: Final = 0.05
-#: So long an answer waits at most for what is known of last stable offsets (seconds).
+#: So long a response waits at most for what is known of last stable offsets (seconds).
 _STABLE_SECONDS: Final = 0.5
 #: Places that are remembered for one connection.
 _MOST_PASSED: Final = 10_000
@@ -72,7 +72,7 @@ class FetchReading:
         )
         #: The broker was asked for all partitions, and to wait for data.
         self._waits_there = False
-        #: The broker's answer is not the client's, to the byte, but for last stable offsets.
+        #: The broker's response is not the client's, to the byte, but for last stable offsets.
         self._changed = False
         #: The same of these.
         self._restated = False
@@ -124,7 +124,7 @@ class FetchReading:
     # -- from the broker
 
     def take(self, response: FetchResponse, same_version: bool) -> Lowered:
-        """The broker's answer; ``same_version``: it is in the client's version."""
+        """The broker's response; ``same_version``: it is in the client's version."""
         self._response = response
         self._changed = self._changed or not same_version or bool(response.node_endpoints)
         for topic in response.responses:

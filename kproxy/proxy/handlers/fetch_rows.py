@@ -1,4 +1,4 @@
-"""One partition of a Fetch answer: its records in a form that the client's version and the client itself can read."""
+"""One partition of a Fetch response: its records in a form that the client's version and the client itself can read."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.context import Context
 
 Records: TypeAlias = bytes | memoryview
-"""A record set as a Fetch answer has it."""
+"""A record set as a Fetch response has it."""
 
 FIRST_V2: Final = 4
 """The first Fetch version that carries record batches of format v2."""
@@ -28,7 +28,7 @@ _COMPRESSED: Final = range(1, ZSTD + 1)
 ZSTD_TO_GZIP: Final[Mapping[int, int]] = {ZSTD: 1}
 
 _FIRST_MAGIC_1: Final = 2
-#: Records of a partition that one answer in an old format holds, unless its first batch has more.
+#: Records of a partition that one response in an old format holds, unless its first batch has more.
 _MOST_RECORDS: Final = 500_000
 #: What is converted at once, about 20 ms: bytes of batches that are not compressed.
 _SHORT: Final = 1 << 17

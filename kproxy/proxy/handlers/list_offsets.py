@@ -32,7 +32,7 @@ _FIRST_ISOLATION = 2
 _ISOLATION_AT = 4
 _FIRST_NOT_AVAILABLE = 5
 
-#: A question's answer by topic and partition.
+#: A question's response by topic and partition.
 _Rows: TypeAlias = Mapping[TopicPartition, ListOffsetsResponseListOffsetsPartitionResponse]
 _Question: TypeAlias = Callable[[ListOffsetsRequest, list[_Rows]], ListOffsetsRequest]
 
@@ -76,7 +76,7 @@ class ListOffsets(Handler):
         return asked
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The answer, or what has to be known first."""
+        """The response, or what has to be known first."""
         isolation: Isolation | None = exchange.notes.get("isolation")
         if isolation is None:
             answer: Message = response
@@ -95,7 +95,7 @@ class ListOffsets(Handler):
         )
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """Called with the answer about the last stable offsets."""
+        """Called with the response about the last stable offsets."""
         response: ListOffsetsResponse = exchange.notes.pop("response")
         times = _times(exchange.notes["question"])
         for topic in response.topics:
@@ -140,7 +140,7 @@ def _ends(request: ListOffsetsRequest, response: ListOffsetsResponse) -> dict[To
 
 
 def _end(row: ListOffsetsResponseListOffsetsPartitionResponse, time: int, stable: int | None, version: int) -> None:
-    """Ends a partition's answer where it is not decided any more."""
+    """Ends a partition's response where it is not decided any more."""
     if stable is None:
         known = version >= _FIRST_NOT_AVAILABLE
         row.error_code = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE

@@ -100,7 +100,7 @@ class OffsetFetch(_Offsets):
         return BeforeOffsetFetch([request.group_id], UnstableOffsets.WAIT, by_id=False, places=places)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The broker's answer with what the log says, with the old error where nothing was committed."""
+        """The broker's response with what the log says, with the old error where nothing was committed."""
         request, version = exchange.request, exchange.client_version
         if exchange.notes.pop(_WAITING, False):
             if response.error_code:

@@ -45,9 +45,9 @@ _WHY = "a topic of kproxy's own"
 
 
 class _Guarded(Handler):
-    """Takes kproxy's own topics out of a request and adds their refusals to the answer."""
+    """Takes kproxy's own topics out of a request and adds their refusals to the response."""
 
-    #: The lists of the request that name topics, and the list of the answer.
+    #: The lists of the request that name topics, and the list of the response.
     asked: tuple[str, ...] = ("topics",)
     told = "topics"
     response: type[Message]
@@ -92,7 +92,7 @@ class _Guarded(Handler):
         return is_own_topic(item.name)
 
     def refusal(self, item: Any) -> object:
-        """The part of the answer that refuses a part of the request."""
+        """The part of the response that refuses a part of the request."""
         raise NotImplementedError
 
 

@@ -11,7 +11,7 @@ _FIRST_NODE_ENDPOINTS = 10
 
 
 class PassedProduce(Handler):
-    """Rewrites the addresses of the leaders that an answer names beside an error."""
+    """Rewrites the addresses of the leaders that a response names beside an error."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Where addresses may be named, or the versions differ."""
@@ -22,7 +22,7 @@ class PassedProduce(Handler):
         return [(row.node_id, row.host, row.port) for row in response.node_endpoints]
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The answer, kproxy's addresses in it."""
+        """The response, kproxy's addresses in it."""
         kept = []
         for row in response.node_endpoints:
             address = ctx.advertised(row.node_id)

@@ -47,7 +47,7 @@ class SaslAuthenticate(Handler):
 
 
 class _Proof(Handler):
-    """Any answer of the broker, to a question of kproxy's own, shows that the client's login was taken."""
+    """Any response of the broker, to a question of kproxy's own, shows that the client's login was taken."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """Not for the client."""

@@ -127,7 +127,7 @@ class DescribeProducers(_Beside):
     """Producers of kproxy's transactions by their clients' names, with the offset at which what is open begins."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The broker's answer, in which kproxy's producer ids are known again."""
+        """The broker's response, in which kproxy's producer ids are known again."""
         found: DescribeProducersResponse = response
         if ctx.services.views is None:
             return found
@@ -176,7 +176,7 @@ def _to_abort(ctx: Context, request: WriteTxnMarkersRequest) -> IdView | None:
 
 
 def marked(request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
-    """The answer to markers that all fared alike."""
+    """The response to markers that all fared alike."""
     markers = []
     for marker in request.markers:
         topics = [

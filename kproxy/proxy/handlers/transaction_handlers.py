@@ -107,7 +107,7 @@ class InitProducerId(Transactional):
         return Local(failed(request, exchange.client_version, error)) if error else super().ask(ctx, exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The answer, or an error if kproxy would take the producer's batches for its own.
+        """The response, or an error if kproxy would take the producer's batches for its own.
 
         A producer without a transactional id asks again, and gets another one. That of a transactional id stays.
         """

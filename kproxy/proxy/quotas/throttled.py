@@ -13,7 +13,7 @@ _FIRST_FETCH = 1
 
 
 def throttled(frame: bytes, api_key: int, version: int, ms: int) -> bytes:
-    """An answer (prefix included) with ``throttle_time_ms``, if its version can say so; never less than before."""
+    """A response (prefix included) with ``throttle_time_ms``, if its version can say so; never less than before."""
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, version, view)
     if api_key == ApiKey.FETCH:  # records need not be read for it

@@ -49,7 +49,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Apply the request, let ``change`` alter the answer in place, send it."""
+    """Apply the request, let ``change`` alter the response in place, send it."""
 
     change: Callable[[Message], None]
 

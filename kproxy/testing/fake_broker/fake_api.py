@@ -65,7 +65,7 @@ class Api:
 
     :param versions: smallest and largest version that is served; for any other the connection is closed.
     :param advertised_from: smallest version in ApiVersions, where it differs (Produce says 0 and closes on 0-2).
-    :param handle: gets the call; returns the answer, or None when there is to be none (acks=0).
+    :param handle: gets the call; returns the response, or None when there is to be none (acks=0).
     """
 
     key: ApiKey

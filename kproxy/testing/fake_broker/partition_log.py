@@ -68,7 +68,7 @@ class PartitionLog:
     def append(self, data: memoryview, leader_epoch: int, now: int, *, anywhere: bool = True) -> Appended:
         """Check one record set that a producer sent and append it.
 
-        :param data: exactly one batch of format v2, or the answer is INVALID_RECORD.
+        :param data: exactly one batch of format v2, or the response is INVALID_RECORD.
         :param now: the broker's time in ms.
         :param anywhere: a producer that is not known may have been forgotten, and begins at any sequence; if not, at 0.
         """
@@ -101,7 +101,7 @@ class PartitionLog:
 
         :param end: the high watermark: batches from there on are not read.
         :param whole_first_batch: give the first batch whole even if it is bigger than ``max_bytes``; without, the
-            answer is empty if the first batch does not fit.
+            response is empty if the first batch does not fit.
         """
         index = self._find(offset)
         stop = len(self._batches) if end is None or end >= self.end_offset else self._find(end)

@@ -94,7 +94,7 @@ async def decided(proxy: Proxied, topic: str, *values: str) -> None:
         with ClusterClient(f"127.0.0.1:{proxy.port}") as client:
             try:
                 data = client.read_all(topic, isolation_level=1)
-            except RuntimeError:  # an answer without records: the next one may have some
+            except RuntimeError:  # a response without records: the next one may have some
                 return False
         found = [(record.value or b"").decode() for record in iter_records(data, max_decompressed_bytes=1 << 20)]
         assert set(found) <= set(values)

@@ -65,7 +65,7 @@ async def test_a_broker_is_asked_over_four_connections_at_most() -> None:
         for number in range(12):
             nursery.start_soon(proxy.cluster.coordinators.find, f"slow {number}")
             await trio.testing.wait_all_tasks_blocked(0.05)
-        assert control.hits == 4  # each waits for the answer to one
+        assert control.hits == 4  # each waits for the response to one
         nursery.cancel_scope.cancel()
 
 

@@ -146,7 +146,7 @@ async def test_a_token_that_has_expired_is_refused_and_counted(options: dict[str
         token = f"n,,\x01auth=Bearer {issuer.token('one', exp=1_000_000_000)}\x01\x01".encode()
         said = await client.call(SaslAuthenticateRequest(token), 2)
         assert said.error_code == ErrorCode.NONE
-        assert b"invalid_token" in said.auth_bytes  # RFC 7628: sent as a challenge, refused after the client's answer
+        assert b"invalid_token" in said.auth_bytes  # RFC 7628: sent as a challenge, refused after the client's response
         said = await client.call(SaslAuthenticateRequest(b"\x01"), 2)
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert await client.ended()

@@ -42,7 +42,7 @@ def fetch_request(
 
 
 def told(answer: Any, version: int, group: str) -> Told:
-    """What an answer says of a group; an error of the whole group stands at ("", -1)."""
+    """What a response says of a group; an error of the whole group stands at ("", -1)."""
     whole = answer
     if version >= 8:
         whole = next(row for row in answer.groups if row.group_id == group)

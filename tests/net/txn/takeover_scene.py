@@ -33,7 +33,7 @@ class Point(Enum):
     LATE = auto()
     """It arrives when somebody else has taken over."""
     UNACKNOWLEDGED = auto()
-    """It is appended; the answer is lost, or comes late."""
+    """It is appended; the response is lost, or comes late."""
 
 
 @dataclass

@@ -94,7 +94,7 @@ class TestOffsetFetch:
             assert not answers
             assert await at.producer.end() == 0
             nursery.cancel_scope.deadline = trio.current_time() + 5
-            while not answers:  # noqa: ASYNC110 - the answer is what is waited for
+            while not answers:  # noqa: ASYNC110 - the response is what is waited for
                 await trio.sleep(0.01)
             assert answers == [[(9, 0)]]
 

@@ -63,7 +63,7 @@ async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() 
 
 
 async def test_what_is_retried_over_another_connection_dooms_the_transaction() -> None:
-    """A balancer that ends connections in good order may have kept the last answer to itself."""
+    """A balancer that ends connections in good order may have kept the last response to itself."""
     request = produce("t", b"1")
     async with stage() as (proxy, control):
         async with await proxy.client(client_id=_CLIENT) as client:

@@ -76,7 +76,7 @@ async def writing(brokers: int = 1, deadline_s: float = PATIENCE, **options: Any
 
 
 def _error(code: int, base_offset: int = -1) -> Any:
-    """An answer without an attempt to write."""
+    """A response without an attempt to write."""
     part = ProduceResponsePartitionProduceResponse(error_code=code, base_offset=base_offset)
     response = ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name=TOPIC, partition_responses=[part])])
     return lambda _: Answer(response)

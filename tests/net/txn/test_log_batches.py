@@ -1,4 +1,4 @@
-"""Batches of the transaction log out of a Fetch answer."""
+"""Batches of the transaction log out of a Fetch response."""
 
 import pytest
 from hypothesis import given

@@ -16,7 +16,7 @@ from tests.net.txn.log_harness import PATIENCE, PID, followed, following, write
 
 
 def _answer(error: int) -> Any:
-    """The error in place of what the answer held."""
+    """The error in place of what the response held."""
 
     def change(message: Any) -> None:
         for topic in getattr(message, "responses", None) or message.topics:
@@ -516,7 +516,7 @@ async def test_brokers_without_topic_ids_are_followed_too() -> None:
 async def test_an_end_before_what_was_read_has_the_partition_read_again_once(
     monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
-    """The leader's answer shows that the log was truncated before a poll does."""
+    """The leader's response shows that the log was truncated before a poll does."""
     async with followed() as log:
         log.write(b"a", b"b")
         await log.at_end()

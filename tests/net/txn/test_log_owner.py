@@ -47,7 +47,7 @@ async def never(append: Append) -> None:
 
 
 async def unheard(append: Append) -> None:
-    """The record is appended; the answer is lost."""
+    """The record is appended; the response is lost."""
     await append()
     raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
 
@@ -81,7 +81,7 @@ class TestTheEpochRises:
             at_decision(monkeypatch, a, never)
             assert await client.end(a, committed=False) == Producer(before.producer_id, before.epoch + 1)
             assert a.stats.transactions.claims == {"won": 2}
-            client._next.clear()  # as Java's client does with each answer to EndTxn
+            client._next.clear()  # as Java's client does with each response to EndTxn
             await client.write(a, "1", P0)
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]
@@ -606,7 +606,7 @@ class TestALateInitProducerId:
 
 @BOTH
 async def test_a_repeated_init_producer_id_moves_to_another_kproxy(bumps: bool) -> None:
-    """The first kproxy has answered, but the answer was lost."""
+    """The first kproxy has answered, but the response was lost."""
     async with stage() as cast:
         a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id", bumps)
         await client.init(a)
@@ -642,7 +642,7 @@ async def test_a_restarted_kproxy_answers_a_repeated_init_producer_id(bumps: boo
 @BOTH
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_repeated_commit_is_a_success_after_the_id_has_expired(bumps: bool, restarted: bool) -> None:
-    """The answer was lost, and transactional.id.timeout.ms is shorter than the client's patience."""
+    """The response was lost, and transactional.id.timeout.ms is shorter than the client's patience."""
     async with stage() as cast:
         a, client = await cast.instance("a"), Client("id", bumps)
         await client.init(a)

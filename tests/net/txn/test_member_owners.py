@@ -42,7 +42,7 @@ async def test_a_commit_that_is_repeated_after_an_abort_of_the_owners_data_does_
         capture = a.at.transactions.implicit_transactions.of("own")
         assert isinstance(capture, ManagedTransaction)
         capture.failed("a batch of the client was refused")
-        for _ in range(2):  # the first answer is lost
+        for _ in range(2):  # the first response is lost
             assert await refused(a.commit("m", batch_id="1", owner=owner)) is ErrorCode.TRANSACTION_ABORTABLE
         assert await seen(cast, a) == []
         assert (await a.abort(owner=owner, abort_others=True)).parts == ()

@@ -58,7 +58,7 @@ async def test_any_instance_decides_and_a_batch_that_was_committed_is_a_success_
             await b.begin(f"m{batch}", owner)
             await b.write(f"m{batch}", batch)
             await b.prepare(f"m{batch}")
-            await b.prepare(f"m{batch}")  # its answer was lost
+            await b.prepare(f"m{batch}")  # its response was lost
             for member_group in (c, a, b):
                 await member_group.commit(f"m{batch}", batch_id=batch, owner=owner)
         assert await seen(cast, a, b, c) == ["1", "2"]
@@ -409,6 +409,6 @@ async def test_a_member_is_aborted_unless_all_records_of_its_client_came_here(ho
         assert await refused(member_group.prepare("none", 3)) is ErrorCode.TRANSACTION_ABORTABLE
         assert await refused(member_group.prepare("some", 3)) is ErrorCode.TRANSACTION_ABORTABLE
         await member_group.prepare("all", 3)
-        await member_group.prepare("all", 3)  # the answer was lost
+        await member_group.prepare("all", 3)  # the response was lost
         assert await refused(member_group.commit("some", "all")) is ErrorCode.INVALID_REQUEST
         assert [part.name for part in (await member_group.describe()).parts if part.prepared] == ["all"]

@@ -142,7 +142,7 @@ async def test_a_client_that_reconnects_continues() -> None:
             assert await producer.init() == 0
             assert await producer.add(P0) == [0]
             request = produce_request("id", producer.batches("1", P0))
-            await client.send(request, 9)  # it does not wait for the answer: whether it is written nobody knows
+            await client.send(request, 9)  # it does not wait for the response: whether it is written nobody knows
         async with await proxy.client() as client:
             producer.client = client
             (row,) = (await producer.call(request)).responses[0].partition_responses

@@ -203,7 +203,7 @@ async def test_connections_are_numbered_as_they_come() -> None:
 
 
 async def test_a_connection_older_than_its_clients_newest_is_ended_so_that_the_client_reconnects() -> None:
-    """An answer would make the client ask for its coordinator, and hear of this connection again and again."""
+    """A response would make the client ask for its coordinator, and hear of this connection again and again."""
     async with decided() as (proxy, coordinator):
         async with await proxy.client() as client:
             coordinator.errors["end"] = ErrorCode.NETWORK_EXCEPTION

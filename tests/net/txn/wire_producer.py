@@ -86,7 +86,7 @@ class WireProducer:
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def call(self, request: Any) -> Any:
-        """The answer to any request."""
+        """The response to any request."""
         return await self.client.call(request, self.versions[request.API_KEY])
 
     async def find(self, *names: str) -> Any:

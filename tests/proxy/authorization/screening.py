@@ -78,6 +78,6 @@ class Screened:
 
 
 def decoded(frame: bytes, api_key: int, version: int) -> Any:
-    """The answer in a frame."""
+    """The response in a frame."""
     view = memoryview(frame)[4:]
     return response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version)

@@ -18,7 +18,7 @@ def frame(correlation_id: int, body: bytes) -> bytes:
 
 
 def sift_all(stream: bytes, cuts: list[int], wanted: int | None) -> tuple[bytes, list[bytes]]:
-    """What is left for others, and the answers found."""
+    """What is left for others, and the responses found."""
     sieve, kept, own = AnswerSieve(), b"", []
     bounds = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     for start, end in pairwise(bounds):

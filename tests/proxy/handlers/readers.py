@@ -146,7 +146,7 @@ class Reader:
         return self.take(self.play.answer())
 
     def take(self, answer: FetchResponse) -> FetchResponse:
-        """Delivers what an answer holds."""
+        """Delivers what a response holds."""
         for topic in answer.responses:
             for row in topic.partitions:
                 assert not row.error_code

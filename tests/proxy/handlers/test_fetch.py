@@ -34,7 +34,7 @@ def fetch(*offsets: int, **more: Any) -> FetchRequest:
 
 
 def fetched(*sets: bytes | int, **more: Any) -> FetchResponse:
-    """An answer with a record set or an error for each partition."""
+    """A response with a record set or an error for each partition."""
     rows = [
         FetchResponsePartitionData(partition_index=index, high_watermark=99, records=data)
         if isinstance(data, bytes)

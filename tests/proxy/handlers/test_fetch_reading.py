@@ -78,7 +78,7 @@ def kafka_go(*logs: MixedLog, **more: Any) -> Reader:
 
 
 def read_all(client: Reader, log: MixedLog) -> None:
-    """Poll until an answer finds the client at the end."""
+    """Poll until a response finds the client at the end."""
     for _ in range(3 * len(log.batches) + 3):
         answer = client.poll()
         row = answer.responses[0].partitions[0]
@@ -417,7 +417,7 @@ def test_at_the_end_hidden_batches_are_passed_by_a_marker_or_remembered() -> Non
 
 
 def test_a_long_hidden_run_is_read_in_pieces_until_the_time_has_passed() -> None:
-    """Memory is bounded: no answer is kept. What is passed is remembered for the next Fetch."""
+    """Memory is bounded: no response is kept. What is passed is remembered for the next Fetch."""
     log = MixedLog()
     for _ in range(400):
         log.add("aborted", size=500)
@@ -438,7 +438,7 @@ def test_a_long_hidden_run_is_read_in_pieces_until_the_time_has_passed() -> None
         polls += 1
     assert client.got[0] == [400]
     assert 2 <= polls <= 10
-    assert len(client.broker.asked) <= 140  # three to an answer
+    assert len(client.broker.asked) <= 140  # three to a response
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -536,7 +536,7 @@ def test_what_was_decided_since_the_last_fetch_is_read_whole() -> None:
 
 
 def test_the_last_stable_offset_of_a_partition_that_waits_is_returned_when_its_records_do_not_fit() -> None:
-    """A broker gives nothing but the first batch of an answer whatever its size (KIP-74)."""
+    """A broker gives nothing but the first batch of a response whatever its size (KIP-74)."""
     log = log_of([("aborted", 1, 0), ("undecided", 1, 0)])
     client = kafka_go(log)
     client.poll()
@@ -564,7 +564,7 @@ def test_zstd_that_the_version_cannot_carry_is_asked_for_again(version: int) -> 
 
 
 def test_another_replica_is_answered_at_once_and_to_the_byte() -> None:
-    """KIP-392: an answer without records that is no long poll."""
+    """KIP-392: a response without records that is no long poll."""
     client = java(log_of([]))
     client.ask()
     asked, correlation_id, _ = client.play.sent()

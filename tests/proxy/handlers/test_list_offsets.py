@@ -49,7 +49,7 @@ def broker(request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 
 def ask(*partitions: tuple[int, int, int]) -> tuple[dict[int, tuple[int, list[int]]], list[Any]]:
-    """The answer to ListOffsets v0 for (partition, time, most offsets), and what the broker was asked for it."""
+    """The response to ListOffsets v0 for (partition, time, most offsets), and what the broker was asked for it."""
     play = Play()
     rows = [ListOffsetsRequestListOffsetsPartition(partition_index=p, timestamp=t, max_num_offsets=n)
             for p, t, n in partitions]  # fmt: skip

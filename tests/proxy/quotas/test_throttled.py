@@ -1,4 +1,4 @@
-"""Every answer in every version can be told with a wait in it, and says nothing else than before."""
+"""Every response in every version can be told with a wait in it, and says nothing else than before."""
 
 from typing import Any
 

@@ -37,7 +37,7 @@ def _request(timeout_ms: int) -> ProduceRequest:
 
 
 async def _answer(cluster: FakeCluster, meanwhile: Callable[[], None], timeout_ms: int = 1000) -> tuple[ErrorCode, int]:
-    """Produce, let something happen after half a second, and return the answer."""
+    """Produce, let something happen after half a second, and return the response."""
     call = call_to(cluster, 1, _request(timeout_ms))
     object.__setattr__(call, "version", 9)
     answers: list[ProduceResponse | None] = []

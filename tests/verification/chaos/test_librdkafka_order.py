@@ -1,6 +1,6 @@
 """What librdkafka does with the order of its records when a request is refused, by itself and through kproxy.
 
-While it waits for an answer it has the next request ready. So with one in flight it writes out of order on a broker
+While it waits for a response it has the next request ready. So with one in flight it writes out of order on a broker
 that says REQUEST_TIMED_OUT.
 """
 
@@ -70,7 +70,7 @@ class Librdkafka:
         self.delivered.append(value)
 
     def has_ready(self) -> bool:
-        """Whether the next request is made, and waits for the answer to the one before."""
+        """Whether the next request is made, and waits for the response to the one before."""
         self._producer.poll(0)
         return self._ready == 1
 

@@ -266,7 +266,7 @@ def test_a_topic_made_again_holds_the_rest() -> None:
     told = history((client(), [(b"a", OK, 0), (b"b", OK, 0)]))
     told.deleted.append([{0: b"a"}])
     assert verdict(told, b"b") == set()
-    assert verdict(told, b"a", b"b") == set()  # it came in again, since its answer was lost with the topic
+    assert verdict(told, b"a", b"b") == set()  # it came in again, since its response was lost with the topic
     assert verdict(told) == {invariants.LOST}
     assert verdict(told, b"b", b"b") == {invariants.DUPLICATE}
 

@@ -15,7 +15,7 @@ def written_when_an_answer_comes_late() -> str:
     talk.write(request)
     world.now += 2
     talk.tell(request)
-    talk.did("a")  # its client had given it up, and threw the answer away
+    talk.did("a")  # its client had given it up, and threw the response away
     return world.text()
 
 

@@ -10,7 +10,7 @@ from verification.chaos.drivers import operations
 class Offsets:
     """Which offsets were really told.
 
-    librdkafka counts on from an answer's first offset also where that is -1 (not told): -1, 0, 1, ...
+    librdkafka counts on from a response's first offset also where that is -1 (not told): -1, 0, 1, ...
     """
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ class Rules:
     # -- answers
 
     def answer(self, s: State, k: int, answer: int) -> Iterator[State]:
-        """The request is served; its answer may be lost."""
+        """The request is served; its response may be lost."""
         ask = s.kproxies[k].ask
         assert ask is not None
         s = s.at(k, phase="idle", ask=None, ending=None, pending=None, tries=0)

@@ -6,7 +6,7 @@ from verification.models.identities.log import NONE, Part, Record
 
 
 class Ask(NamedTuple):
-    """A request. ``client``: the identity that it names; ``copy``: it comes late, and nobody hears the answer."""
+    """A request. ``client``: the identity that it names; ``copy``: it comes late, and nobody hears the response."""
 
     kind: str
     by: int

@@ -1,4 +1,4 @@
-"""What kproxy's instances, and members of their transactions, make of the answers."""
+"""What kproxy's instances, and members of their transactions, make of the responses."""
 
 from kproxy.txn.verdict import Verdict
 from verification.models.transaction_log import bodies
@@ -9,7 +9,7 @@ from verification.models.transaction_log.state import LOG, Request, State, Told
 
 
 class Answers(Protocol):
-    """The protocol of one run, with what follows an answer."""
+    """The protocol of one run, with what follows a response."""
 
     def answered(self, s: State, q: Request, answer: Answer) -> State:
         """The instance that sent q hears of it, if it still waits."""

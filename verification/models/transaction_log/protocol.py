@@ -28,7 +28,7 @@ class Protocol:
     def append(
         self, s: State, i: int, body: Message, what: str, *, want: Written = frozenset(), header: Producer | None = None
     ) -> State:
-        """Instance i appends a record under its claim, and waits for the answer."""
+        """Instance i appends a record under its claim, and waits for the response."""
         a = s.actors[i]
         assert a.own is not None
         item = Item(encode(Entry(str(self.id_of(i)), body)), what, a.name, want)

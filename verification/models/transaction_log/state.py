@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def request(source: int, to: int | str, producer: Producer, sequence: int, body: Any) -> Request:
-    """A request of instance ``source``; ``NOBODY`` if nobody waits for its answer."""
+    """A request of instance ``source``; ``NOBODY`` if nobody waits for its response."""
     return Request((source, str(to), producer, sequence, repr(body)), source, to, producer, sequence, body)
 
 

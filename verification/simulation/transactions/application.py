@@ -146,7 +146,7 @@ class Application(Legacy):
         return position
 
     async def _commit(self, position: int) -> int | None:
-        """The error code; None if there is no answer."""
+        """The error code; None if there is no response."""
         request = OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=self._generation,

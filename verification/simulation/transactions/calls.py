@@ -14,7 +14,7 @@ from verification.simulation.plan import TOPIC
 
 Address = tuple[str, int]
 
-#: What a lost connection or a missing answer looks like.
+#: What a lost connection or a missing response looks like.
 LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 _CONNECT_MS: Final = 1000
 _METADATA: Final = 4
@@ -26,7 +26,7 @@ def _at_once(_: Message) -> float:
 
 
 class Calls:
-    """Asks, and closes a connection that gives no answer in time."""
+    """Asks, and closes a connection that gives no response in time."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Calls:
         self._leaders: dict[int, Address] = {}
 
     async def ask(self, place: Address, message: Message, version: int) -> Message:
-        """The answer; one of ``LOST`` if there is none."""
+        """The response; one of ``LOST`` if there is none."""
         answers = await self.ask_all(place, [message], version)
         if not answers:
             raise OSError("no answer")

@@ -25,7 +25,7 @@ _ANSWERED: Final = 300.0
 
 
 class Unheard(Exception):
-    """There was no answer; the request may have been done, or may yet come."""
+    """There was no response; the request may have been done, or may yet come."""
 
 
 class Refused(Exception):
@@ -61,11 +61,11 @@ class ControlPost:
         self._rng = rng
         #: How long the next requests are in flight, in seconds.
         self.late: list[float] = []
-        #: How many of the next answers are lost.
+        #: How many of the next responses are lost.
         self.lost = 0
 
     def send(self, index: int, ask: Ask) -> Request:
-        """Sends one; its answer comes to it, or does not."""
+        """Sends one; its response comes to it, or does not."""
         request = Request(ask)
         self._nursery.start_soon(self._carry, index, request)
         return request
@@ -108,7 +108,7 @@ class ControlPost:
 
 
 async def answer_of(request: Request, seconds: float) -> Described:
-    """The answer within so many seconds. ``TxnError``; ``Unheard``."""
+    """The response within so many seconds. ``TxnError``; ``Unheard``."""
     with trio.move_on_after(seconds):
         await request.answered.wait()
     if request.answered.is_set() and request.error is not None:
@@ -131,7 +131,7 @@ class ControlClient:
     async def ask(
         self, what: str, places: Sequence[int], make: Callable[[], Ask], patience: float, sent: list[Request]
     ) -> Described:
-        """Asks one of some kproxies until there is an answer; ``make`` makes each request, which goes to ``sent``.
+        """Asks one of some kproxies until there is a response; ``make`` makes each request, which goes to ``sent``.
 
         ``Refused``: an error that another request will not mend; ``Unheard``: nothing else for so many seconds.
         """

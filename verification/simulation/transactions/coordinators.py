@@ -37,9 +37,9 @@ class Coordinators:
     async def ask(
         self, message: Any, key: str, *, key_type: int = TRANSACTION, lost: Callable[[], None] = lambda: None
     ) -> Any:
-        """The answer of a key's coordinator that is no invitation to ask again. ``Fatal`` if there is none.
+        """The response of a key's coordinator that is no invitation to ask again. ``Fatal`` if there is none.
 
-        ``lost`` is called each time that a request had no answer: it may still come to the coordinator.
+        ``lost`` is called each time that a request had no response: it may still come to the coordinator.
         """
         deadline = trio.current_time() + _MAX_BLOCK
         while trio.current_time() < deadline:
@@ -71,7 +71,7 @@ class Coordinators:
 
 
 def error_of(answer: Any) -> int:
-    """The error of a coordinator's answer; of one that has an error for each partition the first."""
+    """The error of a coordinator's response; of one that has an error for each partition the first."""
     if (topics := getattr(answer, "results_by_topic_v3_and_below", None)) is not None:
         codes = [row.partition_error_code for topic in topics for row in topic.results_by_partition]
     elif hasattr(answer, "error_code"):

@@ -124,7 +124,7 @@ async def _control_late(world: "TransactionWorld", fault: FaultPlan) -> None:
 
 
 async def _control_lost(world: "TransactionWorld", fault: FaultPlan) -> None:
-    """Some of the next answers to control requests do not come."""
+    """Some of the next responses to control requests do not come."""
     world.post.lost += 1 + int(fault.where * 3)
 
 

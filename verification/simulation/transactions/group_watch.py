@@ -27,7 +27,7 @@ class GroupWatch:
         self._highest: dict[str, int] = {}
 
     async def position(self, group: str) -> int:
-        """Where a group stands, asked until there is an answer; 0 if it stands nowhere."""
+        """Where a group stands, asked until there is a response; 0 if it stands nowhere."""
         while True:
             least = self._history.least_position(group)
             try:

@@ -15,7 +15,7 @@ class Given(NamedTuple):
     asked: float
 
 
-#: An InitProducerId without an answer may still take effect for so many seconds: it is held up, or waits in a kproxy.
+#: An InitProducerId without a response may still take effect for so many seconds: it is held up, or waits in a kproxy.
 _STRAYS: Final = 30.0
 
 
@@ -25,7 +25,7 @@ class Asked:
 
     sent: float
     over: float = inf
-    #: One of its requests has no answer.
+    #: One of its requests has no response.
     is_stray: bool = False
 
 
@@ -129,7 +129,7 @@ class TransactionHistory(History):
         return asked
 
     def strays(self, asked: Asked, now: float) -> None:
-        """One of its requests has no answer, and may come late."""
+        """One of its requests has no response, and may come late."""
         asked.is_stray, asked.over = True, now + _STRAYS
 
     def may_come_late(self, transactional_id: str, now: float) -> None:

@@ -39,7 +39,7 @@ class LegacyTools:
     name: str
     #: The kproxy that it asks.
     instance: int
-    #: Connections of a client.id; ``patient`` ones wait long for an answer.
+    #: Connections of a client.id; ``patient`` ones wait long for a response.
     calls: Callable[[str, float], Calls]
     control: ControlClient
     history: TransactionHistory
@@ -151,7 +151,7 @@ class ByHand(Legacy):
         return await self._tools.control.ask(what, [self._tools.instance], make, _PATIENCE, self._sent)
 
     async def _abort_what_is_open(self) -> None:
-        """A beginning whose answer was lost, or somebody else's."""
+        """A beginning whose response was lost, or somebody else's."""
         tid = self._tools.plan.transactional_id
         try:
             owner = (await self._ask("describe", lambda: lambda control: control.describe(tid))).owner
@@ -189,7 +189,7 @@ class ByHand(Legacy):
         except Refused as error:
             if error.code is ErrorCode.TRANSACTION_ABORTABLE:
                 claimed.told = False
-            elif error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:  # one that had no answer is under way
+            elif error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:  # one that had no response is under way
                 self._judge(error)
         except Unheard:
             self.say(f"does not hear what becomes of {claimed.name}")
@@ -199,9 +199,9 @@ class ByHand(Legacy):
 
 
 class PerRequest(Legacy):
-    """Each request is a transaction of its own; what has no answer, or an error, is not sent again.
+    """Each request is a transaction of its own; what has no response, or an error, is not sent again.
 
-    What has no answer may come late: so only those are in order that had all had theirs.
+    What has no response may come late: so only those are in order that had all had theirs.
     """
 
     def __init__(self, tools: LegacyTools) -> None:

@@ -21,7 +21,7 @@ from verification.simulation.transactions.member_writer import MemberWriter, Wri
 #: How long a worker asks, in seconds.
 _PATIENCE: Final = 15.0
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-#: The answers that a worker may get when its part, or its kproxy, has ended.
+#: The responses that a worker may get when its part, or its kproxy, has ended.
 _OVER: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE})
 
 
@@ -158,7 +158,7 @@ class Attempt(Part):
         tools.stepped("prepared")
 
     async def _is_prepared(self) -> bool:
-        """It may be, though the answer was lost, and its kproxy knows it from the log alone."""
+        """It may be, though the response was lost, and its kproxy knows it from the log alone."""
         found = await self._tools.control.ask(
             f"describe for {self.member}",
             [self.instance],

@@ -25,7 +25,7 @@ class AttemptPlan:
     #: It ends before it prepares: it gives its part up, or says nothing.
     fails: bool = False
     gives_up: bool = False
-    #: What it had no answer for it sends once more though it has failed, as a client does that reconnects.
+    #: What it had no response for it sends once more though it has failed, as a client does that reconnects.
     stubborn: bool = False
 
 

@@ -119,7 +119,7 @@ async def _taken(world: TransactionWorld, instance: int) -> None:
 
 
 def committed_unheard(seed: int) -> WorldPlan:
-    """No commit of a driver has an answer, and it dies; the next one does the batch again."""
+    """No commit of a driver has a response, and it dies; the next one does the batch again."""
     lives = DriverLife(0.5, 0, _DIES), DriverLife(1.0, 0)
     plan = member_group(batch(sweeps=True), lives=lives, keeps=False)
 

@@ -79,7 +79,7 @@ class ProducerPlan:
     #: Without ``second_version``: after a batch that failed it asks for a new epoch, or uses the sequence again.
     renews: bool
     request_timeout: float
-    #: Sends each record as a batch of its own, and several of a partition without waiting for an answer.
+    #: Sends each record as a batch of its own, and several of a partition without waiting for a response.
     pipelines: bool = False
     way: Way = Way.KIP_98
     #: Of an application's consumer: the version of OffsetFetch.

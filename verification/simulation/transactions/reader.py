@@ -115,7 +115,7 @@ class Reader:
                 self._shown(place, record.offset, record.value or b"")
 
     async def end(self, place: int) -> int | None:
-        """Where the partition ends for this reader, by ListOffsets; None if there is no answer."""
+        """Where the partition ends for this reader, by ListOffsets; None if there is no response."""
         row = ListOffsetsRequestListOffsetsPartition(partition_index=place, timestamp=_LATEST)
         request = ListOffsetsRequest(
             replica_id=-1,

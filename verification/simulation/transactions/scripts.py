@@ -341,7 +341,7 @@ def read_beyond(seed: int) -> WorldPlan:
 
 
 def copied(seed: int) -> WorldPlan:
-    """The answer to a batch is lost, and its partition forgets who wrote it: so it is there twice."""
+    """The response to a batch is lost, and its partition forgets who wrote it: so it is there twice."""
     plan = producer(request_timeout=15.0)
 
     async def script(world: TransactionWorld) -> None:

@@ -34,7 +34,7 @@ from verification.simulation.transactions.producer import TransactionalProducer
 from verification.simulation.transactions.reader import Reader
 from verification.simulation.transactions.ways import Steps, Way
 
-#: Readers ask so long for an answer.
+#: Readers ask so long for a response.
 _READ_SECONDS: Final = 3.0
 _FETCH: Final = 12
 #: Readers that fetch by this version or later name their software.
@@ -293,7 +293,7 @@ class TransactionWorld(base.World):
             await trio.sleep(rng.choice((0.01, 0.1, 0.4)))
 
     async def look(self, reader: Reader, place: int, instance: int) -> int:
-        """The last stable offset of a partition; -1 if there is no answer."""
+        """The last stable offset of a partition; -1 if there is no response."""
         highest = self.told.stable.get(place, 0)  # others may ask at the same time
         told = await reader.end(place)
         if told is None:

@@ -47,7 +47,7 @@ class AddedPartitions:
                 return
             if protocol.adds and not await self._add(transaction, places, unknown):
                 return
-            transaction.announced.update(unknown)  # whatever the answer is, the broker may have added them
+            transaction.announced.update(unknown)  # whatever the response is, the broker may have added them
             if not protocol.adds:
                 await self._requests.add_ahead(transaction.producer, unknown)
 

@@ -120,6 +120,6 @@ class BrokerControl:
 
 
 def not_here(transactional_id: str) -> TxnError:
-    """The answer for an id whose coordinator is the broker, and that has nothing open at this kproxy."""
+    """The response for an id whose coordinator is the broker, and that has nothing open at this kproxy."""
     why = f"{transactional_id} is not open at this kproxy; its home is the broker: kafka-transactions.sh describe"
     return TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, why)

@@ -46,7 +46,7 @@ class BrokerEnds:
         instance_id: str,
         patience_s: float,
     ) -> None:
-        """``patience_s``: how long one answer is waited for, until it is asked again."""
+        """``patience_s``: how long one response is waited for, until it is asked again."""
         self._cluster = cluster
         self._log = transactions
         self._stats = stats

@@ -299,7 +299,7 @@ class BrokerOwner(Owner):
         self.id.client, self._owes_epoch = self._upstream, False
 
     async def _decide(self, transaction: Transaction, *, committed: bool) -> None:
-        """Has the broker end it; TxnError if it was to be committed and can't be, or there was no definite answer."""
+        """Has the broker end it; TxnError if it was to be committed and can't be, or there was no definite response."""
         if committed:
             with suppress(Interrupted):
                 await self._wait(transaction.writer.flush)

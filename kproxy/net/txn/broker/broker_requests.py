@@ -1,4 +1,4 @@
-"""KIP-98's requests to the broker's coordinator of a transactional id, each asked until its answer is definite.
+"""KIP-98's requests to the broker's coordinator of a transactional id, each asked until its response is definite.
 
 With ``transaction.version`` 2 (KIP-890) partitions and groups join a transaction by being written, and each end raises
 the epoch. A broker without it is asked in the versions of a client that adds them, and keeps the epoch at an end.

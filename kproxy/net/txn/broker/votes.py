@@ -30,7 +30,7 @@ class Votes:
     """Asks the coordinators of the members' ids."""
 
     def __init__(self, cluster: Cluster, patience_s: float, now_ms: Callable[[str], Awaitable[float]]) -> None:
-        """``patience_s``: how long an answer is waited for. ``now_ms``: the brokers' time, for a transactional id."""
+        """``patience_s``: how long a response is waited for. ``now_ms``: the brokers' time, for a transactional id."""
         self._now_ms = now_ms
         self._cluster = cluster
         self._patience_s = patience_s

@@ -33,7 +33,7 @@ async def handle(call: Call) -> ApiVersionsResponse:
 
 
 def fallback() -> ApiVersionsResponse:
-    """Return the answer to a version that is not served; to be encoded as version 0."""
+    """Return the response to a version that is not served; to be encoded as version 0."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_entries({ApiKey.API_VERSIONS: VERSIONS})
     )

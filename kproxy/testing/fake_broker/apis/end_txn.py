@@ -17,7 +17,7 @@ _NONE = -1
 
 
 async def handle(call: Call) -> EndTxnResponse:
-    """Commit or abort; the answer does not wait for the markers."""
+    """Commit or abort; the response does not wait for the markers."""
     request: EndTxnRequest = call.request
     error = coordinator_error(call, request.transactional_id)
     owner = call.cluster.transactional_ids.get(request.transactional_id)

@@ -1,7 +1,7 @@
 """InitProducerId (22): versions 0-5.
 
 Without a transactional id: a fresh producer id, epoch 0. With one: the id's producer with the next epoch, so that the
-former owner is fenced. An open transaction is aborted, under an epoch that no client receives, and the answer is
+former owner is fenced. An open transaction is aborted, under an epoch that no client receives, and the response is
 CONCURRENT_TRANSACTIONS until that is complete. A caller that names an older producer is refused
 (INVALID_PRODUCER_EPOCH, from version 4 PRODUCER_FENCED, KIP-360). Near the end of the epochs the id gets a fresh
 producer. A broker whose block of ids is used up answers COORDINATOR_LOAD_IN_PROGRESS until a controller gives it

@@ -1,7 +1,7 @@
 """Metadata (3): versions 0-13.
 
 Version 0 asks for all topics with an empty list, later ones with null. An unknown topic is created if the broker and
-(from version 4) the request allow it; the answer still says UNKNOWN_TOPIC_OR_PARTITION, since creation takes a moment
+(from version 4) the request allow it; the response still says UNKNOWN_TOPIC_OR_PARTITION, since creation takes a moment
 in KRaft, and the client's next question finds it. Versions 10 and later carry ids, 12 and later may ask by id.
 """
 

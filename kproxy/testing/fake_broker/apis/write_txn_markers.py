@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27): versions 1-2. Ends a producer's epoch on a partition with a control batch.
 
 A marker of (pid, epoch) fences older epochs at once, also those of a producer that the partition has never seen.
-It is written as with acks=all: the answer waits for the replicas.
+It is written as with acks=all: the response waits for the replicas.
 """
 
 from functools import partial

@@ -132,7 +132,7 @@ async def test_a_batch_that_was_committed_is_a_success_everywhere(level: int) ->
 async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_called_aborted(
     batch_id: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first copy of a request has no answer; the second has read the log before the first one is decided."""
+    """The first copy of a request has no response; the second has read the log before the first one is decided."""
     async with at_home() as cast:
         a, b = await member_groups(cast, "ab")
         await a.initialize()
@@ -154,7 +154,7 @@ async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_call
 
 
 async def test_a_late_copy_of_the_request_that_begins_a_member_does_not_abort_it(level: int) -> None:
-    """An InitProducerId without an answer may still come; it would abort what the member has written since."""
+    """An InitProducerId without a response may still come; it would abort what the member has written since."""
     late: list[Call] = []
 
     def hold(call: Call) -> Fault | None:
@@ -174,7 +174,7 @@ async def test_a_late_copy_of_the_request_that_begins_a_member_does_not_abort_it
 
 
 class Held:
-    """The first requests of members for which the broker gives no answer; they arrive when a test says so."""
+    """The first requests of members for which the broker gives no response; they arrive when a test says so."""
 
     def __init__(self, cast: Cast, key: ApiKey, name: str, most: int = 1, after: int = 0) -> None:
         self.calls: list[Call] = []

@@ -18,7 +18,7 @@ ADDRESS = ("peer", 9092)
 
 
 class Peer:
-    """Answers requests in order; what has no answer ends the connection, or (``silent``) is waited for in vain."""
+    """Answers requests in order; what has no response ends the connection, or (``silent``) is waited for in vain."""
 
     def __init__(self, nursery: trio.Nursery, answer: Callable[[Any, int], Message | None], *, silent: bool) -> None:
         self.network = VirtualNetwork(1, VirtualClock(trio.lowlevel.current_clock()), trio.current_time)

@@ -24,7 +24,7 @@ def request(number: int) -> EndTxnRequest:
 
 
 def echo(asked: Any, _: int) -> Message | None:
-    """The producer id as the error; 9 has no answer."""
+    """The producer id as the error; 9 has no response."""
     return EndTxnResponse(error_code=asked.producer_id) if asked.producer_id != 9 else None
 
 
