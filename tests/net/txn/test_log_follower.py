@@ -396,9 +396,10 @@ async def test_a_deleted_topic_is_reported_once_and_waited_for() -> None:
 async def test_a_refusal_is_reported_once_and_asked_about_again() -> None:
     with structlog.testing.capture_logs() as lines:
         async with open_fake_cluster(1) as fake:
+            # the fake broker answers after the longest poll, which is four request time-outs
             control = fake.cluster.control(ApiKey.FETCH, _answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            async with following(fake.bootstrap, loaded=False) as log:
-                await eventually(lambda: control.hits > 3)
+            async with following(fake.bootstrap, loaded=False, upstream_request_timeout_ms=300) as log:
+                await eventually(lambda: control.hits > 2)
                 fake.cluster.controls.remove(control)
                 with trio.fail_after(PATIENCE):
                     await log.follower.loaded()
