@@ -4,8 +4,9 @@ A producer whose connections are in use at two instances at the same time is **s
 other's connections for ever; so they leave each other's alone, and only compare with what was given back.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final, NamedTuple
 
 import structlog
 import trio
@@ -21,6 +22,20 @@ log = structlog.get_logger("kproxy.fleet")
 #: So many connections that were fenced while in use show that their producer is shared.
 _TELLING_FENCES: Final = 2
 _LOOK_AGAIN_SECONDS: Final = 0.2
+#: A lease that began after a fence, and was fenced within this time of it: two processes take turns.
+_TURN: Final = 2.0
+#: Times of leases are whole milliseconds.
+_TICK: Final = 0.001
+
+
+class _Fence(NamedTuple):
+    """A fence of another instance, by ``wall``: when the request was taken that met it, and when the lease began."""
+
+    taken_at: float
+    leased_at: float
+
+
+_NONE: Final = _Fence(inf, inf)
 
 
 class Fleet:
@@ -32,10 +47,12 @@ class Fleet:
         self._log = lane_log
         self._wall = wall
         self.enabled = config.fleet_retries_enable and lane_log.enabled
-        #: By producer, the requests with which fences were seen and not judged yet, those of connections that were in
-        #: use, and until when it is shared; by ``wall``.
-        self._fenced: dict[Identity, list[float]] = {}
+        #: By producer, fences that were not judged yet, those of connections that were in use (when the request was
+        #: taken), and until when it is shared; by ``wall``.
+        self._fenced: dict[Identity, list[_Fence]] = {}
         self._telling: dict[Identity, list[float]] = {}
+        #: The last fence of each.
+        self._last: dict[Identity, _Fence] = {}
         self._shared_until: dict[Identity, float] = {}
         #: By producer, leases that others did not give back in time: producer id and last epoch.
         self._waited: dict[Identity, set[tuple[int, int]]] = {}
@@ -69,10 +86,10 @@ class Fleet:
         found = self._log.elsewhere(identity)
         return [lane for lane in found if (lane.recorded_ms >= soonest if lane.returned else not shared)]
 
-    def fenced(self, identity: Identity, taken_at: float) -> None:
-        """Records that another instance fenced a producer's connection, seen with a request of ``taken_at``."""
+    def fenced(self, identity: Identity, taken_at: float, leased_at: float) -> None:
+        """Records that another instance fenced a lease of ``leased_at``, seen with a request of ``taken_at``."""
         if self.enabled:
-            self._fenced.setdefault(identity, []).append(taken_at)
+            self._fenced.setdefault(identity, []).append(_Fence(taken_at, leased_at))
 
     def is_shared(self, identity: Identity) -> bool:
         """Whether a producer is in use at another instance, too."""
@@ -84,9 +101,7 @@ class Fleet:
         """Looks whether the producer is shared: fences met connections in use, or another instance says so."""
         held = [lane.recorded_ms / 1000 for lane in self._log.elsewhere(identity) if not lane.returned]
         now, window = self._wall(), self._config.retry_window_ms / 1000
-        # a client that failed over sends nothing more over its former connection
-        fenced = self._fenced.pop(identity, [])
-        new = [at for at in fenced if any(at > since + CLOCKS_AGREE_SECONDS for since in held)]
+        new = [fence.taken_at for fence in self._fenced.pop(identity, []) if self._was_in_use(identity, fence, held)]
         telling = [at for at in self._telling.pop(identity, []) + new if at > now - window]
         if len(telling) >= _TELLING_FENCES and not self.is_shared(identity):
             log.warning(
@@ -101,15 +116,30 @@ class Fleet:
         elif telling:
             self._telling[identity] = telling
 
+    def _was_in_use(self, identity: Identity, fence: _Fence, held: Sequence[float]) -> bool:
+        """Whether its client still used the connection; ``held``: when the leases began that others hold.
+
+        A client that failed over sends nothing more over its former connection. Only a newer lease can have fenced this
+        one: that of an instance that died long ago shows nothing. Two processes that fence each other in turn may meet
+        each fence too soon for that; a client that moves does not move and return so fast.
+        """
+        before = self._last.get(identity, _NONE)
+        self._last[identity] = fence
+        in_turn = before.taken_at <= fence.leased_at + _TICK and fence.taken_at < before.taken_at + _TURN
+        return in_turn or any(fence.leased_at < since < fence.taken_at - CLOCKS_AGREE_SECONDS for since in held)
+
     def _tidy(self) -> None:
         """Once in a retry window, frees what can't matter any more of producers that may never come back."""
         now, window = self._wall(), self._config.retry_window_ms / 1000
         if 0 <= now - self._tidied < window:
             return
         self._tidied = now
-        for times in (self._fenced, self._telling):
-            for identity in [one for one, seen in times.items() if max(seen) <= now - window]:
-                del times[identity]
+        for identity in [one for one, seen in self._fenced.items() if max(seen).taken_at <= now - window]:
+            del self._fenced[identity]
+        for identity in [one for one, last in self._last.items() if last.taken_at <= now - window]:
+            del self._last[identity]
+        for identity in [one for one, seen in self._telling.items() if max(seen) <= now - window]:
+            del self._telling[identity]
         for identity in [one for one, until in self._shared_until.items() if until <= now]:
             del self._shared_until[identity]
         for identity in [one for one in self._waited if all(lane.returned for lane in self._log.elsewhere(one))]:

@@ -25,6 +25,8 @@ class _Lease(NamedTuple):
     identity: Identity
     #: The first epoch of this producer id that was this identity's, over all its leases in a row.
     first_epoch: int
+    #: When the present one was recorded, in ms since the epoch.
+    recorded_ms: int = 0
 
 
 class _Rest(NamedTuple):
@@ -85,10 +87,11 @@ class Lanes:
         self._end_rests()
         self._end_abandoned()
         lane, lease = await self._next(identity)
-        self._leases[lane] = lease
+        record = self._record(lane, lease)
+        self._leases[lane] = lease._replace(recorded_ms=record.recorded_ms)
         self._count()
         try:
-            await self.log.record(self._record(lane, lease))
+            await self.log.record(record)
             await self.fleet.look(identity)  # after the record: of two instances one at least sees the other
         except BaseException:
             self.give_back(lane)
@@ -115,7 +118,8 @@ class Lanes:
 
     def fenced(self, lane: Lane, taken_at: float) -> None:
         """Records that another instance fenced a lane, which was seen with a request of ``taken_at``."""
-        self.fleet.fenced(self._leases[lane].identity, taken_at)
+        lease = self._leases[lane]
+        self.fleet.fenced(lease.identity, taken_at, lease.recorded_ms / 1000)
 
     def _record(self, lane: Lane, lease: _Lease, *, returned: bool = False) -> LaneRecord:
         return LaneRecord(

@@ -145,7 +145,7 @@ async def test_two_processes_of_one_name_do_not_fence_each_other_for_ever() -> N
             nursery.start_soon(produce, 0, one)
             nursery.start_soon(produce, 1, other)
         assert sorted(value for value in values_in(one.brokers, "t") if value and b"." in value) == sorted(written)
-        assert sum(lost) <= 4
+        assert sum(lost) <= 6
 
 
 async def test_an_instance_without_the_option_writes_the_retry_again() -> None:

@@ -72,11 +72,11 @@ async def test_two_fences_of_connections_in_use_show_that_a_producer_is_shared(
 ) -> None:
     log = Log([record(10.0)])
     found = fleet(log)
-    found.fenced(ONE, NOW - 5.0)
+    found.fenced(ONE, NOW - 5.0, NOW - 20.0)
     await found.look(ONE)
     assert found.lanes(ONE)
     log.now = [record(4.0)]
-    found.fenced(ONE, NOW - 1.0)
+    found.fenced(ONE, NOW - 1.0, NOW - 5.0)
     await found.look(ONE)
     assert found.is_shared(ONE)
     assert not found.is_shared(TWO)
@@ -92,9 +92,32 @@ async def test_a_request_from_before_the_lease_of_the_other_shows_nothing(
     """The client had failed over since; half a second is within what clocks may differ by."""
     found = fleet(Log([record(10.0)]))
     for _ in range(3):
-        found.fenced(ONE, taken_at)
+        found.fenced(ONE, taken_at, NOW - 20.0)
         await found.look(ONE)
     assert not found.is_shared(ONE)
+
+
+async def test_a_lease_that_is_older_than_the_fenced_one_shows_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """An instance that died holds its lease for ever; a lone client that moves to and fro is fenced by others."""
+    found = fleet(Log([record(100.0)]))
+    for nth in range(3):
+        found.fenced(ONE, NOW - 15.0 + 5 * nth, NOW - 20.0 + 5 * nth)
+        await found.look(ONE)
+    assert not found.is_shared(ONE)
+
+
+@pytest.mark.parametrize(("pause", "shared"), [(0.2, True), (3.0, False)])
+async def test_leases_that_are_fenced_in_turn_at_once_show_that_a_producer_is_shared(
+    pause: float, shared: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The newer lease of the other process has hardly begun at each fence."""
+    found = fleet(log := Log())
+    for nth in range(3):
+        at = NOW - 20.0 + nth * pause
+        log.now = [record(NOW - at + 0.05)]
+        found.fenced(ONE, at, at - 0.1)
+        await found.look(ONE)
+    assert found.is_shared(ONE) is shared
 
 
 async def test_a_producer_is_shared_while_another_instance_says_so(autojump_clock: trio.testing.MockClock) -> None:
@@ -115,9 +138,9 @@ async def test_what_is_known_of_a_producer_that_never_comes_back_is_freed(
     log.now = [record(10.0)]
     gone = ONE._replace(client_id=name)
     for _ in range(fences):
-        found.fenced(gone, NOW)
+        found.fenced(gone, NOW, NOW - 20.0)
     await found.look(gone)
-    found.fenced(gone, NOW)
+    found.fenced(gone, NOW, NOW - 20.0)
     del gone
     assert sys.getrefcount(name) > unused
     log.now, now = [], NOW + 61.0
