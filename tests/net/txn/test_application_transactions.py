@@ -17,7 +17,7 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.application_transactions import Application, ApplicationsByRule, ApplicationTransaction
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.applications import CommitRule
@@ -25,6 +25,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
+from tests.net.retrying import Gate
 from tests.net.txn.test_rpcs_whole import committed_values
 
 OPTIONS: dict[str, Any] = {"coordinator": Transactions, "transaction_state_log_num_partitions": 4, "instance_id": "box"}
@@ -167,20 +168,12 @@ async def test_a_consumers_connection_that_ends_aborts_what_is_open() -> None:
 async def test_a_producers_connection_that_ends_before_its_answer_aborts_what_is_open() -> None:
     async with stage() as proxy, await proxy.client() as reader:
         await rewind(reader)
-        let_go, met = trio.Event(), trio.Event()
-
-        async def hold(call: Any) -> None:
-            if call.request.topic_data[0].name == "t":
-                met.set()
-                await let_go.wait()
-
-        proxy.brokers.control(ApiKey.PRODUCE, hold)
+        gate = Gate(proxy)
         async with await proxy.client(client_id="out-1") as out:
             await out.send(produce("t", b"1"), 7)
-            with trio.fail_after(PATIENCE):
-                await met.wait()
+            await gate.wait_reached()
         await eventually(lambda: proxy.stats.clients.connections_open == 1)
-        let_go.set()
+        gate.release()
         async with await proxy.client(client_id="out-1") as out:
             assert await write(out, b"1") == [ErrorCode.INVALID_TXN_STATE]
             assert await commit(reader, 1) == REWIND

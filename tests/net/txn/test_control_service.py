@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
@@ -16,6 +16,7 @@ from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
+from tests.net.retrying import Gate
 from tests.net.txn.test_rpcs_whole import committed_values
 from tests.net.txn.wire_producer import produce_request, transactional_batch
 
@@ -195,20 +196,12 @@ async def test_a_refused_batch_dooms_the_transaction() -> None:
 async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() -> None:
     async with stage() as (proxy, control):
         await begin(control)
-        let_go, met = trio.Event(), trio.Event()
-
-        async def hold(call: Any) -> None:
-            if call.request.topic_data[0].name == "t":
-                met.set()
-                await let_go.wait()
-
-        proxy.brokers.control(ApiKey.PRODUCE, hold)
+        gate = Gate(proxy)
         async with await proxy.client() as client:
             await client.send(produce("t", b"1"), 7)
-            with trio.fail_after(PATIENCE):
-                await met.wait()
+            await gate.wait_reached()
         await eventually(lambda: not proxy.stats.clients.connections_open)
-        let_go.set()
+        gate.release()
         async with await proxy.client() as client:
             assert await write(client, b"1") == [ErrorCode.INVALID_TXN_STATE]
         assert await refused(control.commit("id")) is ErrorCode.TRANSACTION_ABORTABLE

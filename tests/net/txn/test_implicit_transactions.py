@@ -1,12 +1,9 @@
 """Clients that write in transactions or not at all, by their client.id."""
 
-from typing import Any
-
-import trio
-
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.applications import CommitRule
-from tests.net.harness import PATIENCE, errors_of, eventually, produce
+from tests.net.harness import errors_of, eventually, produce
+from tests.net.retrying import Gate
 from tests.net.txn.test_control_service import TIMEOUT_MS, commit, refused, stage, write
 from tests.net.txn.test_rpcs_whole import committed_values
 
@@ -43,21 +40,13 @@ async def test_what_was_begun_by_hand_comes_before_the_rules_of_the_configuratio
 
 async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() -> None:
     async with stage() as (proxy, control):
-        let_go, met = trio.Event(), trio.Event()
-
-        async def hold(call: Any) -> None:
-            if call.request.topic_data[0].name == "t":
-                met.set()
-                await let_go.wait()
-
-        proxy.brokers.control(ApiKey.PRODUCE, hold)
+        gate = Gate(proxy)
         await control.begin(client_id=_CLIENT, transactional_id="id", timeout_ms=TIMEOUT_MS)
         async with await proxy.client(client_id=_CLIENT) as client:
             await client.send(produce("t", b"1"), 7)
-            with trio.fail_after(PATIENCE):
-                await met.wait()
+            await gate.wait_reached()
         await eventually(lambda: proxy.stats.clients.connections_open == 0)
-        let_go.set()
+        gate.release()
         assert await refused(control.commit("id")) is ErrorCode.TRANSACTION_ABORTABLE
         assert committed_values(proxy) == []
 
