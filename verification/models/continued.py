@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from verification.models.scenario_runs import run_scenarios
 from verification.models.search import Search, Trace
 
 SCRIPT: Final = ((0, "a"), (0, "b"), (1, "c"))
@@ -275,19 +276,5 @@ def explore(scenario: Scenario, most_states: int = 300_000) -> tuple[int, bool, 
     return found.states, found.is_cut, found.trace
 
 
-def main() -> int:
-    """Explores all scenarios; how many were a surprise."""
-    surprises = 0
-    for scenario in SCENARIOS:
-        states, cut, trace = explore(scenario)
-        found = trace.invariant if trace is not None else "nothing"
-        as_wanted = (trace is None) if scenario.flaw is None else found.startswith(scenario.flaw)
-        surprises += not as_wanted
-        sys.stdout.write(f"{'' if as_wanted else 'SURPRISE '}{scenario.name}: {states}{'+' * cut} states, {found}\n")
-        if trace is not None and (not as_wanted or "--traces" in sys.argv):
-            sys.stdout.writelines(f"    {name}\n" for name in trace.steps)
-    return surprises
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_scenarios(SCENARIOS, explore))
