@@ -1,6 +1,6 @@
 """Clients' requests about transactions, asked of the coordinator of this instance and answered in the wire's words."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -151,7 +151,7 @@ class TransactionApi:
             name = names[part.topic]
             if part.error_code or not part.records or is_own_topic(name):
                 return False
-            batches.append(ClientBatch(name, part.partition, part.batch, part.records, part.base_sequence))
+            batches.append(_client_batch(part, name))
         if isinstance(ask, ImplicitProduce):
             return self._captured_at_once(ask, batches, version, answered)
         who = ask.who
@@ -162,7 +162,7 @@ class TransactionApi:
                 who, batches, lambda rows: answered(produced(ask.parts, rows, version)), implicit=version >= _PRODUCE_V2
             )
         except TxnError as error:
-            answered(produced(ask.parts, [Written(error.error_code, -1, -1)] * len(batches), version))
+            answered(produced(ask.parts, _refused(batches, error), version))
         return True
 
     def _captured_at_once(
@@ -181,7 +181,7 @@ class TransactionApi:
             capture.write_at_once(batches, written)
         except TxnError as error:
             capture.failed(str(error))
-            written([Written(error.error_code, -1, -1)] * len(batches))
+            written(_refused(batches, error))
         return True
 
     async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Message:
@@ -189,16 +189,12 @@ class TransactionApi:
         try:
             names = await self._names(parts, version)
             parts = [_named(part, names) for part in parts]
-            batches = [
-                ClientBatch(names[part.topic], part.partition, part.batch, part.records, part.base_sequence)
-                for part in parts
-                if not part.error_code
-            ]
+            batches = [_client_batch(part, names[part.topic]) for part in parts if not part.error_code]
             implicit = version >= _PRODUCE_V2
             produce = self._coordinator.produce
             written = await produce(ask.who, batches, implicit=implicit, accepted=accepted) if batches else ()
         except TxnError as error:
-            written = [Written(error.error_code, -1, -1) for part in parts if not part.error_code]
+            written = _refused([part for part in parts if not part.error_code], error)
         return produced(parts, written, version)
 
     # -- Produce of clients that know nothing of transactions
@@ -216,8 +212,8 @@ class TransactionApi:
             try:
                 return await result()
             except TxnError as error:
-                told = [Written(error.error_code, -1, -1) for part in ask.parts if part.records and not part.error_code]
-                return implicit_response(ask.parts, told, version)
+                taken = [part for part in ask.parts if part.records and not part.error_code]
+                return implicit_response(ask.parts, _refused(taken, error), version)
 
         return answer
 
@@ -230,11 +226,8 @@ class TransactionApi:
                 await before.wait()
             names = await self._names(ask.parts, version)
             parts = [_named(part, names) for part in ask.parts]
-            batches = [
-                ClientBatch(names[part.topic], part.partition, part.batch, part.records, part.base_sequence)
-                for part in parts
-                if part.records and not part.error_code
-            ]
+            taken = [part for part in parts if part.records and not part.error_code]
+            batches = [_client_batch(part, names[part.topic]) for part in taken]
             refused = any(part.error_code for part in parts)
             capture.came(ask.connection, batches, ask.arrival_ms)
             written = await capture.write(batches, refused=refused, accepted=accepted.set) if batches or refused else ()
@@ -295,13 +288,22 @@ class TransactionApi:
         return self._cluster.metadata.known_names(refs)
 
     async def _names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str]:
-        refs = [part.topic for part in parts]
-        if version < FIRST_TOPIC_ID:
-            return {ref: ref.decode() for ref in refs}
+        known = self._known_names(parts, version)
+        if known is not None:
+            return known
         try:
-            return await self._cluster.metadata.names(refs)
+            return await self._cluster.metadata.names(part.topic for part in parts)
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+
+def _client_batch(part: ProducePart, topic: str) -> ClientBatch:
+    return ClientBatch(topic, part.partition, part.batch, part.records, part.base_sequence)
+
+
+def _refused(taken: Sized, error: TxnError) -> list[Written]:
+    """What became of so many batches, none of which was written."""
+    return [Written(error.error_code, -1, -1)] * len(taken)
 
 
 def _named(part: ProducePart, names: Mapping[TopicRef, str]) -> ProducePart:
