@@ -157,6 +157,7 @@ class BrokerMembers:
         """Fences what may arrive late of members whose ids rest; for ever."""
         async with trio.open_nursery() as nursery:
             while True:
+                await self._slots.until_unfenced()
                 await trio.sleep(_REST_SECONDS)
                 while (resting := self._slots.take_unfenced()) is not None:
                     nursery.start_soon(self._fence, *resting)

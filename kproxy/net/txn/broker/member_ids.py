@@ -10,6 +10,8 @@ its transaction again. The next member's InitProducerId ends that; an id that re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import trio
+
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.net.txn.broker.broker_requests import Protocol
 from kproxy.txn.ids import Producer
@@ -34,6 +36,7 @@ class MemberIds:
         self._used: dict[Producer, BrokerTransaction] = {}
         #: Names whose last member may have requests in flight, with its timeout_ms.
         self._unfenced: dict[str, int] = {}
+        self._any_unfenced = trio.Event()
 
     async def take(self) -> str:
         """A name that no member uses. TxnError if it needs a number, and none is available."""
@@ -49,7 +52,12 @@ class MemberIds:
 
     def fenced(self, name: str) -> None:
         """The broker has given it a new epoch."""
-        self._unfenced.pop(name, None)
+        if self._unfenced.pop(name, None) is not None and not self._unfenced:
+            self._any_unfenced = trio.Event()  # the former one was set: nobody waits for it
+
+    async def until_unfenced(self) -> None:
+        """Returns at once while names need a new epoch, or when the first one does."""
+        await self._any_unfenced.wait()
 
     def take_unfenced(self) -> tuple[str, int] | None:
         """A name that rests and needs a new epoch, with the timeout_ms of its last member; nobody else takes it."""
@@ -67,3 +75,4 @@ class MemberIds:
                 self._free.append(native.transactional_id)
                 if Protocol.of(native.level).adds:
                     self._unfenced[native.transactional_id] = native.timeout_ms
+                    self._any_unfenced.set()
