@@ -1,6 +1,8 @@
 """Reads all partitions of the transaction log: one long poll at a time to each leader."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import structlog
@@ -32,6 +34,14 @@ _WAIT_TIME_OUTS: Final = 4
 _SPREAD: Final = 0.2
 
 
+@dataclass(slots=True)
+class _Poll:
+    """A long poll, and when it began: not yet while it connects."""
+
+    began: float = inf
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
 class LogPolls:
     """Finds the leader of a partition whenever it is unknown, or has changed, and reads from there."""
 
@@ -57,9 +67,7 @@ class LogPolls:
         #: Set when a partition has lost its leader.
         self._lost = trio.Event()
         #: The long poll to each leader.
-        self._polls: dict[Address, trio.CancelScope] = {}
-        #: When they began.
-        self._polled_at: dict[Address, float] = {}
+        self._polls: dict[Address, _Poll] = {}
         self._pool = Pool(cluster.network, config)
         self._fed = 0
         #: Since when the topic is deleted, by trio's clock.
@@ -82,9 +90,9 @@ class LogPolls:
             if self._led_by(None):
                 for address in await self._learn():
                     if address in self._polls:
-                        self._polls[address].cancel()  # the partition should not have to wait for its end
+                        self._polls[address].scope.cancel()  # the partition should not have to wait for its end
                     else:
-                        self._polls[address] = trio.CancelScope()
+                        self._polls[address] = _Poll()
                         nursery.start_soon(self._follow, address)
                 await self._create_again()
                 await backoff.pause()
@@ -152,18 +160,16 @@ class LogPolls:
         """Reads a partition again from its start, at once: its log is not the one that was read."""
         part.stale = True
         if part.leader in self._polls:
-            self._polls[part.leader].cancel()
+            self._polls[part.leader].scope.cancel()
 
     def hurry(self, part: LogPartition) -> None:
         """Ends a poll that has no response for a request time-out, and finds the partition's leader again.
 
         Called when somebody waits for what the log is known to have. A poll that is younger may be under way with it.
         """
-        leader = part.leader
-        if leader is None or leader not in self._polled_at:
-            return
-        if trio.current_time() > self._polled_at[leader] + self._config.upstream_request_timeout_ms / 1000:
-            self._polls[leader].cancel()
+        poll = self._polls.get(part.leader) if part.leader is not None else None
+        if poll is not None and trio.current_time() > poll.began + self._config.upstream_request_timeout_ms / 1000:
+            poll.scope.cancel()
             self._lose([part])
 
     # -- reading
@@ -173,8 +179,8 @@ class LogPolls:
         try:
             while self._led_by(address):
                 async with self._pool.to(address) as client:
-                    with trio.CancelScope() as self._polls[address]:
-                        self._polled_at[address] = trio.current_time()
+                    poll = self._polls[address] = _Poll(trio.current_time())
+                    with poll.scope:
                         # Not earlier: a partition that came while this connected would wait for the end of the poll.
                         await self._poll(client, self._led_by(address))
         except (OSError, RemoteProtocolError) as error:
@@ -183,7 +189,6 @@ class LogPolls:
             self._pool.close_idle(address)
             self._lose(self._led_by(address))
             del self._polls[address]
-            self._polled_at.pop(address, None)
 
     async def _poll(self, client: BrokerClient, parts: Sequence[LogPartition]) -> None:
         stale = [part for part in parts if part.stale]
