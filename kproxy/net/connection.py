@@ -419,10 +419,8 @@ class Connection:
         try:
             size = self.client.send_at_once(out)
         except (OSError, trio.ClosedResourceError):
-            self.client_gone = True
-            self.client.close()
+            self._lose_client()
             out.clear()
-            size = 0
         else:
             if out:
                 self.writing_client = True
@@ -439,12 +437,15 @@ class Connection:
                 self._wrote(await self._write_slowly(out, begun))
                 begun = 0
         except (OSError, trio.ClosedResourceError):
-            self.client_gone = True
-            self.client.close()
+            self._lose_client()
         finally:
             self.writing_client = False
             if self._progress:
                 self._progress.unpark_all()  # the broker's reader waits for a slow client here
+
+    def _lose_client(self) -> None:
+        self.client_gone = True
+        self.client.close()
 
     async def _write_slowly(self, out: "list[Buffer]", begun: int) -> int:
         """Writes all of ``out``, of which ``begun`` bytes went before; the bytes written, with these."""

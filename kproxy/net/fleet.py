@@ -23,9 +23,9 @@ log = structlog.get_logger("kproxy.fleet")
 _TELLING_FENCES: Final = 2
 _LOOK_AGAIN_SECONDS: Final = 0.2
 #: A lease that began after a fence, and was fenced within this time of it: two processes take turns.
-_TURN: Final = 2.0
+_TURN_SECONDS: Final = 2.0
 #: Times of leases are whole milliseconds.
-_TICK: Final = 0.001
+_TICK_SECONDS: Final = 0.001
 
 
 class _Fence(NamedTuple):
@@ -125,7 +125,8 @@ class Fleet:
         """
         before = self._last.get(identity, _NONE)
         self._last[identity] = fence
-        in_turn = before.taken_at <= fence.leased_at + _TICK and fence.taken_at < before.taken_at + _TURN
+        is_next = before.taken_at <= fence.leased_at + _TICK_SECONDS
+        in_turn = is_next and fence.taken_at < before.taken_at + _TURN_SECONDS
         return in_turn or any(fence.leased_at < since < fence.taken_at - CLOCKS_AGREE_SECONDS for since in held)
 
     def _tidy(self) -> None:

@@ -82,9 +82,9 @@ def visible(
     """
     aborted = list(aborted)
     kproxys = _NONE if decisions is None else TXN_BITS
-    behind = _plain_end(record_set, natively=reads_natively, some_aborted=bool(aborted), kproxys=kproxys)
-    if behind is not None:
-        return Seen(max(first_offset, behind), [record_set])
+    plain_end = _plain_end(record_set, natively=reads_natively, some_aborted=bool(aborted), kproxys=kproxys)
+    if plain_end is not None:
+        return Seen(max(first_offset, plain_end), [record_set])
     walk = _Walk(Seen(first_offset), topic, partition, aborted, decisions)
     for entry in entries(record_set):
         if not walk.take(entry):
