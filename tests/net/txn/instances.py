@@ -105,6 +105,12 @@ class Client:
         self.producer = told
         return told
 
+    async def abort_and_commit(self, at: Instance, value: str, *places: tuple[str, int]) -> None:
+        """Aborts what is open, as after TRANSACTION_ABORTABLE, and continues with a transaction that it commits."""
+        await self.end(at, committed=False)
+        await self.write(at, value, *places)
+        await self.end(at)
+
     async def add_offsets(self, at: Instance, group: str) -> None:
         """AddOffsetsToTxn."""
         with trio.fail_after(PATIENCE):

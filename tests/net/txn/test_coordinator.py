@@ -99,9 +99,7 @@ class TestOneClient:
             owner.keeper.timeout_ms = TIMEOUT_MS
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(a)
-            await client.end(a, committed=False)
-            await client.write(a, "2", P0)
-            await client.end(a)
+            await client.abort_and_commit(a, "2", P0)
             assert cast.visible(a.transactions.views) == ["2"]
 
 
@@ -241,9 +239,7 @@ class TestInstances:
             again = await cast.instance("a")
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(again)
-            await client.end(again, committed=False)
-            await client.write(again, "3", P0)
-            await client.end(again)
+            await client.abort_and_commit(again, "3", P0)
             assert cast.visible(again.transactions.views) == ["1", "3"]
 
     async def test_an_overdue_transaction_of_an_instance_that_has_ended_is_ended_by_another(self) -> None:
@@ -263,9 +259,7 @@ class TestInstances:
             again = await cast.instance("a")  # the id is still its own
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(again)
-            await client.end(again, committed=False)
-            await client.write(again, "2", P0)
-            await client.end(again)
+            await client.abort_and_commit(again, "2", P0)
             assert cast.visible(again.transactions.views) == ["2"]
 
     async def test_who_finds_late_that_another_ended_its_transaction_claims_nothing(self) -> None:
@@ -288,9 +282,7 @@ class TestInstances:
             assert a.stats.transactions.claims == {"won": 1}
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(a)
-            await client.end(a, committed=False)
-            await client.write(a, "2", P0)
-            await client.end(a)
+            await client.abort_and_commit(a, "2", P0)
             assert cast.visible(a.transactions.views) == ["2"]
 
 
@@ -330,9 +322,7 @@ class TestTheLogFails:
             await client.write(a, "3", P0)
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: t was deleted and created again"):
                 await client.end(a)
-            await client.end(a, committed=False)
-            await client.write(a, "4", P0)
-            await client.end(a)
+            await client.abort_and_commit(a, "4", P0)
             assert cast.visible(a.transactions.views) == ["4"]
 
 

@@ -46,9 +46,7 @@ async def test_a_transaction_that_repeated_a_batch_is_aborted_where_too_many_are
         await client.write(at, "2", P0)
         with pytest.raises(TxnError, match=r"TRANSACTION_ABORTABLE.*sent again"):
             await client.end(at)
-        await client.end(at, committed=False)
-        await client.write(at, "2", P0)
-        await client.end(at)
+        await client.abort_and_commit(at, "2", P0)
         assert cast.visible(views) == ["1", "2"]
 
 

@@ -245,9 +245,7 @@ async def test_6_a_time_out_fences() -> None:
         for ask in (unaware.send(a, [unaware.batch("2", P0)]), client.add(a, P1), client.end(a)):
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await ask
-        await client.end(a, committed=False)
-        await client.write(a, "3", P0)
-        await client.end(a)
+        await client.abort_and_commit(a, "3", P0)
         assert cast.visible(a.transactions.views) == ["3"]
 
 

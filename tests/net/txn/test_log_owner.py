@@ -204,9 +204,7 @@ async def test_a_partition_that_the_log_does_not_name_is_not_written(
         assert cast.batches(*P0) == []
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
             await client.end(a)
-        await client.end(a, committed=False)
-        await client.write(a, "2", P0)
-        await client.end(a)
+        await client.abort_and_commit(a, "2", P0)
         assert cast.visible(a.transactions.views) == ["2"]
 
 
@@ -313,9 +311,7 @@ class TestARestartedKproxyWhoseLogNamesNoPartition:
             again = await cast.instance("a")
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.send(again, [client.batch("2", P0)])
-            await client.end(again, committed=False)
-            await client.write(again, "3", P0)
-            await client.end(again)
+            await client.abort_and_commit(again, "3", P0)
             assert cast.visible(again.transactions.views) == ["1", "3"]
             with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
                 await client.send(again, [client.batch("4", P0)])
@@ -347,9 +343,7 @@ async def test_a_transaction_whose_claim_is_lost_does_not_grow(grows: str) -> No
                 await client.commit_offsets(a, "g", 5)
             else:
                 await client.send(a, [client.batch("2", ("t", 1))])
-        await client.end(a, committed=False)
-        await client.write(a, "3", P0)
-        await client.end(a)
+        await client.abort_and_commit(a, "3", P0)
         assert cast.visible(a.transactions.views) == ["3"]
 
 
@@ -362,9 +356,7 @@ async def test_the_abort_of_what_was_aborted_by_hand_is_a_success_and_the_client
         await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
             await client.end(a)
-        await client.end(a, committed=False)
-        await client.write(a, "2", P0)
-        await client.end(a)
+        await client.abort_and_commit(a, "2", P0)
         assert cast.visible(a.transactions.views) == ["2"]
         assert a.stats.transactions.open == 0
 
@@ -567,9 +559,7 @@ class TestALateInitProducerId:
             assert await late.init(a, resume=True) == client.producer
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.write(a, "2", P0)
-            await client.end(a, committed=False)
-            await client.write(a, "3", P0)
-            await client.end(a)
+            await client.abort_and_commit(a, "3", P0)
             assert cast.visible(a.transactions.views) == ["3"]
 
     async def test_after_the_end_of_a_transaction_changes_nothing(self, bumps: bool) -> None:
@@ -633,9 +623,7 @@ async def test_a_restarted_kproxy_answers_a_repeated_init_producer_id(bumps: boo
         assert await late.init(again, resume=True) == client.producer
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
             await client.write(again, "2", P0)
-        await client.end(again, committed=False)
-        await client.write(again, "3", P0)
-        await client.end(again)
+        await client.abort_and_commit(again, "3", P0)
         assert cast.visible(again.transactions.views) == ["3"]
 
 
@@ -686,9 +674,7 @@ async def test_a_restarted_kproxy_knows_that_a_transaction_was_aborted_by_hand(b
         for _ in range(2):
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.write(again, "2", P0)
-        await client.end(again, committed=False)
-        await client.write(again, "3", P0)
-        await client.end(again)
+        await client.abort_and_commit(again, "3", P0)
         assert cast.visible(again.transactions.views) == ["3"]
 
 

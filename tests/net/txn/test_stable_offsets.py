@@ -98,14 +98,19 @@ async def test_what_was_found_decided_is_not_read_again() -> None:
         assert proxy.stats.retries.readback_bytes < read + 1000
 
 
+async def recreate(proxy: Proxied, offsets: StableOffsets) -> None:
+    """Five records are written and their offsets asked for; then the partition is a new one, with one record."""
+    for _ in range(5):
+        write(proxy, b"x")
+    assert await offsets.stable(Question({P0: 5})) == {P0: 5}
+    proxy.brokers.topics["t"].partitions[0].log.truncate(0)
+    write(proxy, b"x", 2)
+
+
 async def test_a_log_recreated_is_read_from_its_bound() -> None:
     log = Log(bounds={P0: 0})
     async with stable_offsets(log) as (proxy, offsets):
-        for _ in range(5):
-            write(proxy, b"x")
-        assert await offsets.stable(Question({P0: 5})) == {P0: 5}
-        proxy.brokers.topics["t"].partitions[0].log.truncate(0)
-        write(proxy, b"x", 2)
+        await recreate(proxy, offsets)
         assert await offsets.stable(Question({P0: 1}, receded={P0})) == {P0: 0}
 
 
@@ -206,11 +211,7 @@ async def test_a_hint_is_what_is_announced_and_nothing_is_read_for_it() -> None:
 async def test_a_recreated_log_is_read_from_its_bound_also_after_it_has_grown_as_long() -> None:
     log = Log(bounds={P0: 0})
     async with stable_offsets(log) as (proxy, offsets):
-        for _ in range(5):
-            write(proxy, b"x")
-        assert await offsets.stable(Question({P0: 5})) == {P0: 5}
-        proxy.brokers.topics["t"].partitions[0].log.truncate(0)
-        write(proxy, b"x", 2)
+        await recreate(proxy, offsets)
         assert await offsets.stable(Question({}, hints={P0: 1}, receded={P0})) == {P0: None}
         for _ in range(5):
             write(proxy, b"x")
