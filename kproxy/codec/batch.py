@@ -6,11 +6,11 @@ from kproxy.codec import compression
 from kproxy.codec.batch_header import (
     HEADER_SIZE,
     LOG_OVERHEAD,
+    NO_STAMP,
     BatchHeader,
     assemble,
     crc_ok,
     read_header,
-    records_of_new,
     set_transactional,
     stamp,
 )
@@ -22,13 +22,13 @@ from kproxy.errors import LocalProtocolError
 __all__ = [
     "HEADER_SIZE",
     "LOG_OVERHEAD",
+    "NO_STAMP",
     "BatchHeader",
     "Record",
     "build_batch",
     "crc_ok",
     "iter_records",
     "read_header",
-    "records_of_new",
     "set_transactional",
     "stamp",
 ]

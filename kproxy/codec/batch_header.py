@@ -25,9 +25,12 @@ _CRC_FROM: Final = 21
 _STAMP: Final = Struct(">qhi")
 _STAMP_FROM: Final = 43
 _STAMP_END: Final = 57
-_NO_STAMP: Final = b"\xff" * (_STAMP_END - _STAMP_FROM)
-#: Length, magic, attributes, last offset delta, stamp, record count.
-_NEW_BATCH: Final = Struct(">8xi4xb4xhi16x14si")
+_STAMP_AT: Final = slice(_STAMP_FROM, _STAMP_END)
+NO_STAMP: Final = b"\xff" * (_STAMP_END - _STAMP_FROM)
+"""What a batch without a producer id has in place of one."""
+#: What the length field counts at least, and of it what lies before the end of the stamp.
+_SHORTEST: Final = HEADER_SIZE - LOG_OVERHEAD
+_LENGTH_BEFORE_STAMP_END: Final = _STAMP_END - LOG_OVERHEAD
 _LAST_DELTA: Final = Struct(">i")
 _LAST_DELTA_AT: Final = 23
 _MOST_DELTA: Final = (1 << 31) - 1
@@ -94,30 +97,21 @@ def read_header(buf: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeade
     return header
 
 
-def records_of_new(buf: bytearray, start: int, end: int) -> int:
-    """How many records a whole batch of format v2 at ``buf[start:end]`` has; 0 if it is none, or has a producer id."""
-    if end - start < HEADER_SIZE:
-        return 0
-    length, magic, attributes, last_delta, old, records = _NEW_BATCH.unpack_from(buf, start)
-    is_new = magic == 2 and old == _NO_STAMP and not attributes & CONTROL
-    return records if is_new and length + LOG_OVERHEAD == end - start and 0 < records == last_delta + 1 else 0
-
-
-def stamp(buf: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int, pos: int = 0) -> None:
-    """Write the producer's identity into the batch at ``pos``, in place, and mend the checksum.
+def stamp(batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Write the producer's identity into a batch, in place, and mend the checksum.
 
     The payload is not read: a batch whose checksum was wrong before is wrong after. Raises ``RemoteProtocolError`` when
     the batch is not whole.
     """
-    if pos < 0 or len(buf) - pos < HEADER_SIZE:
+    size = len(batch)
+    if size < HEADER_SIZE:
         raise RemoteProtocolError("record batch header cut short")
-    length, magic, crc, old = _BEFORE_STAMP.unpack_from(buf, pos)
-    behind = length - (_STAMP_END - LOG_OVERHEAD)
-    if magic != 2 or behind < HEADER_SIZE - _STAMP_END or length + LOG_OVERHEAD > len(buf) - pos:
+    length, magic, crc, old = _BEFORE_STAMP.unpack_from(batch)
+    if magic != 2 or not _SHORTEST <= length <= size - LOG_OVERHEAD:
         raise RemoteProtocolError("record batch is not whole, or not of magic 2")
     new = _STAMP.pack(producer_id, producer_epoch, base_sequence)
-    buf[pos + _STAMP_FROM : pos + _STAMP_END] = new
-    _CRC.pack_into(buf, pos + _CRC_AT, mend(crc, old, new, behind))
+    batch[_STAMP_AT] = new
+    _CRC.pack_into(batch, _CRC_AT, mend(crc, old, new, length - _LENGTH_BEFORE_STAMP_END))
 
 
 def extend(batch: memoryview, next_offset: int, leader_epoch: int) -> tuple[bytearray, memoryview]:

@@ -31,6 +31,8 @@ _RESULT_V2 = struct.Struct(">ihqq")
 #: From version 9 on, with the log start offset and three bytes of what may follow: errors of records, a message, tags.
 _RESULT_V9 = struct.Struct(">ihqq8x3s")
 _NOTHING_MORE = b"\1\0\0"
+#: After length and correlation id; from version 9 on, tags come first.
+_RESPONSE_BODY_AT = 8
 
 
 class PartitionData(NamedTuple):
@@ -53,14 +55,8 @@ class ProduceLayout:
     partitions: list[PartitionData]
 
 
-class PartitionResult(NamedTuple):
-    """One partition's part of a Produce response."""
-
-    topic: TopicRef
-    partition: int
-    error_code: int
-    base_offset: int
-    log_append_time_ms: int
+#: By topic and partition of a Produce response: error code, base offset, log append time in ms.
+Results: TypeAlias = dict[tuple[TopicRef, int], tuple[int, int, int]]
 
 
 def walk_request(frame: Buffer, pos: int, version: int) -> ProduceLayout:
@@ -161,18 +157,18 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
     return ProduceLayout(transactional, acks, acks_at, timeout_ms, partitions)
 
 
-def walk_response(frame: Buffer, pos: int, version: int) -> list[PartitionResult]:
-    """The results in a Produce response whose body begins at ``pos``; RemoteProtocolError if it is malformed."""
+def walk_response(frame: Buffer, version: int) -> Results:
+    """The results in a Produce response (prefix included); RemoteProtocolError if it is malformed."""
     try:
         if version >= FIRST_FLEXIBLE:
-            return _walk_flexible_response(frame, pos, version)
-        return _walk_plain_response(frame, pos, version)
+            return _walk_flexible_response(frame, skip_tags(frame, _RESPONSE_BODY_AT), version)
+        return _walk_plain_response(frame, _RESPONSE_BODY_AT, version)
     except (struct.error, IndexError) as error:
         raise RemoteProtocolError(f"Produce v{version} answer ends early") from error
 
 
-def _walk_plain_response(frame: Buffer, pos: int, version: int) -> list[PartitionResult]:
-    results: list[PartitionResult] = []
+def _walk_plain_response(frame: Buffer, pos: int, version: int) -> Results:
+    results: Results = {}
     (topics,) = _I32.unpack_from(frame, pos)
     pos += 4
     for _ in range(_bounded(topics, len(frame) - pos)):
@@ -191,7 +187,7 @@ def _walk_plain_response(frame: Buffer, pos: int, version: int) -> list[Partitio
             pos += 8 if version >= 5 else 0
             if version >= 8:
                 pos = _skip_record_errors(frame, pos)
-            results.append(PartitionResult(topic, index, error, offset, append_ms))
+            results[topic, index] = error, offset, append_ms
     return results
 
 
@@ -205,8 +201,8 @@ def _skip_record_errors(frame: Buffer, pos: int) -> int:
     return pos + 2 + max(size, 0)
 
 
-def _walk_flexible_response(frame: Buffer, pos: int, version: int) -> list[PartitionResult]:
-    results: list[PartitionResult] = []
+def _walk_flexible_response(frame: Buffer, pos: int, version: int) -> Results:
+    results: Results = {}
     topics, pos = _uvarint(frame, pos)
     for _ in range(_bounded(topics - 1, len(frame) - pos)):
         size, pos = (17, pos) if version >= FIRST_TOPIC_ID else _uvarint(frame, pos)
@@ -217,7 +213,7 @@ def _walk_flexible_response(frame: Buffer, pos: int, version: int) -> list[Parti
             pos += _RESULT_V9.size
             if more != _NOTHING_MORE:
                 pos = _skip_flexible_errors(frame, pos - len(more))
-            results.append(PartitionResult(topic, index, error, offset, append_ms))
+            results[topic, index] = error, offset, append_ms
         pos = skip_tags(frame, pos)
     return results
 

@@ -34,9 +34,9 @@ class Send:
     records: int
     #: When it was taken from the client, in seconds since the epoch.
     taken_at: float
-    sequence: int = -1
+    sequence: int
     #: Of the track, when it was stamped last.
-    epoch: int = -1
+    epoch: int
     #: How often it was sent again.
     attempts: int = 0
     #: An attempt ended without an outcome: a copy may be in the log, or may still arrive there.
@@ -92,16 +92,16 @@ class Track:
 
         ``taken_at``: when the client's request came, in seconds since the epoch.
         """
-        send = Send(self, batch, records, taken_at)
-        send.restamp(self.next_sequence)
-        self.next_sequence = advance(send.sequence, records)
+        sequence = self.next_sequence
+        stamp(batch, self.producer_id, self.epoch, sequence)
+        send = Send(self, batch, records, taken_at, sequence, self.epoch)
+        self.next_sequence = advance(sequence, records)
         self.sends.append(send)
         return send
 
     def answered(self, send: Send, error_code: int, base_offset: int, log_append_time_ms: int) -> bool:
         """Notes a response to an attempt. True if the batch is in the log: then it is settled and held no more."""
         if not error_code:
-            send.outcome = ProduceOutcome.WRITTEN
             self._written(send, base_offset, log_append_time_ms)
             return True
         outcome: ProduceOutcome | None = outcome_of(error_code)
@@ -166,7 +166,6 @@ class Track:
         for send in list(self.sends):
             offset = found.get((self.epoch, send.sequence))
             if offset is not None:
-                send.outcome = ProduceOutcome.WRITTEN
                 self._written(send, offset, -1)
             else:
                 send.ever_open = False
@@ -198,7 +197,8 @@ class Track:
             self._settle(send)
 
     def _written(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
-        send.base_offset, send.log_append_time_ms, send.error_code = base_offset, log_append_time_ms, 0
+        send.outcome, send.error_code = ProduceOutcome.WRITTEN, 0
+        send.base_offset, send.log_append_time_ms = base_offset, log_append_time_ms
         self.established = True
         self._newest = send
         if send is self.sends[0] and base_offset >= 0:

@@ -2,13 +2,13 @@
 
 from struct import Struct
 
-from kproxy.codec.batch import HEADER_SIZE, records_of_new
+from kproxy.codec.batch import HEADER_SIZE, LOG_OVERHEAD, NO_STAMP
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData, ProduceLayout
 from kproxy.dedup.producer_ids import is_kproxy_producer_id
 
-#: Of format v2's header: length, magic, attributes, last offset delta, record count.
-_BATCH = Struct(">8xi4xb4xhi30xi")
+#: Of format v2's header: length, magic, attributes, last offset delta, producer id with epoch and sequence, record count.
+_BATCH = Struct(">8xi4xb4xhi16x14si")
 MAGIC_AT = 16
 _PRODUCER_ID_AT = 43
 _CONTROL = 0x20
@@ -18,8 +18,13 @@ def new_batches(frame: bytearray, layout: ProduceLayout) -> list[int] | None:
     """How many records each batch has, if all are whole, of format v2 and without a producer id; None: look closer."""
     counts: list[int] = []
     for _, _, start, end in layout.partitions:
-        records = records_of_new(frame, start, end)
-        if not records:
+        size = end - start
+        if size < HEADER_SIZE:
+            return None
+        length, magic, attributes, last_delta, stamp, records = _BATCH.unpack_from(frame, start)
+        if magic != 2 or stamp != NO_STAMP or attributes & _CONTROL:
+            return None
+        if length != size - LOG_OVERHEAD or not 0 < records == last_delta + 1:
             return None
         counts.append(records)
     return counts
@@ -48,9 +53,10 @@ def check_batch(frame: bytearray, place: PartitionData) -> tuple[int, int]:
     """An error for what a broker would refuse too and that can't be stamped, or 0; and the number of records."""
     if place.end - place.start < HEADER_SIZE:
         return ErrorCode.INVALID_RECORD, 0
-    length, magic, attributes, last_delta, records = _BATCH.unpack_from(frame, place.start)
+    length, magic, attributes, last_delta, _, records = _BATCH.unpack_from(frame, place.start)
     if magic != 2:
         return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 0
-    if length + 12 != place.end - place.start or attributes & _CONTROL or records < 1 or last_delta != records - 1:
+    whole = length + LOG_OVERHEAD == place.end - place.start
+    if not whole or attributes & _CONTROL or records < 1 or last_delta != records - 1:
         return ErrorCode.INVALID_RECORD, 0
     return 0, records

@@ -6,10 +6,9 @@ from struct import Struct
 from typing import Literal
 
 from kproxy.codec.error_codes import error_name, is_retriable
-from kproxy.codec.header import decode_request_header, encode_response, request_header_version, response_header_size
+from kproxy.codec.header import decode_request_header, encode_response, request_header_version
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce_layout import (
-    FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,
     PartitionData,
     ProduceLayout,
@@ -457,8 +456,7 @@ class ProduceGate:
 
     def _count_stamped(self, group: UpstreamProduce) -> None:
         self._stats.batches_stamped += len(group.sends)
-        for send in group.sends:
-            self._stats.records_stamped += send.records
+        self._stats.records_stamped += sum([send.records for send in group.sends])
 
     def _finish_calls(self) -> None:
         for call in self.producer.finished():
@@ -484,16 +482,10 @@ class ProduceGate:
 
     def answered(self, group: UpstreamProduce, frame: bytearray) -> None:
         """Takes the broker's response to a group. RemoteProtocolError if it is malformed."""
-        body = 2 * _PREFIX
-        if group.call.upstream_version >= FIRST_FLEXIBLE:
-            body = _PREFIX + response_header_size(
-                ApiKey.PRODUCE, group.call.upstream_version, memoryview(frame)[_PREFIX:]
-            )
-        had = self.producer.in_flight
-        if self.producer.answered(group, frame, body):
+        if self.producer.answered(group, frame):
             self._recover()
         self._link.expected.popleft()  # only now: a response that can't be read leaves the batches as good as lost
-        self._stats.sends_in_flight += self.producer.in_flight - had
+        self._stats.sends_in_flight -= len(group.sends)
         if self.producer.waits and not self.recovering:
             self._send_ready()
         if not group.call.open:
@@ -501,9 +493,8 @@ class ProduceGate:
 
     def lost(self, group: UpstreamProduce) -> None:
         """Notes that the broker's connection ended before its response to a group: it has to be sent again."""
-        had = self.producer.in_flight
         self.producer.lost(group)
-        self._stats.sends_in_flight += self.producer.in_flight - had
+        self._stats.sends_in_flight -= len(group.sends)
         self._recover()
 
     def new_broker(self) -> None:

@@ -232,27 +232,30 @@ class Producer:
 
     # -- from the broker
 
-    def answered(self, group: UpstreamProduce, frame: bytearray, body: int) -> bool:
-        """Takes the response to a group (``body``: where it begins in the frame). True if something must be sent again.
+    def answered(self, group: UpstreamProduce, frame: bytearray) -> bool:
+        """Takes the response to a group (prefix included). True if something must be sent again.
 
         RemoteProtocolError if it is malformed.
         """
-        call = group.call
-        clean = True
-        rows = {row[:2]: row for row in walk_response(frame, body, call.upstream_version)}
+        call, version = group.call, group.call.upstream_version
+        clean, refused = True, False
+        results = walk_response(frame, version)
         for send in group.sends:
-            row = rows.get(send.track.key)
-            if row is None:
-                send.track.lost(send)
+            track = send.track
+            result = results.get(track.key)
+            if result is None:
+                track.lost(send)
                 clean = False
-            elif send.track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms) or (
-                self._settled_refusal(send)
-            ):
+            elif track.answered(send, *result):
                 call.open -= 1
+            elif self._settled_refusal(send):
+                call.open -= 1
+                refused = True
             else:
                 clean = False
         self.in_flight -= len(group.sends)
-        if clean and group.frame is not None and call.version == call.upstream_version and _names_nobody(group):
+        names_brokers = refused and version >= _FIRST_NODE_ENDPOINTS  # it may: then it is built, not relayed
+        if clean and not names_brokers and group.frame is not None and call.version == version:
             call.raw = frame
         if not call.open:
             self._finish(call)
@@ -313,8 +316,3 @@ def _grouped(call: ProduceCall, batches: list[Batch]) -> list[UpstreamProduce]:
         groups[seen[key]].batches.append(batch)
         seen[key] += 1
     return groups
-
-
-def _names_nobody(group: UpstreamProduce) -> bool:
-    """Whether a response can't name brokers' addresses, as it may beside an error: else it is built, not relayed."""
-    return group.call.version < _FIRST_NODE_ENDPOINTS or not any(send.error_code for send in group.sends)

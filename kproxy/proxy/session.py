@@ -520,10 +520,7 @@ class Session:
     def _lower(
         self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, learnt: bool
     ) -> list[tuple[int, Address]]:
-        api_key = head.slot.api_key if exchange.asked is None else exchange.asked
-        view = memoryview(frame)[_PREFIX:]
-        body = response_header_size(api_key, exchange.upstream_version, view)
-        if head.watched and not any(r.error_code for r in walk_response(view, body, exchange.upstream_version)):
+        if head.watched and not any(error for error, _, _ in walk_response(frame, exchange.upstream_version).values()):
             self._link.expected.popleft()
             self._link.answer_raw(head.slot, frame)
             return []

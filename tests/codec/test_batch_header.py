@@ -97,7 +97,7 @@ class TestStamp:
     ) -> None:
         batch = build_batch(records, codec=codec)
         surrounded = bytearray(b"before" + batch + b"behind")
-        stamp(memoryview(surrounded), producer_id, epoch, sequence, 6)
+        stamp(memoryview(surrounded)[6:], producer_id, epoch, sequence)
         expected = reference_stamp(bytes(batch), producer_id, epoch, sequence)
         assert bytes(surrounded) == b"before" + expected + b"behind"
 

@@ -106,8 +106,7 @@ class Shell:
             row = ProduceResponsePartitionProduceResponse(index=index, error_code=error, base_offset=offset)
             topic.partition_responses.append(row)
         frame = bytearray(encode_response(ProduceResponse(responses=list(topics.values())), version, 77))
-        body = 4 + response_header_size(0, version, memoryview(frame)[4:])
-        return self.producer.answered(group, frame, body)
+        return self.producer.answered(group, frame)
 
     def establish(self, *partitions: int) -> None:
         for index in partitions:
@@ -152,7 +151,7 @@ class TestStamping:
         assert stamps(frame, version) == [(PRODUCER_ID, 0, 0)] * 2
         expected = frame_of([("t", 0, data), ("t", 1, data)], version, -1)
         for place in layout_of(expected, version).partitions:
-            stamp(expected, PRODUCER_ID, 0, 0, place.start)
+            stamp(memoryview(expected)[place.start : place.end], PRODUCER_ID, 0, 0)
         assert frame == expected, "nothing else is touched"
 
     def test_sequences_continue(self) -> None:
@@ -321,7 +320,7 @@ class TestAnswers:
         shell.request([("t", 0, batch())])
         ((group, _),) = shell.ready()
         with pytest.raises(RemoteProtocolError):
-            shell.producer.answered(group, bytearray(b"\0\0\0\x05\0\0\0\x4d\0"), 8)
+            shell.producer.answered(group, bytearray(b"\0\0\0\x05\0\0\0\x4d\0"))
         assert (group.sends[0].settled, shell.producer.in_flight) == (False, 1)
         shell.producer.lost(group)
         assert (group.sends[0].ever_open, shell.producer.in_flight) == (True, 0)
