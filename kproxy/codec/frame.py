@@ -21,7 +21,7 @@ _LARGEST_STEP: Final = 1 << 20
 class FrameSplitter:
     """Cuts pieces of a byte stream into whole frames. Holds at most one frame, little more than its received bytes."""
 
-    __slots__ = ("_filled", "_max_other_bytes", "_partial", "_size", "_start", "max_frame_bytes")
+    __slots__ = ("_filled", "_max_other_bytes", "_partial", "_size", "_start", "held", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
         """``max_frame_bytes``: the longest frame allowed, without its prefix.
@@ -35,16 +35,8 @@ class FrameSplitter:
         self._partial: bytearray | None = None
         self._filled = 0
         self._size = 0
-
-    @property
-    def held(self) -> int:
-        """Bytes set aside for the frame that is not whole."""
-        return len(self._partial) if self._partial is not None else len(self._start)
-
-    @property
-    def in_frame(self) -> bool:
-        """Whether a frame has begun that is not whole."""
-        return self._partial is not None or bool(self._start)
+        #: Bytes set aside for the frame that is not whole; 0: none has begun.
+        self.held = 0
 
     def room(self) -> memoryview | None:
         """Where to read the rest of a begun frame to, without a copy; report it with ``filled``."""
@@ -62,7 +54,7 @@ class FrameSplitter:
 
     def drop(self) -> None:
         """Frees what has come of the frame that is not whole; nothing more may be fed."""
-        self._start, self._partial = b"", None
+        self._start, self._partial, self.held = b"", None, 0
 
     def feed(self, data: memoryview) -> list[bytearray]:
         """The whole frames, prefix included, after ``data`` came. RemoteProtocolError on a length out of range."""
@@ -71,6 +63,7 @@ class FrameSplitter:
             take = min(len(data), self._size - self._filled)
             del self._partial[self._filled :]  # what was set aside; to append is cheaper than to fill in
             self._partial += data[:take]
+            self.held = len(self._partial)
             whole = self.filled(take)
             if whole is None:
                 return frames
@@ -78,7 +71,7 @@ class FrameSplitter:
             data = data[take:]
         elif self._start:
             data = memoryview(self._start + bytes(data))
-            self._start = b""
+            self._start, self.held = b"", 0
         return self._cut(data, frames)
 
     def _cut(self, data: memoryview, frames: list[bytearray]) -> list[bytearray]:
@@ -96,7 +89,8 @@ class FrameSplitter:
                 return frames
             frames.append(bytearray(data[pos:behind]))
             pos = behind
-        self._start = bytes(data[pos:])
+        if pos < end:
+            self._start, self.held = bytes(data[pos:]), end - pos
         return frames
 
     def _may_be_long(self, data: memoryview, pos: int, length: int) -> bool:
@@ -113,17 +107,18 @@ class FrameSplitter:
 
     def _begin(self, data: memoryview, size: int) -> None:
         self._size, self._filled = size, len(data)
-        self._partial = bytearray(data)
+        self._partial, self.held = bytearray(data), len(data)
 
     def _grow(self) -> None:
         """Makes room for some more, as much as came so far at most: in place, so that no frame is held twice."""
         assert self._partial is not None
         ahead = max(_FIRST_ALLOCATION, min(self._filled, _LARGEST_STEP))
         self._partial += bytes(min(self._size - self._filled, ahead))
+        self.held = len(self._partial)
 
     def _finished(self) -> bytearray | None:
         assert self._partial is not None
         if self._filled < self._size:
             return None
-        frame, self._partial = self._partial, None
+        frame, self._partial, self.held = self._partial, None, 0
         return frame

@@ -14,6 +14,7 @@ from kproxy.errors import RemoteProtocolError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 #: A topic as it stands on the wire: its name in UTF-8 (v0-v12) or its 16-byte id (v13 and later).
 TopicRef: TypeAlias = bytes
+PartitionRef: TypeAlias = tuple[TopicRef, int]
 
 FIRST_FLEXIBLE = 9
 FIRST_TOPIC_ID = 13
@@ -38,10 +39,17 @@ _RESPONSE_BODY_AT = 8
 class PartitionData(NamedTuple):
     """Where one partition's record set lies in a Produce frame: bytes [start, end), start -1 where it is null."""
 
-    topic: TopicRef
-    partition: int
+    key: PartitionRef
     start: int
     end: int
+
+    @property
+    def topic(self) -> TopicRef:
+        return self.key[0]
+
+    @property
+    def partition(self) -> int:
+        return self.key[1]
 
 
 @dataclass(slots=True)
@@ -56,7 +64,7 @@ class ProduceLayout:
 
 
 #: By topic and partition of a Produce response: error code, base offset, log append time in ms.
-Results: TypeAlias = dict[tuple[TopicRef, int], tuple[int, int, int]]
+Results: TypeAlias = dict[PartitionRef, tuple[int, int, int]]
 
 
 def walk_request(frame: Buffer, pos: int, version: int) -> ProduceLayout:
@@ -114,9 +122,9 @@ def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
             index, size = _INDEX_SIZE.unpack_from(frame, pos)
             pos += 8
             if size < 0:
-                partitions.append(PartitionData(topic, index, -1, -1))
+                partitions.append(PartitionData((topic, index), -1, -1))
                 continue
-            partitions.append(PartitionData(topic, index, pos, pos + size))
+            partitions.append(PartitionData((topic, index), pos, pos + size))
             pos += size
             if pos > end:
                 raise RemoteProtocolError(f"record set of {size} bytes ends after its frame")
@@ -148,7 +156,7 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
             pos += max(size - 1, 0)
             if pos > end:
                 raise RemoteProtocolError(f"record set of {size - 1} bytes ends after its frame")
-            partitions.append(PartitionData(topic, index, start, stop))
+            partitions.append(PartitionData((topic, index), start, stop))
             pos = skip_tags(frame, pos)
         pos = skip_tags(frame, pos)
     pos = skip_tags(frame, pos)

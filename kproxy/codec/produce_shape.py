@@ -69,7 +69,7 @@ class RequestShape:
                 pos = start + size
                 if size < 0 or pos > len(frame):
                     raise _OtherShape
-                places.append(PartitionData(topic, index, start, pos))
+                places.append(PartitionData((topic, index), start, pos))
         if pos != len(frame):
             raise _OtherShape
         return places
@@ -98,7 +98,7 @@ class RequestShape:
                 pos = start + size
                 if not size or frame[pos - 1]:
                     raise _OtherShape  # no record set, or tags after it
-                places.append(PartitionData(topic, index, start, pos - 1))
+                places.append(PartitionData((topic, index), start, pos - 1))
             if frame[pos]:
                 raise _OtherShape
             pos += 1

@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 from kproxy.codec.batch import BatchHeader, stamp
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce_layout import TopicRef
+from kproxy.codec.produce_layout import PartitionRef
 from kproxy.codec.sequence import advance
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
 
-TrackKey: TypeAlias = tuple[TopicRef, int]
+TrackKey: TypeAlias = PartitionRef
 
 #: A broker answers so each time to a batch that it can't read; after so many responses its word is passed on.
 SERVER_ERROR_PATIENCE = 10

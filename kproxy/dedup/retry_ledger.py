@@ -125,8 +125,8 @@ class RetryLedger:
     def is_calm(self, member: ProducerConnection, answer: PendingProduce) -> bool:
         """Whether a request can be accepted as it is: no batch on its partitions is unconfirmed for this connection."""
         calm = self._calm
-        for topic, partition, _, _ in answer.places:  # noqa: SIM110 - a generator would cost more than the look
-            if calm.get((topic, partition)) is not member:
+        for key, _, _ in answer.places:  # noqa: SIM110 - a generator would cost more than the look
+            if calm.get(key) is not member:
                 return False
         return True
 
@@ -140,8 +140,7 @@ class RetryLedger:
     ) -> bool:
         """Whether the headers and first records in a request show that it repeats nothing: it is taken as it is."""
         view: memoryview | None = None
-        for topic, partition, start, end in answer.places:
-            key = topic, partition
+        for key, start, end in answer.places:
             if self._calm.get(key) is member:
                 continue
             # of two connections in use each may retry what was not answered on the other: that needs a comparison

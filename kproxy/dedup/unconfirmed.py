@@ -131,4 +131,4 @@ class PendingProduce:
     @property
     def keys(self) -> list[TrackKey]:
         """The partitions that it names, each once, as tracks have them."""
-        return list(dict.fromkeys((place.topic, place.partition) for place in self.places))
+        return list(dict.fromkeys(place.key for place in self.places))

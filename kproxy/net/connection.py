@@ -254,7 +254,7 @@ class Connection:
         latest = self._opened_at + config.frame_timeout_ms / 1000
         if self.session.awaits_login and self._listening and now > latest:
             return "unauthenticated"
-        if self._splitter.in_frame:
+        if self._splitter.held:
             late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
             return "slow_frame" if late else None
         if self.session.idle and now > self.read_at + config.connections_max_idle_ms / 1000:
@@ -277,7 +277,7 @@ class Connection:
 
     def _frames(self, count: int, room: memoryview | None) -> list[bytearray]:
         frames: list[bytearray] = []
-        began = self._splitter.in_frame
+        began = self._splitter.held
         if room is not None:
             direct = min(count, len(room))
             room.release()
@@ -287,7 +287,7 @@ class Connection:
             count -= direct
         if count:
             frames += self._splitter.feed(self._buffer[:count])
-        if self._splitter.in_frame and (frames or not began):
+        if self._splitter.held and (frames or not began):
             self._frame_since = self.read_at
         self._pending = sum(map(len, frames))
         return frames
@@ -300,7 +300,7 @@ class Connection:
 
     def crowds_out(self, now: float) -> float | None:
         """Since when a request is unfinished through its client's fault: it sends nothing, or little; None if not."""
-        if not self._splitter.in_frame or self._waits:
+        if not self._splitter.held or self._waits:
             return None
         age = now - self._frame_since
         silent = now - max(self.read_at, self._resumed_at) > _SILENT_SECONDS
@@ -314,7 +314,7 @@ class Connection:
         return self._splitter.held
 
     def _account_unfinished(self) -> None:
-        count = self._splitter.held if self._splitter.in_frame else 0
+        count = self._splitter.held
         sender = self.sender if count else self._sender
         if self._sender not in ("", sender):
             self._unfinished.hold(self._sender, self, 0)
@@ -322,9 +322,10 @@ class Connection:
         self._sender = sender if count else ""
 
     def account(self) -> None:
-        if self._sender or self._splitter.in_frame:
+        unfinished = self._splitter.held
+        if self._sender or unfinished:
             self._account_unfinished()
-        requests = self.session.held_bytes + self._splitter.held + self._pending
+        requests = self.session.held_bytes + unfinished + self._pending
         answers = self.upstream.held + self._unwritten
         if self.writing_client:
             answers += sum(map(len, self.session.to_client))

@@ -162,7 +162,7 @@ class Upstream:
 
     async def _data(self, splitter: FrameSplitter, count: int) -> None:
         data = self._buffer[:count]
-        if self._streaming or (not splitter.in_frame and self._starts_stream(data)):
+        if self._streaming or (not splitter.held and self._starts_stream(data)):
             data = await self._stream(data)
         if not data:
             return

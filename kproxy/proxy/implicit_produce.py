@@ -81,13 +81,13 @@ def implicit_parts(
     parts: list[ProducePart] = []
     for place, batches in zip(layout.partitions, converted.parts, strict=True):
         if isinstance(batches, int):
-            parts.append(ProducePart(*place[:2], _NO_BATCH, 0, _NO_SEQUENCE, batches))
+            parts.append(ProducePart(*place.key, _NO_BATCH, 0, _NO_SEQUENCE, batches))
             continue
         parts += [
-            ProducePart(*place[:2], memoryview(batch.data), batch.record_count, _NO_SEQUENCE) for batch in batches
+            ProducePart(*place.key, memoryview(batch.data), batch.record_count, _NO_SEQUENCE) for batch in batches
         ]
         if not batches:
-            parts.append(ProducePart(*place[:2], _NO_BATCH, 0, _NO_SEQUENCE))
+            parts.append(ProducePart(*place.key, _NO_BATCH, 0, _NO_SEQUENCE))
         else:
             records = sum(batch.record_count for batch in batches)
             count("up", frame[place.start + MAGIC_AT], len(batches), records)
@@ -100,7 +100,7 @@ def _as_they_are(frame: bytearray, layout: ProduceLayout) -> list[ProducePart]:
     for place in layout.partitions:
         error, records = check_batch(frame, place)
         batch = _NO_BATCH if error else view[place.start : place.end]
-        parts.append(ProducePart(*place[:2], batch, records, _NO_SEQUENCE, error))
+        parts.append(ProducePart(*place.key, batch, records, _NO_SEQUENCE, error))
     return parts
 
 

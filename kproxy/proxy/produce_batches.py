@@ -17,7 +17,7 @@ _CONTROL = 0x20
 def new_batches(frame: bytearray, layout: ProduceLayout) -> list[int] | None:
     """How many records each batch has, if all are whole, of format v2 and without a producer id; None: look closer."""
     counts: list[int] = []
-    for _, _, start, end in layout.partitions:
+    for _, start, end in layout.partitions:
         size = end - start
         if size < HEADER_SIZE:
             return None
@@ -32,7 +32,7 @@ def new_batches(frame: bytearray, layout: ProduceLayout) -> list[int] | None:
 
 def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:
     """Whether a batch of a request has a producer id: its client is idempotent itself."""
-    for _, _, start, end in layout.partitions:
+    for _, start, end in layout.partitions:
         if end - start >= HEADER_SIZE and frame[start + MAGIC_AT] == 2 and frame[start + _PRODUCER_ID_AT] < 0x80:
             return True
     return False

@@ -332,7 +332,7 @@ class ProduceGate:
     ) -> Mapping[TrackKey, int]:
         if owed is None:
             return _NO_REFUSALS  # no client would receive it
-        places = {(place.topic, place.partition): place for place in layout.partitions}
+        places = {place.key: place for place in layout.partitions}
         link, ledger, refusals = self._link, member.ledger, self.producer.refusals
 
         @cache
@@ -371,7 +371,7 @@ class ProduceGate:
         """Records that a request has to wait, so that none overtakes it over another connection."""
         layout = self._layout_of(frame) if self.member is not None else None
         if layout is not None and layout.acks != 0 and self.member is not None:
-            self.member.waits({(place.topic, place.partition) for place in layout.partitions})
+            self.member.waits({place.key for place in layout.partitions})
 
     def waits_no_more(self) -> None:
         """Records that it was accepted, or answered without being accepted."""
@@ -390,9 +390,8 @@ class ProduceGate:
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         depth = self.member.ledger.depth if self.member is not None else 1
         for place in layout.partitions:
-            key = place.topic, place.partition
-            refused = self._note_refused(key, slot.owed, self._records(frame, place))
-            self.producer.refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, refused, depth)
+            refused = self._note_refused(place.key, slot.owed, self._records(frame, place))
+            self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused, depth)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:
@@ -440,7 +439,7 @@ class ProduceGate:
         self._ctx.fault = Fault(reason, self._link.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
-        parts = [PartitionCall(place.topic, place.partition, [], error) for place in layout.partitions]
+        parts = [PartitionCall(*place.key, [], error) for place in layout.partitions]
         self._answer_call(ProduceCall(slot, slot.api_version, slot.api_version, layout.timeout_ms, None, parts))
         self._link.flush()
 

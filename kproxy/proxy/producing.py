@@ -112,7 +112,7 @@ class Producer:
         lane, limit = self.lane, self._max_in_flight
         if lane is None or self._waiting or call.version != call.upstream_version:
             return None
-        tracks = [lane.track((topic, partition)) for topic, partition, _, _ in layout.partitions]
+        tracks = [lane.track(key) for key, _, _ in layout.partitions]
         if len(set(tracks)) < len(tracks):
             return None
         for track in tracks:
@@ -122,7 +122,7 @@ class Producer:
         if layout.acks != -1:
             frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"
         view, since, sends = memoryview(frame), call.slot.since, []
-        for track, records, (_, _, start, end) in zip(tracks, counts, layout.partitions, strict=True):
+        for track, records, (_, start, end) in zip(tracks, counts, layout.partitions, strict=True):
             sends.append(track.accept(view[start:end], records, since))
         call.whole, call.open = sends, len(sends)
         if call.owed is not None:
@@ -148,9 +148,9 @@ class Producer:
         view = memoryview(frame)
         batches: list[Batch] = []
         for place in layout.partitions:
-            part = PartitionCall(place.topic, place.partition)
+            part = PartitionCall(*place.key)
             call.parts.append(part)
-            error = refused.get((part.topic, part.index), 0) if refused else 0
+            error = refused.get(place.key, 0) if refused else 0
             if not error:
                 error, records = check_batch(frame, place)
             if error:
@@ -180,9 +180,9 @@ class Producer:
         batches: list[Batch] = []
         arrival_ms = converted.arrival_ms
         for place, made in zip(layout.partitions, converted.parts, strict=True):
-            part = PartitionCall(place.topic, place.partition)
+            part = PartitionCall(*place.key)
             call.parts.append(part)
-            part.error_code = refused.get((part.topic, part.index), 0)
+            part.error_code = refused.get(place.key, 0)
             if not part.error_code and isinstance(made, int):
                 part.error_code = made
             if part.error_code or isinstance(made, int):

@@ -134,7 +134,7 @@ def produce_parts(frame: bytearray, layout: ProduceLayout) -> tuple[Producer, li
     seen: set[tuple[TopicRef, int]] = set()
     view = memoryview(frame)
     for place in layout.partitions:
-        key = (place.topic, place.partition)
+        key = place.key
         error, records = check_batch(frame, place)
         sequence, batch = -1, _NO_BATCH
         if not error and key in seen:

@@ -63,7 +63,7 @@ def test_whole_frames_in_one_piece() -> None:
     splitter = FrameSplitter(LIMIT)
     data = [framed(b"one"), framed(b""), framed(b"three")]
     assert splitter.feed(memoryview(b"".join(data))) == data
-    assert (splitter.held, splitter.in_frame, splitter.room()) == (0, False, None)
+    assert (splitter.held, splitter.room()) == (0, None)
 
 
 def test_byte_by_byte() -> None:
@@ -86,11 +86,11 @@ def test_however_it_is_cut_the_frames_are_the_same(seed: int) -> None:
         fed += splitter.feed(memoryview(piece))
         received += reader.receive(piece)
         assert fed == received
-        assert splitter.in_frame == reader.splitter.in_frame
+        assert bool(splitter.held) == bool(reader.splitter.held)
     assert fed == whole
     assert received == whole
-    assert not splitter.in_frame
-    assert not reader.splitter.in_frame
+    assert not splitter.held
+    assert not reader.splitter.held
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.data())
@@ -133,8 +133,7 @@ def test_the_longest_frame_is_taken() -> None:
 def test_a_claimed_length_alone_costs_little() -> None:
     splitter = FrameSplitter(100 << 20)
     splitter.feed(memoryview((100 << 20).to_bytes(4, "big")))
-    assert splitter.in_frame
-    assert splitter.held <= 4096
+    assert 0 < splitter.held <= 4096
 
 
 def test_what_is_held_stays_near_to_what_has_come() -> None:
@@ -150,9 +149,9 @@ def test_what_is_held_stays_near_to_what_has_come() -> None:
 def test_a_part_of_a_prefix_is_held_and_counts_as_a_frame() -> None:
     splitter = FrameSplitter(LIMIT)
     assert splitter.feed(memoryview(b"\0\0")) == []
-    assert (splitter.in_frame, splitter.held, splitter.room()) == (True, 2, None)
+    assert (splitter.held, splitter.room()) == (2, None)
     assert splitter.feed(memoryview(b"\0\x01x")) == [framed(b"x")]
-    assert (splitter.in_frame, splitter.held) == (False, 0)
+    assert splitter.held == 0
 
 
 def test_what_has_come_of_a_frame_is_freed_when_it_is_dropped() -> None:
@@ -160,7 +159,6 @@ def test_what_has_come_of_a_frame_is_freed_when_it_is_dropped() -> None:
     splitter.feed(memoryview(framed(bytes(1000))[:500]))
     splitter.drop()
     assert not splitter.held
-    assert not splitter.in_frame
 
 
 @pytest.mark.parametrize("size", [1, 4, 5, 6, 100])

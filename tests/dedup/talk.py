@@ -110,7 +110,7 @@ class Talk:
     def ask(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7, due: float = 1e9) -> PendingProduce:
         """A request with these batches, one after the other on each partition; it must not have to wait."""
         frame = bytearray(b"".join(batch_of(text, time) for text in batches))
-        answer = PendingProduce([PartitionData(*key, 0, len(frame)) for key in keys], due)
+        answer = PendingProduce([PartitionData(key, 0, len(frame)) for key in keys], due)
         cleared = self.is_cleared(answer, frame)
         while not cleared and (prerequisite := self.prerequisite(answer)) is not None:
             assert isinstance(prerequisite, ReadBack | Recover), prerequisite
@@ -149,7 +149,7 @@ class Talk:
 
     def prerequisite(self, answer: PendingProduce | None = None) -> Prerequisite | None:
         """What hinders a request on the partition."""
-        answer = answer or PendingProduce([PartitionData(*KEY, 0, 0)], 1e9)
+        answer = answer or PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
         self.member.review()
         if self.member.ledger.is_calm(self.member, answer):
             return None

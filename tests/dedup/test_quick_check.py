@@ -165,7 +165,7 @@ def cleared(talk: Talk, *texts: str, keys: Sequence[TrackKey] = (KEY,), time: in
     frame, places = bytearray(), []
     for key, text in zip(keys, texts, strict=True):
         batch = batch_of(text, time)
-        places.append(PartitionData(*key, start or len(frame), len(frame) + len(batch)))
+        places.append(PartitionData(key, start or len(frame), len(frame) + len(batch)))
         frame += batch
     return talk.is_cleared(PendingProduce(places, 1e9), frame)
 

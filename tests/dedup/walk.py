@@ -285,7 +285,7 @@ class Walk:
 
     def _may_accept(self, conn: Conn) -> bool:
         """Whether the next request need not wait; does the searches that are due."""
-        member, answer = self._member(conn), PendingProduce([PartitionData(*KEY, 0, 0)], conn.requests[0].due)
+        member, answer = self._member(conn), PendingProduce([PartitionData(KEY, 0, 0)], conn.requests[0].due)
         assert conn.lane is not None
         if not conn.lane.track(KEY).has_room(IN_FLIGHT):
             return False
@@ -327,7 +327,7 @@ class Walk:
     def _accept(self, conn: Conn) -> None:
         request, member, lane = conn.requests.pop(0), self._member(conn), conn.lane
         assert lane is not None
-        answer, part = PendingProduce([PartitionData(*KEY, 0, 0)], request.due), PartitionCall(*KEY)
+        answer, part = PendingProduce([PartitionData(KEY, 0, 0)], request.due), PartitionCall(*KEY)
         calm = member.ledger.is_calm(member, answer)
         records = [Record(at, ARRIVAL_MS, None, text.encode(), ()) for at, text in enumerate(request.records)]
         batches = [(part, memoryview(build_batch(records)), len(records))]

@@ -14,7 +14,7 @@ EMPTY = entry(0, None, None, magic=0)
 def conversion(*sets: bytes, max_bytes: int = 64 * MIB) -> Conversion:
     frame, partitions = bytearray(), []
     for index, data in enumerate(sets):
-        partitions.append(PartitionData(b"t", index, len(frame), len(frame) + len(data)))
+        partitions.append(PartitionData((b"t", index), len(frame), len(frame) + len(data)))
         frame += data
     return Conversion(frame, ProduceLayout(False, -1, 0, 0, partitions), 7, MIB, max_bytes)
 

@@ -33,7 +33,7 @@ def in_doubt(one: ProducerConnection, text: str, *, sure: bool = False) -> Uncon
 
 
 def retries(one: ProducerConnection) -> tuple[Retries, PendingProduce, Stats]:
-    answer, stats = PendingProduce([PartitionData(*KEY, 0, 0)], NOW), Stats()
+    answer, stats = PendingProduce([PartitionData(KEY, 0, 0)], NOW), Stats()
     return Retries(one, answer, NOW, LIMIT, stats.retries), answer, stats
 
 
@@ -109,7 +109,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
 
 
 def known(records: bytes) -> list[Digest]:
-    place = PartitionData(b"t", 0, 3, 3 + len(records))
+    place = PartitionData((b"t", 0), 3, 3 + len(records))
     return digests_in(bytearray(b"xxx" + records), place, 1 << 20, 1 << 20)
 
 

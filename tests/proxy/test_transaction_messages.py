@@ -108,7 +108,7 @@ def layout(*sets: bytes | None, topics: list[bytes] | None = None) -> tuple[byte
         topic = topics[index] if topics else f"t{index}".encode()
         start = len(frame) if data is not None else -1
         frame += data or b""
-        places.append(PartitionData(topic, 0, start, len(frame) if data is not None else -1))
+        places.append(PartitionData((topic, 0), start, len(frame) if data is not None else -1))
     return frame, ProduceLayout(True, -1, 0, 1000, places)
 
 
