@@ -7,7 +7,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData, ProduceLayout
 from kproxy.dedup.producer_ids import is_kproxy_producer_id
 
-#: Of format v2's header: length, magic, attributes, last offset delta, producer id with epoch and sequence, record count.
+#: Of format v2's header: length, magic, attributes, last offset delta, the producer's stamp, record count.
 _BATCH = Struct(">8xi4xb4xhi16x14si")
 MAGIC_AT = 16
 _PRODUCER_ID_AT = 43

@@ -14,8 +14,8 @@ from kproxy.codec.primitives import TooManyElements
 from kproxy.codec.produce_layout import (
     FIRST_TOPIC_ID,
     MOST_PARTITIONS,
-    Results,
     ProduceLayout,
+    Results,
     transactional_id,
     walk_request,
     walk_response,

@@ -74,7 +74,8 @@ async def test_a_request_becomes_a_span() -> None:
     scene = Scene()
     scene.request(
         Traced(
-            [PartitionData((b"t", 0), 0, 0), PartitionData((b"t", 1), 0, 0)], errors=[ErrorCode.NOT_ENOUGH_REPLICAS, 12345]
+            [PartitionData((b"t", 0), 0, 0), PartitionData((b"t", 1), 0, 0)],
+            errors=[ErrorCode.NOT_ENOUGH_REPLICAS, 12345],
         )
     )
     (span,) = await scene.sent()
