@@ -65,6 +65,8 @@ class ProducerConnection:
         self.passed: dict[TrackKey, int] = {}
         #: By partition, the last request that had a new record for it (``PendingProduce.serial``).
         self.went_on: dict[TrackKey, int] = {}
+        #: The partitions for which one was refused unsent since then: it may have repeated what is unconfirmed.
+        self.refused: set[TrackKey] = set()
         self.last_serial = 0
         #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}

@@ -206,6 +206,8 @@ class RetryLedger:
 
     def refuse(self, key: TrackKey, refused: Refused) -> Refused:
         """Records that a request for a partition was refused unsent; returns what is known of it at that time."""
+        if refused.member is not None:
+            refused.member.refused.add(key)
         known = self.refused[key] = refused.following(self.refused.get(key))
         return known
 
@@ -286,7 +288,8 @@ class RetryLedger:
     def passes(self, member: ProducerConnection, key: TrackKey) -> None:
         """Records that the last request of a connection had a new record for a partition.
 
-        A client that sends one request at a time has then given up what was accepted before and is not repeated.
+        A client that sends one request at a time has then given up what was accepted before and is not repeated. One
+        that has the next request ready has not if a request was refused unsent in between, which may have repeated it.
         """
         if self.rules.keeps_matching(observed=self.depth, requests=self.requests, had_new=True):
             return
@@ -294,7 +297,11 @@ class RetryLedger:
         if last == before:
             return  # it is known of this request
         member.went_on[key] = last
-        member.passed[key] = before if self.rules.has_one_ready() else last
+        if not self.rules.has_one_ready():
+            member.passed[key] = last
+        elif key not in member.refused:
+            member.passed[key] = before
+        member.refused.discard(key)
         for entry in [entry for entry in self._entries(member, key) if entry.serial < last]:
             entry.sure = False  # an equal record may be a new one by now, if its time is another
             if self.rules.retires() and entry.origin == member.number:

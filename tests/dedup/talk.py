@@ -9,6 +9,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
+from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
@@ -180,6 +181,11 @@ class Talk:
         self.write(answer)
         self.tell(answer)
         return answer
+
+    def refuse(self) -> None:
+        """A request for the partition is refused unsent."""
+        answer = PendingProduce([PartitionData(*KEY, 0, 0)], 1e9)
+        self.member.ledger.refuse(KEY, Refused.of(self.member, self.world.now, answer, ()))
 
     def close(self, *, reset: bool = False) -> None:
         """The client ends the connection, and kproxy has read all of it."""

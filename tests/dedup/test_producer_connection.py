@@ -288,6 +288,31 @@ def test_it_has_one_ready_not_two() -> None:
     assert seen(world) == "abca"
 
 
+@pytest.mark.parametrize(("after", "log"), [("c", "abc"), ("cd", "abcda")])
+def test_what_was_ready_may_follow_a_refused_retry(after: str, log: str) -> None:
+    """The refused request may have been the retry, which nothing shows that its client gave up."""
+    world, talk = told_a_time_out()
+    talk.did("b", time=201)
+    talk.refuse()
+    for record in after:
+        talk.did(record, time=202)
+    talk.did("a", time=200)
+    assert seen(world) == log
+
+
+def test_a_client_with_one_request_in_flight_gives_up_what_it_does_not_repeat_after_a_refusal() -> None:
+    world = World(ALONE)
+    talk = world.connect()
+    request = talk.ask("a")
+    talk.member.timed_out(request)
+    talk.tell(request)
+    talk.write(request)
+    talk.refuse()
+    talk.did("b")
+    talk.did("a")
+    assert world.text() == "aba"
+
+
 def test_after_what_was_ready_an_equal_record_of_another_time_is_new() -> None:
     world, talk = told_a_time_out()
     talk.did("b", time=201)
