@@ -1,6 +1,6 @@
-"""Every short run of a client that has one request in flight and the next one ready, as librdkafka with max.in.flight 1.
+"""Every short run of a client with one request in flight and the next one ready: librdkafka with max.in.flight 1.
 
-It makes its next request of all that waits before it reads a response, and sends that one before it repeats what failed.
+It makes its next request of all that waits before it reads a response, and sends that before it repeats what failed.
 """
 
 from itertools import product
