@@ -13,6 +13,8 @@ from kproxy.txn.ids import Producer
 from verification.simulation.plan import TOPIC
 
 _TIMEOUT_MS: Final = 4000
+#: Of all records: compacted topics take none without a key.
+_KEY: Final = b"k"
 
 
 class ClientBatch:
@@ -25,7 +27,7 @@ class ClientBatch:
         self.sequence = sequence
         self.text = b" ".join(values).decode()
         data = build_batch(
-            [Record(at, 0, None, value) for at, value in enumerate(values)],
+            [Record(at, 0, _KEY, value) for at, value in enumerate(values)],
             producer_id=me.producer_id,
             producer_epoch=me.epoch,
             base_sequence=sequence,
@@ -37,7 +39,7 @@ class ClientBatch:
 def plain_request(values: Mapping[int, list[bytes]]) -> ProduceRequest:
     """New records by partition, of a client that knows nothing of transactions."""
     data = {
-        place: build_batch([Record(at, 0, None, value) for at, value in enumerate(some)])
+        place: build_batch([Record(at, 0, _KEY, value) for at, value in enumerate(some)])
         for place, some in values.items()
     }
     return _request(data, None)

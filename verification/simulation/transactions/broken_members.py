@@ -55,6 +55,11 @@ async def prepared_when_sent(self: Member, body: Message, sequence: int) -> None
         await self._tools.log.append(self._entry(body), *self.producer, sequence)
 
 
+async def not_asked(*_: Any) -> bool:
+    """Whatever a topic's policy, it is none that forbids anything."""
+    return False
+
+
 def writes_without_a_member(self: ImplicitTransactions, client_id: str) -> ImplicitTransaction | None:
     """What no member takes is written as it is."""
     found = _OF(self, client_id)

@@ -10,10 +10,12 @@ import trio
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.log_owners import LogOwners
@@ -23,7 +25,7 @@ from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn import view as view_module
-from kproxy.txn.claims import NOBODY
+from kproxy.txn.claims import NOBODY, was_answered
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable, Question, Row
 from kproxy.txn.log_records import Entry
@@ -38,6 +40,8 @@ from kproxy.txn.writes import TxnSend, Writes
 _VERDICT: Final = Views.verdict
 _DECISION: Final = Transaction.decision
 _TIME_OUT: Final = LogOwner.time_out
+_INITIALIZE: Final = LogOwner.initialize
+_COMMIT_OFFSETS: Final = Coordinator.commit_offsets
 _ADMIT: Final = TransactionalId.admit
 _ANNOUNCE: Final = LogOwner._announce
 _UNTIL_DECIDED: Final = LogOwner._until_decided
@@ -179,6 +183,29 @@ def admits_any_connection(
 ) -> None:
     """A request over an old connection is as good as any."""
     _ADMIT(self, request, None, newest)
+
+
+async def keeps_its_epoch(self: LogOwner, client: Producer) -> None:
+    """A client whose abort was settled by a claim continues under the identity that it has."""
+
+
+async def initializes_again(self: LogOwner, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
+    """A repeated InitProducerId gets the same response, and claims the id as the first one did."""
+    view = await self.keeper.read_to_end()
+    if view is None or not was_answered(view, resumed):
+        return await _INITIALIZE(self, timeout_ms, resumed, client_id)
+    async with self._lock:
+        await self.keeper.claim_again()
+        self._drop("initialized")
+        self.id.initialize()
+        return self.keeper.client
+
+
+async def commits_offsets_unadded(
+    self: Coordinator, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool
+) -> None:
+    """Groups join by their offsets, as in the second version of the protocol."""
+    await _COMMIT_OFFSETS(self, request, offsets, implicit=True)
 
 
 def takes_the_newest_identity(self: LogOwner, view: IdView, _: Transaction) -> None:

@@ -1,5 +1,6 @@
 """Runs made by hand: a driver, its workers at other kproxies, and what befalls them before they are decided."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import trio
@@ -10,6 +11,7 @@ from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, Close, CloseAfter, Drop
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.ids import Producer
+from verification.simulation.plan import TOPIC
 from verification.simulation.transactions.control_calls import answer_of
 from verification.simulation.transactions.member_driver import Driver
 from verification.simulation.transactions.member_plans import (
@@ -176,6 +178,18 @@ def rejected_unread(seed: int) -> WorldPlan:
             await _reject_what_is_met(world, 2, rejects)
 
     return by_hand(seed, script, instances=3)
+
+
+def compacted(seed: int) -> WorldPlan:
+    """A worker's topic is compacted when a committed record is followed by an aborted one with its key."""
+    to_one = attempt(1, writes=(((0, 1),),))
+    plan = member_group(batch(to_one), batch(to_one, commits=False))
+
+    async def script(world: TransactionWorld) -> None:
+        await _plain(world, plan)
+        world.brokers.compact(TOPIC, 0, world.brokers.topics[TOPIC].partitions[0].log.end_offset)
+
+    return replace(by_hand(seed, script, instances=2), topic=(("cleanup.policy", "compact"),))
 
 
 def _of_the_log(control: Any) -> Any:

@@ -6,6 +6,7 @@ from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.txn import view as view_module
 from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
 from verification.simulation.transactions.member_history import ONCE, PREPARED, TOGETHER
@@ -66,5 +67,11 @@ MEMBER_VARIANTS: Final = (
         member_scripts.rejected_unread,
         (*_LOST, TOGETHER),
         12,
+    ),
+    Variant(
+        "members write to compacted topics",
+        ((TopicPolicies, "is_compacted", broken_members.not_asked),),
+        member_scripts.compacted,
+        _LOST,
     ),
 )

@@ -65,7 +65,7 @@ def by_hand(
     return world_plan(seed, producers, readers, instances=instances, script=run, place=place)
 
 
-async def _written(process: Process, nth: int) -> Claimed:
+async def write_one(process: Process, nth: int) -> Claimed:
     """A transaction with one record."""
     claimed = process.begin(nth)
     await process.write(claimed, _ONE)
@@ -116,8 +116,8 @@ def crashed_in_second(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
         await process.initialize()
-        await process.end(await _written(process, 0), committed=True)
-        second = await _written(process, 1)
+        await process.end(await write_one(process, 0), committed=True)
+        second = await write_one(process, 1)
         await world.crash(0, 0.2)
         await goes_well(process.end(second, committed=True))
 
@@ -136,11 +136,11 @@ def ends_twice(plan: ProducerPlan) -> Script:
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
         await process.initialize()
-        first = await _written(process, 0)
+        first = await write_one(process, 0)
         world.late.append((frozenset({ApiKey.END_TXN}), 4.0))
         late = trio.current_time() + 4.5
         await process.end(first, committed=True)
-        second = await _written(process, 1)
+        second = await write_one(process, 1)
         await trio.sleep_until(late)
         if await goes_well(process.write(second, ((1, 1),))):
             await goes_well(process.end(second, committed=False))
@@ -156,7 +156,7 @@ def overdue_elsewhere(seed: int) -> WorldPlan:
         gate = Gate(world, of_log(TransactionDecision))
         process = world.process(plan, 0)
         await process.initialize()
-        written = await _written(process, 0)
+        written = await write_one(process, 0)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(goes_well, process.end(written, committed=True))
             await gate.reached.wait()
@@ -174,7 +174,7 @@ def overdue_here(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
         await process.initialize()
-        await _written(process, 0)
+        await write_one(process, 0)
         process.killed()
 
     return by_hand(seed, script, plan)
@@ -187,7 +187,7 @@ def ended_while_replaced(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         first, second = (world.process(plan, number) for number, plan in enumerate(plans))
         await first.initialize()
-        written = await _written(first, 0)
+        written = await write_one(first, 0)
         until = trio.current_time() + 4.0
 
         def control(call: Call) -> Fault | None:
@@ -216,7 +216,7 @@ def overdue_without_replicas(seed: int) -> WorldPlan:
         harm = world.brokers.control(ApiKey.PRODUCE, control)
         process = world.process(plan, 0)
         await process.initialize()
-        claimed = await _written(process, 0)
+        claimed = await write_one(process, 0)
         deadline = trio.current_time() + plan.timeout_ms / 1000 + patience
         async with trio.open_nursery() as nursery:
             nursery.start_soon(goes_well, process.write(claimed, ((harmed, 1),)))
@@ -245,7 +245,7 @@ def unannounced(seed: int) -> WorldPlan:
         process = world.process(plan, 0)
         await process.initialize()
         with trio.move_on_after(1.0):
-            await goes_well(_written(process, 0))
+            await goes_well(write_one(process, 0))
         process.killed()
         await world.crash(0, 0.2)
 
@@ -259,7 +259,7 @@ def taken_over_unheard(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         first, second = (world.process(plan, number) for number, plan in enumerate(plans))
         await first.initialize()
-        written = await _written(first, 0)
+        written = await write_one(first, 0)
         gate = Gate(world, of_log(TransactionDecision))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(goes_well, first.end(written, committed=True))
@@ -329,7 +329,7 @@ def read_beyond(seed: int) -> WorldPlan:
         first, second = (world.process(plan, 0) for plan in plans)
         await first.initialize()
         await second.initialize()
-        undecided = await _written(first, 0)
+        undecided = await write_one(first, 0)
         await _transaction(second, 0)
         reader = world.reader("beyond", 0)
         await reader.poll(0)
@@ -369,7 +369,7 @@ def snapshot_lost(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
         await process.initialize()
-        await process.end(await _written(process, 0), committed=True)
+        await process.end(await write_one(process, 0), committed=True)
         befall(world, of_log(TransactionSnapshot), *[Drop(apply=False)] * 20)
         with trio.move_on_after(_GIVEN_UP):
             await take_snapshots(world, 0, 200_000)
@@ -385,7 +385,7 @@ def snapshot_in_chunks(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
         await process.initialize()
-        await process.end(await _written(process, 0), committed=True)
+        await process.end(await write_one(process, 0), committed=True)
         await take_snapshots(world, 0, 40)
         await world.crash(0, 0.2)
 
@@ -399,7 +399,7 @@ def snapshot_unread(seed: int) -> WorldPlan:
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
         await process.initialize()
-        written = await _written(process, 0)
+        written = await write_one(process, 0)
         until = trio.current_time() + 4.0
 
         def control(call: Call) -> Fault | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, Message
 from kproxy.errors import RemoteProtocolError
@@ -108,6 +109,16 @@ def forget(world: "TransactionWorld", topic: str = LOG) -> None:
     """A topic's partitions forget all producers, as if what they wrote were a day old."""
     for partition in world.brokers.topics[topic].partitions:
         partition.log.producers = ProducerStates(check_ms=world.plan.expiry_check_ms)
+
+
+async def expire(world: "TransactionWorld", index: int, transactional_id: str) -> None:
+    """A kproxy gives an id up, as if nothing had been asked of it for a week."""
+    transactions = world.instances[index].transactions
+    assert transactions is not None
+    view = transactions.views.of(transactional_id)
+    assert view is not None
+    assert view.claim is not None
+    await transactions.log.append_unfenced(Entry(transactional_id, TransactionExpiry(view.claim.nonce)))
 
 
 async def take_snapshots(world: "TransactionWorld", index: int, chunk_bytes: int) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from kproxy.net.txn import group_offset_requests
 from kproxy.net.txn import log_owner as owner_module
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import LogPartition
@@ -24,7 +25,7 @@ from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Writes
 from verification.models.transaction_log.broken_views import HastyLoader
-from verification.simulation.transactions import broken_rules, group_scripts, invariants, scripts
+from verification.simulation.transactions import broken_rules, group_scripts, invariants, late_scripts, scripts
 from verification.simulation.transactions.homes import LONE_FAULTS
 from verification.simulation.transactions.plan import Taste, WorldPlan, make_plan
 
@@ -175,6 +176,39 @@ VARIANTS: Final = (
         ((LogOwner, "_take_decided", broken_rules.takes_the_newest_identity),),
         scripts.ended_while_replaced,
         (invariants.IDENTITY,),
+    ),
+    Variant(
+        "an abort that a claim has settled gives its client no new identity",
+        ((LogOwner, "_raise_epoch", broken_rules.keeps_its_epoch),),
+        late_scripts.aborted_unheard,
+        (invariants.OUTCOME, invariants.LOST),
+    ),
+    Variant(
+        "a repeated InitProducerId claims the id once more",
+        ((LogOwner, "initialize", broken_rules.initializes_again),),
+        late_scripts.initialized_again,
+        (invariants.LOST,),
+    ),
+    Variant(
+        "a TxnOffsetCommit over an old connection is let in",
+        ((TransactionalId, "admit", broken_rules.admits_any_connection),),
+        late_scripts.moved_again,
+        (invariants.MOVED,),
+    ),
+    Variant(
+        "a late TxnOffsetCommit joins whatever transaction is open",
+        (
+            (Coordinator, "commit_offsets", broken_rules.commits_offsets_unadded),
+            (TransactionalId, "admit", broken_rules.admits_any_connection),
+        ),
+        late_scripts.moved_in_vain,
+        (invariants.MOVED,),
+    ),
+    Variant(
+        "the last end is forgotten with its id",
+        ((LogOwners, "answer_expired", broken_rules.keep),),
+        late_scripts.expired_unheard,
+        (invariants.CAUSE,),
     ),
     Variant(
         "a time-out waits for data brokers",

@@ -1,0 +1,124 @@
+"""Runs made by hand: a request comes late or again, and what is asked meanwhile must not suffer by it."""
+
+from typing import Final
+
+import trio
+
+from kproxy.codec._generated.transaction_claim import TransactionClaim
+from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.fake_broker import Call, Drop
+from kproxy.testing.fake_broker.controls import Fault
+from verification.simulation.transactions.plan import WorldPlan
+from verification.simulation.transactions.scripts import by_hand, producer, write_one
+from verification.simulation.transactions.steering import Gate, expire, goes_well, of_log
+from verification.simulation.transactions.world import TransactionWorld
+
+_ONE: Final = ((0, 1),)
+_ANOTHER: Final = ((1, 1),)
+_GROUP: Final = "group-0"
+#: Seconds for which a request is held up, and after which it has surely arrived.
+_HELD_UP: Final = 4.0
+_LATE: Final = _HELD_UP + 2.0
+#: A client that repeats what has no response for so long.
+_HASTY_S: Final = 2.0
+
+
+def aborted_unheard(seed: int) -> WorldPlan:
+    """The decision to abort does not come to the log, and a claim settles it; the next transaction begins."""
+    plan = producer(second_version=True)
+
+    async def script(world: TransactionWorld) -> None:
+        is_claim, is_decision, settled = of_log(TransactionClaim), of_log(TransactionDecision), trio.Event()
+
+        def control(call: Call) -> Fault | None:
+            if is_claim(call):
+                settled.set()
+            return Drop(apply=False) if is_decision(call) and not settled.is_set() else None
+
+        process = world.process(plan, 0)
+        await process.initialize()
+        first = await write_one(process, 0)
+        world.brokers.control(ApiKey.PRODUCE, control)
+        if await goes_well(process.end(first, committed=False)):
+            await goes_well(process.end(await write_one(process, 1), committed=True))
+
+    return by_hand(seed, script, plan)
+
+
+def initialized_again(seed: int) -> WorldPlan:
+    """A client's InitProducerId for its next epoch is held up and repeated; it comes within the next transaction."""
+    plan = producer(request_timeout=_HASTY_S)
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        world.late.append((frozenset({ApiKey.INIT_PRODUCER_ID}), _HELD_UP))
+        late = trio.current_time() + _LATE
+        await process.initialize(again=True)
+        claimed = await write_one(process, 0)
+        await trio.sleep_until(late)
+        if await goes_well(process.write(claimed, _ANOTHER)):
+            await goes_well(process.end(claimed, committed=True))
+
+    return by_hand(seed, script, plan)
+
+
+def moved_again(seed: int) -> WorldPlan:
+    """A TxnOffsetCommit is held up and repeated; it comes when the next transaction has moved the group on."""
+    plan = producer(request_timeout=_HASTY_S)
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        world.late.append((frozenset({ApiKey.TXN_OFFSET_COMMIT}), _HELD_UP))
+        late = trio.current_time() + _LATE
+        first = await write_one(process, 0)
+        await process.move(first, world.told.next_input(_GROUP))
+        await process.end(first, committed=True)
+        second = await write_one(process, 1)
+        await process.move(second, world.told.next_input(_GROUP))
+        await trio.sleep_until(late)
+        await goes_well(process.end(second, committed=True))
+
+    return by_hand(seed, script, plan)
+
+
+def moved_in_vain(seed: int) -> WorldPlan:
+    """A TxnOffsetCommit is held up and repeated, its transaction aborted; it comes within one without offsets."""
+    plan = producer(request_timeout=_HASTY_S)
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        world.late.append((frozenset({ApiKey.TXN_OFFSET_COMMIT}), _HELD_UP))
+        late = trio.current_time() + _LATE
+        first = await write_one(process, 0)
+        await process.move(first, world.told.next_input(_GROUP))
+        await process.end(first, committed=False)
+        second = await write_one(process, 1)
+        await trio.sleep_until(late)
+        await goes_well(process.end(second, committed=True))
+
+    return by_hand(seed, script, plan)
+
+
+def expired_unheard(seed: int) -> WorldPlan:
+    """A kproxy dies over a decision; its id expires before the client repeats its EndTxn."""
+    plan = producer(second_version=True)
+
+    async def script(world: TransactionWorld) -> None:
+        gate = Gate(world, of_log(TransactionDecision))
+        process = world.process(plan, 0)
+        await process.initialize()
+        claimed = await write_one(process, 0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(goes_well, process.end(claimed, committed=True))
+            await gate.reached.wait()
+            world.late.append((frozenset({ApiKey.END_TXN}), _HELD_UP))
+            nursery.start_soon(world.crash, 0, 0.2)
+            gate.open()
+            await trio.sleep(_HELD_UP / 2)
+            await expire(world, 0, plan.transactional_id)
+
+    return by_hand(seed, script, plan)
