@@ -26,6 +26,7 @@ from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
 from kproxy.net.fleet import Fleet
+from kproxy.net.intake import Intake
 from kproxy.net.lane_leases import Lanes
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.produce_gate import ProduceGate
@@ -38,6 +39,7 @@ _LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
 _REVIEW: Final = ProducerConnection.review
 _PRODUCE: Final = ProduceGate._produce
+_END: Final = Intake.end
 _BATCH_HEADER: Final = 61
 
 
@@ -141,6 +143,14 @@ def without_rest(self: Lanes, lane: Lane) -> None:
     del self._leases[lane]
     self._count()
     self._pool.give_back(lane)
+
+
+def notes_as_given_back(self: Intake, now: float) -> None:
+    """A lane is noted as given back when its connection ends, whatever becomes of its batches."""
+    _END(self, now)
+    lanes, lane = self._lanes, self._lane
+    if lane is not None:
+        lanes.log.put(lanes._record(lane, lanes._leases[lane], returned=True))
 
 
 def held_lanes(self: Fleet, identity: Identity) -> list[LaneRecord]:

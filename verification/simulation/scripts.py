@@ -122,6 +122,18 @@ def handed_on(seed: int) -> Plan:
     return Plan(seed, (first, second), (), script=script, strict=True)
 
 
+def left_open(seed: int) -> Plan:
+    """A connection breaks while a batch is in flight, and kproxy is killed; its retry comes before the batch does."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda _: Delay(before=6.0))
+        await _cut(world, 0, 2.0)
+        await trio.sleep_until(3.0)
+        await world.crash(0, 0.1)
+
+    return Plan(seed, (_client(0, (0.2, b"z"), (1.0, b"a"), (6.0, b"b"), backoffs=(2.0,)),), (), script=script)
+
+
 def expired(seed: int) -> Plan:
     """Of records two days old brokers forget the producer at once; a response is lost."""
 

@@ -23,6 +23,7 @@ from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
 from kproxy.net.end_watch import EndWatch
 from kproxy.net.fleet import Fleet
+from kproxy.net.intake import Intake
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -213,6 +214,12 @@ VARIANTS: Final = (
         scripts.handed_on,
         (MERGED,),
         10,
+    ),
+    Variant(
+        "a lane is noted as given back though a batch is open",
+        ((Intake, "end", broken_rules.notes_as_given_back),),
+        scripts.left_open,
+        seeds=10,
     ),
     Variant(
         "old records are sent again on trust", ((resend_core, "_old", broken_rules.no),), scripts.expired, seeds=10
