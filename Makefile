@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile generate image lock system chaos clean
+.PHONY: help archives backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile generate image lock system chaos clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -31,12 +31,15 @@ demo-programs:
 	@tools/system-packages.sh demo || echo "Until then an embedded fake broker takes the place of Kafka."
 
 # Hundreds of processes begin in the tests: none of them shall compile kproxy anew, or read Kafka's classes from the jars.
-test: system $(STAMP)   ## the whole test suite, in two processes (JOBS=2); installs what it needs first, or says what is missing
+test: system archives   ## the whole test suite, in two processes (JOBS=2); installs what it needs first, or says what is missing
 	@$(BIN)/python -m compileall -q kproxy verification bench tools
-	-@$(BIN)/python -m kproxy.testing.archive_kafka
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
-clients: $(STAMP) ## installs the clients of the interop tests side by side, so that no test waits for a download
+archives: $(STAMP) ## classes of Kafka and Spark that each start of Java maps, in place of reading the jars
+	-@$(BIN)/python -m kproxy.testing.archive_kafka
+	-@$(BIN)/python -m kproxy.testing.archive_spark
+
+clients: archives ## installs the clients of the interop tests side by side, so that no test waits for a download
 	$(BIN)/python -m tests.interop.install
 
 test-busy: $(STAMP)  ## tests beside endless loops, one a core: what fails only here waits too short (ARGS=tests/interop)

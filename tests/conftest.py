@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +11,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from kproxy.testing.kafka import PATIENT, RealKafka
-from kproxy.testing.maven import find_java
-from kproxy.testing.spark_home import make_spark_home
+from kproxy.testing.spark_home import make_spark_home, spark_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,11 +79,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterato
     from verification.spark_proof.connector import avro_jars, connector_jars
 
     with pytest.MonkeyPatch.context() as environment:
-        java = find_java()
-        environment.setenv("JAVA_HOME", str(Path(java).resolve().parent.parent))
-        environment.setenv("SPARK_HOME", str(spark_home))
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        for name, value in spark_environment(spark_home).items():
+            environment.setenv(name, value)
         builder = SparkSession.builder.master("local[2]").appName("kproxy-tests")
         for key, value in _SPARK.items():
             builder = builder.config(key, value)

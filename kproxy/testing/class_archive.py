@@ -1,7 +1,8 @@
 """Classes that Java has read once, kept so that the next start only maps them: class data sharing (JEP 350).
 
-A broker is up in half the time and with half the work. A run that starts many makes the archive first, by ``python -m
-kproxy.testing.archive_kafka``; where there is none, or one that does not fit, Java reads the jars as ever.
+A broker or a Spark is up in half the time and with half the work. A run that starts many makes the archives first, by
+``python -m kproxy.testing.archive_kafka`` and ``archive_spark``; where there is none, or one that does not fit, Java
+reads the jars as ever.
 """
 
 import hashlib
@@ -10,9 +11,9 @@ from pathlib import Path
 from kproxy.testing.cache import cache_directory
 
 
-def archive_of(name: str, java: str) -> Path:
-    """Where the archive of some jars lies, for just this Java; the file may not exist."""
-    return cache_directory() / f"{name}-classes-{_build_of(java)}" / "classes.jsa"
+def archive_of(name: str, java: str, directory: Path | None = None) -> Path:
+    """Where the archive of some jars lies, for just this Java, in the cache or a directory; the file may not exist."""
+    return (directory or cache_directory()) / f"{name}-classes-{_build_of(java)}" / "classes.jsa"
 
 
 def archive_in(directory: Path, java: str) -> Path:

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from typing import Final
 
 _BLOCK: Final = 250
-_FIRSTS: Final = range(15_000, 32_000, _BLOCK)
+#: Above the port of a Spark Connect server, 15002, which a client that starts one cannot choose.
+_FIRSTS: Final = range(15_250, 32_000, _BLOCK)
 _lock: Final = threading.Lock()
 _marks: Final[list[socket.socket]] = []
 _left = range(0)

@@ -10,7 +10,7 @@ import pytest
 
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.maven import find_java
+from kproxy.testing.spark_home import spark_environment
 from verification.copiers.processes import Kproxy
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -27,9 +27,7 @@ def test_a_client_of_spark_connect(kafka: RealKafka, spark_home: Path, tmp_path:
     flags = [f"--conf {name}={value}" for name, value in SETTINGS.items()]
     environment = {
         **os.environ,
-        "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
-        "SPARK_HOME": str(spark_home),
-        "PYSPARK_PYTHON": sys.executable,
+        **spark_environment(spark_home),
         "PYSPARK_SUBMIT_ARGS": " ".join([*flags, "pyspark-shell"]),
     }
     with Kproxy("spark-connect", kafka.bootstrap, tmp_path, "--control-socket", str(socket)) as kproxy:

@@ -15,16 +15,17 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
-import pyspark
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import kproxy
+from kproxy.testing.class_archive import sharing
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka, die_with_parent
-from kproxy.testing.maven import find_java
+from kproxy.testing.maven import QUICK_JVM
 from kproxy.testing.ports import free_ports
+from kproxy.testing.spark_home import installed_spark, spark_archive, spark_environment
 from tests.net.certificates import Authority
 from verification.copiers.processes import Kproxy
 
@@ -33,7 +34,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 _RECORDS: Final = 1000
 _SECONDS: Final = 900
 _HOST: Final = "127.0.0.1"
-_SPARK: Final = Path(next(iter(pyspark.__path__)))
+#: The master's REST server would have a port that other programs may have.
+_NO_REST: Final = "-Dspark.master.rest.enabled=false"
+_SPARK: Final = installed_spark()
 #: In the wheels, and not needed by a job: the archive is copied to each worker.
 _LEFT_OUT: Final = {"__pycache__", "include", "tests"}
 _SETTINGS: Final = {
@@ -160,13 +163,12 @@ def _environment(directory: Path) -> dict[str, str]:
     left_out = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
     python = getattr(sys, "_base_executable", sys.executable)
     return {name: value for name, value in os.environ.items() if name not in left_out} | {
-        "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
-        "SPARK_HOME": str(_SPARK),
+        **spark_environment(_SPARK),
         "SPARK_LOCAL_IP": _HOST,
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_SCALA_VERSION": "2.13",
-        # Of master and workers. The master's REST server would have a port that other programs may have.
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Of master and workers.
+        "SPARK_DAEMON_JAVA_OPTS": " ".join((_NO_REST, *QUICK_JVM, *sharing(spark_archive()))),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
     }

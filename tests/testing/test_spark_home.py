@@ -22,7 +22,11 @@ def test_it_is_made_once(tmp_path: Path) -> None:
 def test_spark_runs_from_it(spark: "SparkSession") -> None:
     import pyspark
 
-    assert "TieredStopAtLevel=1" in spark.sparkContext.getConf().get("spark.driver.extraJavaOptions", "")
+    assert "TieredStopAtLevel=1" in spark.sparkContext.getConf().get("spark.executor.extraJavaOptions", "")
+    jvm = spark._jvm
+    assert jvm is not None
+    given = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert "-XX:TieredStopAtLevel=1" in list(given)
 
     def imported(_: int) -> str:
         import pyspark

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from kproxy.testing.kafka import die_with_parent
-from kproxy.testing.maven import find_java
-from kproxy.testing.spark_home import make_spark_home
+from kproxy.testing.spark_home import make_spark_home, spark_environment
 
 DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
@@ -121,13 +120,10 @@ def _environment(directory: Path) -> dict[str, str]:
     """Spark's files go to the directory: those of its local cluster lie beside its jars, else."""
     return {
         **os.environ,
-        "SPARK_HOME": str(make_spark_home(directory / "spark")),
+        **spark_environment(make_spark_home(directory / "spark")),
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
     }
 
 

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import dataset
 
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.maven import find_java
+from kproxy.testing.spark_home import spark_environment
 from tests.interop.proxy import KproxyProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -39,8 +39,7 @@ def environ(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> Iterator[Mapp
             "ORDERS_IN": "example-raw",
             "ORDERS_OUT": "example-clean",
             "TOTALS_OUT": "example-totals",
-            "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
-            "SPARK_HOME": str(spark_home),
+            **spark_environment(spark_home),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         yield os.environ | found
