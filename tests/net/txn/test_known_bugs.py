@@ -1,7 +1,5 @@
 """Ten bugs that Kafka had, or has, with transactions, and the rule that keeps each out of kproxy."""
 
-from collections.abc import Callable
-
 import pytest
 import trio
 
@@ -41,12 +39,6 @@ async def claimed(at: Instance, client: Producer, producer_id: int, first_epoch:
     )
     await at.transactions.log.read_to_end("id")
     await at.transactions.log.append(Entry("id", body), producer_id, first_epoch, 0)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(120):
-        while not condition():  # noqa: ASYNC110 - the log is followed, which nobody announces
-            await trio.sleep(0.005)
 
 
 @VERSIONS
@@ -100,7 +92,7 @@ async def test_2_a_late_batch_holds_no_reader_up() -> None:
             b, new = await cast.instance("b"), Client("id")
             await new.init(b)
             gate.go.set()
-            await until(lambda: len(cast.batches(*P0)) == 2)
+            await eventually(lambda: len(cast.batches(*P0)) == 2)
         assert cast.visible(b.transactions.views) == ["1"]
         assert b.transactions.views.bound(*P0) is None
         await new.write(b, "2", P0)

@@ -14,6 +14,8 @@ from kproxy.testing.fake_broker import Close, CloseAfter, Drop, Edit, open_fake_
 from tests.net.harness import eventually
 from tests.net.txn.log_harness import PATIENCE, PID, followed, following, write
 
+pytestmark = pytest.mark.idle_clock
+
 
 def _answer(error: int) -> Any:
     """The error in place of what the response held."""
@@ -156,7 +158,6 @@ async def test_a_leader_without_news_is_asked_to_wait(timeout_ms: int, waits_ms:
         assert all(waits_ms * 0.8 <= wait_ms <= waits_ms and count == 1 for wait_ms, count in asked)
 
 
-@pytest.mark.idle_clock
 async def test_who_waits_for_the_log_does_not_wait_for_a_poll_without_an_answer() -> None:
     async with followed(upstream_request_timeout_ms=20_000, delivery_timeout_ms=60_000) as log:
         await log.at_end()

@@ -15,8 +15,11 @@ from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call
 from kproxy.txn.ids import log_partition
 from kproxy.txn.txn_error import TxnError
+from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.takeover_scene import Gate, Kind, Point
+
+pytestmark = pytest.mark.idle_clock
 
 P0 = ("t", 0)
 LOG = log_partition("id", 4)
@@ -44,12 +47,6 @@ def _recreate(cast: Cast) -> None:
 
 LOSSES = pytest.mark.parametrize("lose", [_truncate, _recreate], ids=["truncated", "recreated"])
 Lose = Callable[[Cast], None]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(120):
-        while not condition():  # noqa: ASYNC110 - nobody announces it
-            await trio.sleep(0.005)
 
 
 async def goes_on(cast: Cast, a: Instance, client: Client, *shown: str) -> None:
@@ -146,7 +143,7 @@ async def test_who_has_read_a_beginning_that_was_deleted_states_it() -> None:
     async with stage() as cast:
         a = await cast.instance()
         client = await _beginning_lost(cast, a)
-        await until(lambda: a.transactions.log.losses.get("beginning", 0) == 1)
+        await eventually(lambda: a.transactions.log.losses.get("beginning", 0) == 1)
         b = await cast.instance("b")
         await b.transactions.log.read_to_end("id")
         assert cast.visible(b.transactions.views) == ["1"]
@@ -165,7 +162,7 @@ async def test_where_nobody_has_read_it_kproxy_continues_with_what_is_left() -> 
         b, new = await cast.instance("b"), Client("id")
         with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
             await new.init(b)
-        await until(lambda: b.transactions.log.losses.get("beginning", 0) == 1)
+        await eventually(lambda: b.transactions.log.losses.get("beginning", 0) == 1)
         await new.init(b)
         await new.write(b, "next", ("t", 1))
         await new.end(b)

@@ -12,7 +12,10 @@ from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.txn_error import TxnError
+from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage
+
+pytestmark = pytest.mark.idle_clock
 
 HEALTHY, STALLED = ("t", 0), ("slow", 0)
 VERSIONS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
@@ -67,9 +70,7 @@ class Writing:
     async def ask(self, work: Callable[[], Awaitable[object]]) -> None:
         """Begins a request, which has to wait."""
         self._nursery.start_soon(self._ask, work)
-        with trio.fail_after(120):
-            while self._at.transactions.jobs == 0:  # noqa: ASYNC110 - nobody announces it
-                await trio.sleep(0.001)
+        await eventually(lambda: self._at.transactions.jobs > 0)
         await trio.sleep(0.05)
 
     async def _ask(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -81,9 +82,7 @@ class Writing:
             self.ended.append(ErrorCode(rows[0].error_code).name if isinstance(rows, list) else "NONE")
 
     async def all_ended(self, count: int) -> list[str]:
-        with trio.fail_after(120):
-            while len(self.ended) < count:  # noqa: ASYNC110 - nobody announces it
-                await trio.sleep(0.005)
+        await eventually(lambda: len(self.ended) >= count)
         return self.ended
 
 
@@ -109,9 +108,7 @@ def overdue(at: Instance) -> Iterator[None]:
 
 async def decided(at: Instance) -> None:
     """Readers of the healthy partition continue."""
-    with trio.fail_after(120):
-        while at.transactions.views.bound(*HEALTHY) is not None:  # noqa: ASYNC110 - nobody announces it
-            await trio.sleep(0.005)
+    await eventually(lambda: at.transactions.views.bound(*HEALTHY) is None)
 
 
 @STALLS

@@ -23,7 +23,6 @@ from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import values
 from tests.net.txn.instances import Cast, stage
-from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.member_scene import MemberGroup, refused
 from tests.net.txn.takeover_scene import log_of
 
@@ -82,11 +81,6 @@ def states(cast: Cast) -> list[TxnState]:
     return [one.state for name, one in sorted(ids.items()) if name.startswith("kproxy-member-")]
 
 
-async def until(done: Callable[[], bool]) -> None:
-    with trio.fail_after(PATIENCE):
-        await eventually(done)
-
-
 async def test_members_at_several_instances_show_together(level: int) -> None:
     async with at_home(level, brokers=2) as cast:
         a, b, c = await member_groups(cast, "abc")
@@ -96,9 +90,9 @@ async def test_members_at_several_instances_show_together(level: int) -> None:
         assert (seen(cast), seen(cast, 1)) == ([], [])
         done = await a.commit("m1", "m2", "m3", batch_id="1", owner=owner)
         assert (done.state, done.parts) == ("CompleteCommit", ())
-        await until(lambda: len(seen(cast)) == len(seen(cast, 1)) == 3)
+        await eventually(lambda: len(seen(cast)) == len(seen(cast, 1)) == 3)
         assert sorted(seen(cast)) == sorted(seen(cast, 1)) == ["m1", "m2", "m3"]
-        await until(lambda: ended(cast) == 3)
+        await eventually(lambda: ended(cast) == 3)
         assert [entry.kind for entry in log_of(cast)].count(Kind.DECISION) == 1
 
 
@@ -112,7 +106,7 @@ async def test_what_is_aborted_or_left_out_never_shows(level: int) -> None:
         await b.begin("open", owner)
         await b.write("open", "open")
         await b.commit("m2", owner=owner, abort_others=True)
-        await until(lambda: ended(cast) == 3)
+        await eventually(lambda: ended(cast) == 3)
         assert seen(cast) == ["m2"]
         assert cast.fake.cluster.topics["t"].partitions[0].log.transactions.stable_offset(99) == 99
 
@@ -142,7 +136,7 @@ async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_call
 
         async def overtaken() -> bool:
             await a.commit("m1", batch_id=batch_id)
-            await until(lambda: states(cast) == [TxnState.COMPLETE_COMMIT])
+            await eventually(lambda: states(cast) == [TxnState.COMPLETE_COMMIT])
             return await asks()
 
         monkeypatch.setattr(votes, "_tells", overtaken)
@@ -207,9 +201,9 @@ async def test_partitions_that_are_added_after_the_end_leave_nothing_open() -> N
         late = adds_held(cast)
         await written(a, "m1")
         await a.commit("m1", batch_id="1")
-        await until(lambda: ended(cast) == 1)
+        await eventually(lambda: ended(cast) == 1)
         await late.arrive()
-        await until(lambda: states(cast) == [TxnState.COMPLETE_ABORT] or late_is_refused(cast))
+        await eventually(lambda: states(cast) == [TxnState.COMPLETE_ABORT] or late_is_refused(cast))
         assert seen(cast) == ["m1"]
 
 
@@ -225,7 +219,7 @@ async def test_an_id_whose_fence_may_come_late_is_not_used_again() -> None:
         late = Held(cast, ApiKey.INIT_PRODUCER_ID, "transactional_id", after=1)
         await written(a, "m1")
         await a.commit("m1", batch_id="1")
-        await until(lambda: late_is_refused(cast))  # the fence was repeated
+        await eventually(lambda: late_is_refused(cast))  # the fence was repeated
         assert len(late.calls) == 1
         await written(a, "m2")
         await late.arrive()
@@ -270,13 +264,13 @@ async def test_the_deciding_instance_dies_before_the_broker_is_informed(
         monkeypatch.setattr(BrokerEnds, "_end_now", later)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_ends_or_not, a.commit if decided else a.abort, "m1", "m2")
-            await until(lambda: any(entry.kind is Kind.DECISION for entry in log_of(cast)))
+            await eventually(lambda: any(entry.kind is Kind.DECISION for entry in log_of(cast)))
             await a.at.kill()
             nursery.cancel_scope.cancel()
         assert seen(cast) == []
         assert (await b.describe()).state == ("PrepareCommit" if decided else "PrepareAbort")
         told.set()  # at the other instance, which may have begun to wait for it
-        await until(lambda: ended(cast) == 2)
+        await eventually(lambda: ended(cast) == 2)
         assert seen(cast) == (["m1", "m2"] if decided else [])
         assert (await b.describe()).state == ("CompleteCommit" if decided else "CompleteAbort")
 
@@ -299,7 +293,7 @@ async def test_a_crash_between_the_broker_and_the_log_is_repeated(level: int, mo
             await a.commit("m1", batch_id="1", owner=owner)
             assert seen(cast) == ["m1"]
             await a.at.kill()
-        await until(lambda: ended(cast) == 1)
+        await eventually(lambda: ended(cast) == 1)
         assert b.at.stats.transactions.torn == 0
         assert (await b.describe()).state == "CompleteCommit"
         assert seen(cast) == ["m1"]
@@ -319,7 +313,7 @@ async def test_members_that_died_open_are_ended_with_what_they_joined(level: int
         await b.at.kill()
         assert states(cast) == [TxnState.ONGOING]
         await a.initialize()
-        await until(lambda: ended(cast) == 1)
+        await eventually(lambda: ended(cast) == 1)
         assert states(cast) == [TxnState.COMPLETE_ABORT]
         assert seen(cast) == []
 
