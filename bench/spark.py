@@ -6,6 +6,7 @@ a kproxy, exactly once and read_committed. Kafka, kproxy, Java and Python worker
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from bench.spark_stage import PARTITIONS, VALUE_BYTES, Stage, open_stage
 from bench.spark_watch import Workers, cpu_seconds
 from kproxy.spark.audit.audit_job import audit
 from kproxy.spark.audit.request import Request
+from kproxy.spark.audit.spark_engine import SparkEngine
 from kproxy.testing.cluster_client import ClusterClient
 
 if TYPE_CHECKING:
@@ -190,7 +192,8 @@ def _audit(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Fig
     request = Request(stage.kproxy, None, topic, Path(stage.directory / "audits"), fresh=True)
 
     def run() -> None:
-        summary, _ = audit(stage.spark, request, lambda _: None)
+        with closing(SparkEngine(stage.spark)) as engine:
+            summary, _ = audit(engine, request, lambda _: None)
         if summary.totals["records"] != course.records or summary.broken:
             raise WrongCount(f"audit: {summary.totals['records']:,} of {course.records:,} records. {summary.sentence}")
 

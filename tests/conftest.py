@@ -40,6 +40,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Extensions that are never released would report that as leaks when Python ends."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _logging_restored() -> Iterator[None]:
     """What a test sets up of the process's logging ends with it, as the stream does to which it writes."""

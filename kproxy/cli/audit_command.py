@@ -1,6 +1,7 @@
-"""``kproxy audit``: whether what kproxy promises holds on topics, found out by a Spark job."""
+"""``kproxy audit``: whether what kproxy promises holds on topics, found out on this machine or by a Spark job."""
 
 import os
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,9 @@ from kproxy.config import ExitCode, StartupError
 from kproxy.errors import KproxyError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kproxy.spark.audit.engine import Engine
     from kproxy.spark.audit.request import Request
     from kproxy.spark.audit.summary import Summary
 
@@ -64,18 +68,27 @@ _OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
 @click.option(
     "--fail-on", type=click.Choice(["broken", "warning"]), default="broken", show_default=True, help="What ends with 4."
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "duckdb", "spark"]),
+    default="auto",
+    show_default=True,
+    help="duckdb: in this process, without Java. auto: duckdb for up to 5,000,000 offsets, else spark.",
+)
 @click.option("--master", metavar="URL", help="Spark master. [default: local[*], or that of spark-submit]")
 @click.option("--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def audit(as_json: bool, fail_on: str, **options: Any) -> int:
     """Look for duplicates, gaps, torn and hanging transactions in topics, and write a report.
 
-    Each run continues where the last one in --out ended. Needs the extra: pip install 'kproxy[spark]'.
+    Each run continues where the last one in --out ended. Needs the extra: pip install 'kproxy[audit]', or
+    'kproxy[spark]' for topics of any size.
     """
     try:
-        import kproxy.spark.audit.audit_job  # noqa: F401  # Spark and what draws the report are there, or this says so at once
+        import kproxy.spark.audit.audit_job
+        import kproxy.spark.audit.duckdb_engine  # noqa: F401  # DuckDB and what draws the report are there, or this says so at once
     except ImportError as error:
-        raise StartupError(f"kproxy audit needs {error.name}: pip install 'kproxy[spark]'", ExitCode.USAGE) from None
+        raise StartupError(f"kproxy audit needs {error.name}: pip install 'kproxy[audit]'", ExitCode.USAGE) from None
     summary, directory = _run(_request(options), show=not as_json)
     if as_json:
         print_json(summary.as_json())
@@ -105,6 +118,7 @@ def _request(options: dict[str, Any]) -> "Request":
         fresh=options["fresh"],
         key=options["key"],
         run_length=options["run_length"],
+        engine=options["engine"],
         master=options["master"],
         conf=conf,
         security={} if config is None else read_command_config(config),
@@ -127,48 +141,69 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _run(request: "Request", *, show: bool) -> tuple["Summary", Path]:
-    from pyspark.errors import AnalysisException, PySparkException
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from kproxy.spark.audit.audit_job import audit, steps
-    from kproxy.spark.audit.audit_size import offsets_to_read
+    from kproxy.spark.audit.audit_size import choose_engine
+    from kproxy.spark.audit.request import SPARK
     from kproxy.spark.spark_errors import KafkaError, OptionError
-    from kproxy.spark.spark_session import spark_session
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
         task = progress.add_task("offsets", total=steps(request))
         try:
-            conf = _conf(request, offsets_to_read(request))
-            progress.update(task, description="Spark starts")
-            with spark_session("kproxy audit", conf) as session:
-                return audit(session, request, lambda step: progress.update(task, advance=1, description=step))
+            on_spark = choose_engine(request) == SPARK
+            if on_spark:
+                progress.update(task, description="Spark starts")
+            with (_spark if on_spark else _duckdb)(request) as engine:
+                return audit(engine, request, lambda step: progress.update(task, advance=1, description=step))
         except (KafkaError, OptionError) as error:
             raise KproxyError(str(error)) from None
-        except AnalysisException as error:
-            # only the key is an expression of the user
-            raise StartupError(f"--key {request.key!r}: {_first_line(error)}", ExitCode.USAGE) from None
-        except PySparkException as error:
-            raise KproxyError(f"Spark: {_first_line(error)}") from None
         except OSError as error:
             raise KproxyError(f"cannot write to {request.out}: {error.strerror or error}") from None
 
 
-def _conf(request: "Request", offsets: int) -> dict[str, str]:
-    """Settings of the session: quick ones for a small audit on this machine, unless the user says otherwise."""
-    from kproxy.spark.audit.audit_size import SMALL_OFFSETS
-    from kproxy.spark.spark_session import QUICK
+@contextmanager
+def _duckdb(request: "Request") -> "Iterator[Engine]":
+    import duckdb
 
-    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
-    master = request.master or dict(request.conf).get("spark.master") or (None if under_submit else "local[*]")
-    quick = QUICK if master is not None and master.startswith("local") and offsets <= SMALL_OFFSETS else {}
-    return {**quick, **({} if master is None else {"spark.master": master}), **dict(request.conf)}
+    from kproxy.spark.audit.duckdb_engine import DuckDbEngine
+
+    request.out.mkdir(parents=True, exist_ok=True)
+    try:
+        with closing(DuckDbEngine(request.out)) as engine:
+            yield engine
+    except duckdb.Error as error:
+        raise KproxyError(f"DuckDB: {_first_line(error)}; --engine spark may have more room") from None
+
+
+@contextmanager
+def _spark(request: "Request") -> "Iterator[Engine]":
+    try:
+        from pyspark.errors import AnalysisException, PySparkException
+    except ImportError:
+        way_out = "pip install 'kproxy[spark]', or --engine duckdb reads all in this process"
+        raise StartupError(f"an audit on Spark needs pyspark: {way_out}", ExitCode.USAGE) from None
+
+    from kproxy.spark.audit.spark_engine import SparkEngine
+    from kproxy.spark.spark_session import spark_session
+
+    master = request.master or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
+    conf = {**({} if master is None else {"spark.master": master}), **dict(request.conf)}
+    try:
+        with spark_session("kproxy audit", conf) as session, closing(SparkEngine(session)) as engine:
+            yield engine
+    except AnalysisException as error:
+        # only the key is an expression of the user
+        raise StartupError(f"--key {request.key!r}: {_first_line(error)}", ExitCode.USAGE) from None
+    except PySparkException as error:
+        raise KproxyError(f"Spark: {_first_line(error)}") from None
 
 
 def _first_line(error: Exception) -> str:
-    """The reason without Spark's trace: a task's own error about Kafka if there is one, else Spark's first line."""
+    """The reason without a trace: a task's own error about Kafka if there is one, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
         for name in _OWN_ERRORS:

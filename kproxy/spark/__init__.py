@@ -1,54 +1,23 @@
 """Spark reads and writes Kafka through kproxy exactly once: data source ``kproxy``, pipelines, audit.
 
-Needs the extra ``kproxy[spark]``. ``register(spark)`` makes the format ``kproxy`` known to a session.
+``register(spark)`` makes the format ``kproxy`` known to a session. It needs the extra ``kproxy[spark]``; an audit
+without Spark needs ``kproxy[audit]`` alone, so PySpark is imported where it is used.
 """
 
-from typing import TYPE_CHECKING, Final
-
-from pyspark.sql.utils import is_remote
-
-from kproxy.spark.save_mode import append_by_default
-from kproxy.spark.source import KproxyDataSource
-from kproxy.spark.upsert import Upsert
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-_REDACTION: Final = "spark.sql.redaction.options.regex"
-_REDACTED_BY_DEFAULT: Final = "(?i)url"
-_SECRETS: Final = r"(?i)password|secret|token|jaas[.]config|keystore[.]key"
+    from kproxy.spark.registration import register
+    from kproxy.spark.source import KproxyDataSource
+    from kproxy.spark.upsert import Upsert
 
 __all__ = ["KproxyDataSource", "Upsert", "register"]
 
-
-def register(spark: "SparkSession") -> None:
-    """Make ``format("kproxy")`` known to this session, for batch and streaming, reading and writing."""
-    if not is_remote():
-        _complete_environment(spark.sparkContext)
-    append_by_default(KproxyDataSource.name())
-    _redact(spark)
-    spark.dataSource.register(KproxyDataSource)
+_HOMES: Final = {"KproxyDataSource": "source", "Upsert": "upsert", "register": "registration"}
 
 
-def _redact(spark: "SparkSession") -> None:
-    """Hide the values of options that hold secrets from plans and the web UI, unless the user has a rule for that."""
-    # Spark Connect does not know the default
-    if spark.conf.get(_REDACTION, _REDACTED_BY_DEFAULT) == _REDACTED_BY_DEFAULT:
-        spark.conf.set(_REDACTION, f"{_REDACTED_BY_DEFAULT}|{_SECRETS}")
-
-
-def _complete_environment(context: "SparkContext") -> None:
-    """Set the variables that Spark adds to the environment of its Python workers when a streaming source starts.
-
-    All sources of a format share one map of variables (``PythonFunction.envVars``, a Java HashMap). Spark's
-    PythonStreamingSourceRunner adds up to four entries when a query starts. If another query's task is serialized at
-    that moment it is damaged, and the query fails with OptionalDataException. Replacing the values of entries that are
-    there already is harmless.
-    """
-    conf = context.getConf()
-    context.environment.setdefault("SPARK_LOCAL_DIRS", str(conf.get("spark.local.dir", "/tmp")))
-    context.environment.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "15")
-    context.environment.setdefault("SPARK_BUFFER_SIZE", str(conf.get("spark.buffer.size", "65536")))
-    # Since Spark 4.3; earlier workers do not read it.
-    context.environment.setdefault("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

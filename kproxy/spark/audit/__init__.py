@@ -1,5 +1,5 @@
-"""The audit: a Spark job that reads topics and the transaction log, and reports whether kproxy's guarantees hold.
+"""The audit: reads topics and the transaction log, and reports whether kproxy's guarantees hold.
 
-Findings are functions from DataFrames to a DataFrame with one row for each fault; ``catalogue`` lists them.
-``job.audit`` reads, judges, and writes tables, report and the place where the next run begins.
+Rules are SQL with one row for each fault; ``catalogue`` lists them, ``engine`` says what runs them: DuckDB in this
+process, or Spark. ``audit_job.audit`` reads, judges, and writes tables, report and the place where the next run begins.
 """

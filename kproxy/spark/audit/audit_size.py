@@ -1,14 +1,31 @@
-"""How much an audit has to read, asked before Spark starts: a small one runs with settings that start quickly."""
+"""How much an audit has to read, asked before it begins, and which engine reads it."""
 
+import os
 from typing import Final
 
 from kproxy.spark.audit.audit_state import load_state
+from kproxy.spark.audit.content import plain_key
 from kproxy.spark.audit.log_reading import connector, log_slices
 from kproxy.spark.audit.offset_spans import find_spans
-from kproxy.spark.audit.request import Request, choose_topics
+from kproxy.spark.audit.request import AUTO, DUCKDB, SPARK, Request, choose_topics, wrong
 
-#: Up to so many offsets Spark spends more time on compiling its plans than on the records.
-SMALL_OFFSETS: Final = 1_000_000
+#: Up to so many offsets are read by this process.
+MOST_HERE: Final = 5_000_000
+
+
+def choose_engine(request: Request) -> str:
+    """``duckdb`` or ``spark``: what was asked for, else DuckDB for what this process can do by itself.
+
+    StartupError if DuckDB can't do what is asked, or if a topic does not exist; KafkaError as it comes.
+    """
+    is_plain = request.key is None or plain_key(request.key) is not None
+    if request.engine == DUCKDB and not is_plain:
+        valid = "valid without Spark: key, value, string(key), string(value)"
+        raise wrong(f"--key {request.key!r} needs --engine {SPARK}; {valid}")
+    if request.engine != AUTO:
+        return request.engine
+    wants_spark = bool(request.master or request.conf or "PYSPARK_GATEWAY_PORT" in os.environ)
+    return SPARK if wants_spark or not is_plain or offsets_to_read(request) > MOST_HERE else DUCKDB
 
 
 def offsets_to_read(request: Request) -> int:

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
-
 from kproxy.spark.audit import content, exposure, group_checks, sequences, transaction_checks
-from kproxy.spark.audit.tables import Tables
+from kproxy.spark.audit.tables import Limits
 
 
 class Severity(Enum):
@@ -22,7 +20,7 @@ class Severity(Enum):
 
 
 class Finding(NamedTuple):
-    """One kind of fault. ``build`` gives one row for each, with the time of it in ``at``."""
+    """One kind of fault. ``build`` is the SQL of its rule: one row for each fault, with the time of it in ``at``."""
 
     name: str
     title: str
@@ -31,9 +29,9 @@ class Finding(NamedTuple):
     remedy: str
     worst: str
     """The column, largest first, by which the worst are chosen."""
-    build: Callable[[Tables], DataFrame]
-    repeated: Callable[[Tables, DataFrame], DataFrame] | None = None
-    """Of rows that say that records are there twice, these records (``content.REPEATED``): drawn over time."""
+    build: Callable[[Limits], str]
+    repeated: Callable[[str], str] | None = None
+    """Of a view with rows that say that records are there twice, the SQL of these records: drawn over time."""
 
 
 FINDINGS: Final = (

@@ -11,6 +11,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kproxy.config import ExitCode, StartupError
 from kproxy.spark.kafka_cluster import INTERNAL_TOPICS
 
+#: Engines: chosen by ``audit_size.choose_engine``, in this process, or on Spark.
+AUTO: Final = "auto"
+DUCKDB: Final = "duckdb"
+SPARK: Final = "spark"
+
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """By topic and partition."""
 
@@ -46,6 +51,7 @@ class Request(NamedTuple):
     open_ms: int = 900_000
     prepared_ms: int = 3_600_000
     carry_ms: int = 7 * 86_400_000
+    engine: str = AUTO
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     #: TLS and SASL, as options of the source.

@@ -1,39 +1,75 @@
-"""The tables that findings are made from, and what they are asked with: one schema for Spark, one for tests."""
+"""The views that the rules of an audit read: one schema for each engine and for tests; and the limits of a run."""
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
+from kproxy.spark import batch_rows
 from kproxy.txn.ids import TXN_BITS
 
-#: One row for each record batch: the columns of ``records.as=batches``.
-BATCHES: Final = (
-    "topic string, partition int, base_offset long, last_offset long, records int, producer_id long, "
-    "producer_epoch int, base_sequence int, last_sequence int, attributes int, is_transactional boolean, "
-    "is_control boolean, codec string, timestamp_type string, base_timestamp timestamp, max_timestamp timestamp, "
-    "size_bytes long, visibility string"
-)
-#: One row for each record that a read_committed consumer sees, made small by ``content.digest``.
-RECORDS: Final = "topic string, partition int, offset long, timestamp timestamp, content long, duplicate_key string"
-#: One row for each partition: what is judged lies from ``start`` up to ``end``; from ``reread`` on there is context.
-SPANS: Final = "topic string, partition int, log_start long, reread long, start long, end long, stable long"
-#: The highest sequence of a producer in a partition, from a former run; ``shown``: of what readers see.
-CARRIED: Final = (
-    "topic string, partition int, producer_id long, producer_epoch int, shown boolean, last_offset long, "
-    "last_sequence int, at timestamp"
-)
-#: What the transaction log says, one row for each fact (``log_facts``).
-FACTS: Final = (
-    "fact string, transactional_id string, state string, member string, client_id string, instance_id string, "
-    "producer_id long, producer_epoch int, batch_id string, topic string, partition int, offset long, bound long, "
-    "group_id string, generation int, at timestamp, log_partition int, log_offset long, detail string"
-)
-#: What the groups' coordinators answer to OffsetFetch.
-FETCHED: Final = "group_id string, topic string, partition int, fetched_offset long"
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_PLACE: Final = {"topic": pa.string(), "partition": pa.int32()}
 
-#: ``visibility`` of what readers see now, or will if it is committed; of the others nothing is ever seen.
-SHOWN: Final = ("committed", "undecided")
+#: ``audit_batches``: one row for each record batch, as ``records.as=batches`` has it.
+BATCHES: Final = batch_rows.SCHEMA
+#: What is read of a record before ``content.digest`` makes it small, and of the transaction log.
+PLAIN: Final = pa.schema({"key": pa.binary(), "value": pa.binary(), **_PLACE, "offset": pa.int64(), "timestamp": _TIME})
+#: ``audit_records``: one row for each record that a read_committed consumer sees, made by ``content.digest``.
+RECORDS: Final = pa.schema(
+    {**_PLACE, "offset": pa.int64(), "timestamp": _TIME, "content": pa.int64(), "duplicate_key": pa.string()}
+)
+#: ``audit_spans``: one row for each partition. From ``start`` to ``end`` is judged; from ``reread`` on is context.
+SPANS: Final = pa.schema({**_PLACE, **dict.fromkeys(("log_start", "reread", "start", "end", "stable"), pa.int64())})
+#: ``audit_carried``: the highest sequence of a producer in a partition, from a former run; ``shown``: of what readers
+#: see.
+CARRIED: Final = pa.schema(
+    {
+        **_PLACE,
+        "producer_id": pa.int64(),
+        "producer_epoch": pa.int32(),
+        "shown": pa.bool_(),
+        "last_offset": pa.int64(),
+        "last_sequence": pa.int32(),
+        "at": _TIME,
+    }
+)
+#: ``audit_facts``: what the transaction log says, one row for each fact (``log_fold``).
+FACTS: Final = pa.schema(
+    {
+        **dict.fromkeys(("fact", "transactional_id", "state", "member", "client_id", "instance_id"), pa.string()),
+        "producer_id": pa.int64(),
+        "producer_epoch": pa.int32(),
+        "batch_id": pa.string(),
+        **_PLACE,
+        "offset": pa.int64(),
+        "bound": pa.int64(),
+        "group_id": pa.string(),
+        "generation": pa.int32(),
+        "at": _TIME,
+        "log_partition": pa.int32(),
+        "log_offset": pa.int64(),
+        "detail": pa.string(),
+    }
+)
+#: ``audit_fetched``: what the groups' coordinators answer to OffsetFetch.
+FETCHED: Final = pa.schema({"group_id": pa.string(), **_PLACE, "fetched_offset": pa.int64()})
+
+#: Of rows of ``audit_batches``: readers see them now, or will if they are committed; others are never seen.
+SHOWN: Final = "visibility in ('committed', 'undecided')"
+#: Of rows with a producer id: it is one of kproxy's transactions (``txn.ids.is_transactional_producer_id``).
+OF_KPROXY: Final = f"producer_id > 0 and (producer_id & {TXN_BITS}) = {TXN_BITS}"
+#: ``audit_judged``: the batches that no former run has judged.
+JUDGED: Final = """
+    select /*+ broadcast(s) */ b.*
+    from audit_batches b join audit_spans s on s.topic = b.topic and s.partition = b.partition
+    where b.base_offset >= s.start"""
+
+
+def table(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Rows as Arrow columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
 class Limits(NamedTuple):
@@ -45,43 +81,6 @@ class Limits(NamedTuple):
     prepared_ms: int = 3_600_000
     run_length: int = 3
 
-
-class Tables(NamedTuple):
-    """All that a finding may read."""
-
-    batches: DataFrame
-    records: DataFrame
-    spans: DataFrame
-    carried: DataFrame
-    facts: DataFrame
-    fetched: DataFrame
-    limits: Limits
-
-    @property
-    def judged(self) -> DataFrame:
-        """The batches that no former run has judged."""
-        starts = self.spans.select("topic", "partition", "start")
-        batches = self.batches.join(F.broadcast(starts), ["topic", "partition"])
-        return batches.where("base_offset >= start").drop("start")
-
-    def asked(self, rows: DataFrame, *place: str) -> DataFrame:
-        """The rows whose topic, or topic and partition, is one of those that the run was asked for."""
-        return rows.join(F.broadcast(self.spans.select(*place).distinct()), [*place], "left_semi")
-
-    def age(self, moment: str) -> Column:
-        """Seconds from the time in a column until now."""
-        return F.lit(self.limits.now_ms / 1000) - F.unix_micros(F.col(moment)) / 1_000_000
-
-    def of_fact(self, fact: str) -> DataFrame:
-        """The rows of one kind of fact."""
-        return self.facts.where(F.col("fact") == fact)
-
-
-def is_transactional_id(producer_id: str) -> Column:
-    """Whether a producer id is one of kproxy's transactions (``txn.ids.is_transactional_producer_id``)."""
-    return (F.col(producer_id) > 0) & (F.col(producer_id).bitwiseAND(F.lit(TXN_BITS)) == F.lit(TXN_BITS))
-
-
-def time_of(ms: int) -> Column:
-    """A timestamp from ms since 1970."""
-    return F.timestamp_millis(F.lit(ms))
+    def age(self, moment: str) -> str:
+        """SQL for the seconds from the time in a column until now."""
+        return f"({1000 * self.now_ms} - unix_micros({moment})) / 1000000"

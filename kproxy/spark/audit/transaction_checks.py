@@ -1,102 +1,90 @@
 """Transactions that are torn, hang, or have producers of which the log knows nothing."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import Final
 
-from kproxy.spark.audit.tables import SHOWN, Tables, is_transactional_id
+from kproxy.spark.audit.tables import OF_KPROXY, SHOWN, Limits
 
-_PLACE = ("topic", "partition")
-_PART = (*_PLACE, "producer_id", "producer_epoch")
+_PART: Final = "topic, partition, producer_id, producer_epoch"
 
 
-def torn_transactions(tables: Tables) -> DataFrame:
+def torn_transactions(_: Limits) -> str:
     """Partitions of committed transactions whose data are missing, in whole or in part.
 
     The decision names each partition that was written, and the offset after its last batch. Partitions are judged that
     end between start and end of the offsets read; their beginning is checked where the log still has it.
     """
-    spans = tables.spans.select(*_PLACE, "start", "end")
-    named = tables.of_fact("decided").drop("state", "group_id", "generation", "detail")
-    named = named.join(F.broadcast(spans), [*_PLACE]).where("offset > start and offset <= end")
-    found = tables.batches.where(
-        F.col("visibility").isin(*SHOWN) & ~F.col("is_control") & is_transactional_id("producer_id")
+    return f"""
+    with named as (
+      select /*+ broadcast(s) */ f.*, s.start
+      from audit_facts f join audit_spans s on s.topic = f.topic and s.partition = f.partition
+      where f.fact = 'decided' and f.offset > s.start and f.offset <= s.end
+    ), found as (
+      select {_PART}, max(last_offset) as last_offset, min(base_sequence) as first_sequence,
+        cast(max(last_sequence) as bigint) - min(base_sequence) + 1
+          - cast(sum(cast(last_sequence as bigint) - base_sequence + 1) as bigint) as holes,
+        cast(sum(records) as bigint) as records
+      from audit_batches where {SHOWN} and not is_control and {OF_KPROXY} group by {_PART}
+    ), judged_parts as (
+      select n.transactional_id, n.batch_id, n.topic, n.partition, n.producer_id, n.producer_epoch,
+        case when d.last_offset is null then 'all is missing'
+             when d.last_offset + 1 < n.offset then 'the end is missing'
+             when d.holes > 0 then 'some in the middle is missing'
+             when d.first_sequence > 0 and n.bound >= n.start then 'the beginning is missing' end as fault,
+        n.offset as decided_end_offset, d.last_offset + 1 as found_end_offset, coalesce(d.records, 0) as found_records,
+        n.at, n.log_partition
+      from named n left join found d on d.topic = n.topic and d.partition = n.partition
+        and d.producer_id = n.producer_id and d.producer_epoch = n.producer_epoch
     )
-    length = F.col("last_sequence") - F.col("base_sequence") + 1
-    found = found.groupBy(*_PART).agg(
-        F.max("last_offset").alias("last_offset"),
-        F.min("base_sequence").alias("first_sequence"),
-        (F.max("last_sequence") - F.min("base_sequence") + 1 - F.sum(length)).alias("holes"),
-        F.sum("records").alias("records"),
-    )
-    fault = (
-        F.when(F.col("last_offset").isNull(), "all is missing")
-        .when(F.col("last_offset") + 1 < F.col("offset"), "the end is missing")
-        .when(F.col("holes") > 0, "some in the middle is missing")
-        .when((F.col("first_sequence") > 0) & (F.col("bound") >= F.col("start")), "the beginning is missing")
-    )
-    rows = named.join(found, [*_PART], "left").withColumn("fault", fault).where("fault is not null")
-    return rows.select(
-        "transactional_id",
-        "batch_id",
-        *_PART,
-        "fault",
-        F.col("offset").alias("decided_end_offset"),
-        (F.col("last_offset") + 1).alias("found_end_offset"),
-        F.coalesce("records", F.lit(0)).alias("found_records"),
-        "at",
-        "log_partition",
-    )
+    select * from judged_parts where fault is not null"""
 
 
-def open_transactions(tables: Tables) -> DataFrame:
+def open_transactions(limits: Limits) -> str:
     """Transactions with data in the topics that nobody has decided, and that are open for too long."""
-    return _waiting(tables, "open", tables.limits.open_ms)
+    return _waiting(limits, "open", limits.open_ms)
 
 
-def prepared_transactions(tables: Tables) -> DataFrame:
+def prepared_transactions(limits: Limits) -> str:
     """Parts with data in the topics that are prepared and wait for their decision for too long."""
-    return _waiting(tables, "prepared", tables.limits.prepared_ms)
+    return _waiting(limits, "prepared", limits.prepared_ms)
 
 
-def _waiting(tables: Tables, state: str, limit_ms: int) -> DataFrame:
-    columns = ("transactional_id", "member", "client_id", "instance_id", "producer_id", "producer_epoch", "at")
-    rows = tables.asked(tables.of_fact("part").where(F.col("state") == state), "topic")
-    rows = rows.groupBy(*columns).agg(F.concat_ws(", ", F.sort_array(F.collect_set("topic"))).alias("topics"))
-    rows = rows.withColumn("seconds", tables.age("at"))
-    return rows.where(F.col("seconds") >= limit_ms / 1000)
+def _waiting(limits: Limits, state: str, limit_ms: int) -> str:
+    part = "transactional_id, member, client_id, instance_id, producer_id, producer_epoch, f.at"
+    return f"""
+    with parts as (
+      select {part}, array_join(array_sort(array_agg(distinct topic)), ', ') as topics
+      from audit_facts f
+      where fact = 'part' and state = '{state}' and exists (select 1 from audit_spans s where s.topic = f.topic)
+      group by {part}
+    )
+    select *, {limits.age("p.at")} as seconds from parts p where {limits.age("p.at")} >= {limit_ms} / 1000"""
 
 
-def stuck_partitions(tables: Tables) -> DataFrame:
+def stuck_partitions(limits: Limits) -> str:
     """Partitions whose last stable offset has not moved for too long: whose first undecided batch is too old."""
-    undecided = tables.batches.where("visibility = 'undecided'")
-    rows = undecided.groupBy(*_PLACE).agg(
-        F.min("base_offset").alias("stable_offset"),
-        F.min_by("producer_id", "base_offset").alias("producer_id"),
-        F.min_by("producer_epoch", "base_offset").alias("producer_epoch"),
-        F.min_by("max_timestamp", "base_offset").alias("at"),
-        F.sum("records").alias("hidden_records"),
-        F.sum("size_bytes").alias("hidden_bytes"),
+    return f"""
+    with undecided as (
+      select *, row_number() over (partition by topic, partition order by base_offset) as place,
+        cast(sum(records) over (partition by topic, partition) as bigint) as hidden_records,
+        cast(sum(size_bytes) over (partition by topic, partition) as bigint) as hidden_bytes
+      from audit_batches where visibility = 'undecided'
     )
-    rows = rows.withColumn("seconds", tables.age("at"))
-    return rows.where(F.col("seconds") >= tables.limits.open_ms / 1000)
+    select topic, partition, base_offset as stable_offset, producer_id, producer_epoch, max_timestamp as at,
+      hidden_records, hidden_bytes, {limits.age("max_timestamp")} as seconds
+    from undecided where place = 1 and {limits.age("max_timestamp")} >= {limits.open_ms} / 1000"""
 
 
-def unknown_producers(tables: Tables) -> DataFrame:
+def unknown_producers(_: Limits) -> str:
     """Producer ids of kproxy's transactions that are undecided, and of which the transaction log says nothing."""
-    known = tables.of_fact("known").select("producer_id").distinct()
-    rows = tables.batches.where("visibility = 'undecided' and not is_control").where(is_transactional_id("producer_id"))
-    return (
-        rows.join(known, ["producer_id"], "left_anti")
-        .groupBy(*_PART)
-        .agg(
-            F.min("base_offset").alias("first_offset"),
-            F.sum("records").alias("hidden_records"),
-            F.sum("size_bytes").alias("hidden_bytes"),
-            F.max("max_timestamp").alias("at"),
-        )
-    )
+    return f"""
+    select {_PART}, min(base_offset) as first_offset, cast(sum(records) as bigint) as hidden_records,
+      cast(sum(size_bytes) as bigint) as hidden_bytes, max(max_timestamp) as at
+    from audit_batches b
+    where visibility = 'undecided' and not is_control and {OF_KPROXY}
+      and not exists (select 1 from audit_facts f where f.fact = 'known' and f.producer_id = b.producer_id)
+    group by {_PART}"""
 
 
-def unreadable_log(tables: Tables) -> DataFrame:
+def unreadable_log(_: Limits) -> str:
     """Partitions of the transaction log with a record that this kproxy can't read: nothing after it counts."""
-    return tables.of_fact("unreadable").select("log_partition", "log_offset", "detail", "at")
+    return "select log_partition, log_offset, detail, f.at from audit_facts f where fact = 'unreadable'"

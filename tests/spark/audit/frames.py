@@ -1,22 +1,25 @@
-"""Tables made by hand: rows with defaults, so that a test says only what it is about.
+"""Views made by hand: rows with defaults, so that a test says only what it is about.
 
-Spark takes long for each question and little for each row. So the cases of a module are topics of one set of tables,
-each finding is asked for once, and a test looks at its own topic.
+Spark takes long for each question and little for each row. So the cases of a module are topics of one set of views,
+each finding is asked for once of each engine, and a test looks at its own topic.
 """
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
-from kproxy.spark.audit.tables import BATCHES, CARRIED, FACTS, FETCHED, RECORDS, SPANS, Limits, Tables
+from kproxy.spark.audit.audit_job import define_views
+from kproxy.spark.audit.engine import Engine
+from kproxy.spark.audit.tables import BATCHES, CARRIED, FACTS, FETCHED, RECORDS, SPANS, Limits, table
 from kproxy.txn.ids import TXN_BITS
 
 Row: TypeAlias = dict[str, Any]
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
+LIMITS = Limits(NOW_MS)
 OURS = TXN_BITS | 77
 _CYCLE = 1 << 31
 
@@ -68,7 +71,7 @@ def fact(name: str, **columns: Any) -> Row:
 
 
 def tables(
-    spark: SparkSession,
+    engine: Engine,
     *,
     batches: Iterable[Row] = (),
     records: Iterable[Row] = (),
@@ -76,34 +79,31 @@ def tables(
     carried: Iterable[Row] = (),
     facts: Iterable[Row] = (),
     fetched: Iterable[Row] = (),
-    **limits: Any,
-) -> Tables:
-    """The tables; a topic for which no span is given is checked from its first offset on."""
+) -> Engine:
+    """Gives the engine the views; a topic for which no span is given is checked from its first offset on."""
     batches, records, spans = list(batches), list(records), list(spans)
     named = {(row["topic"], row["partition"]) for row in spans}
     others = {(row["topic"], row["partition"]) for row in (*batches, *records)} - named
     spans += [span(topic, partition=partition) for topic, partition in sorted(others)]
-    return Tables(
-        frame(spark, BATCHES, batches),
-        frame(spark, RECORDS, records),
-        frame(spark, SPANS, spans),
-        frame(spark, CARRIED, carried),
-        frame(spark, FACTS, facts),
-        frame(spark, FETCHED, fetched),
-        Limits(NOW_MS, **limits),
-    )
+    engine.put("audit_batches", rows(BATCHES, batches))
+    engine.put("audit_records", rows(RECORDS, records))
+    engine.put("audit_spans", rows(SPANS, spans))
+    engine.put("audit_carried", rows(CARRIED, carried))
+    engine.put("audit_facts", rows(FACTS, facts))
+    engine.put("audit_fetched", rows(FETCHED, fetched))
+    define_views(engine)
+    return engine
 
 
-def frame(spark: SparkSession, schema: str, rows: Iterable[Row]) -> DataFrame:
-    names = [word.split()[0] for word in schema.split(", ")]
-    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+def rows(schema: pa.Schema, given: Iterable[Row]) -> pa.Table:
+    return table(schema, [tuple(row.get(name) for name in schema.names) for row in given])
 
 
 class Found:
     """The rows of a finding."""
 
-    def __init__(self, found: DataFrame) -> None:
-        self._rows = [row.asDict() for row in found.collect()]
+    def __init__(self, engine: Engine, sql: str) -> None:
+        self._rows = engine.rows(sql)
 
     def of(self, topic: str, *names: str) -> list[tuple[Any, ...]]:
         """These columns of the rows of one topic, in order."""

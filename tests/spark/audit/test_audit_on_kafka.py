@@ -1,6 +1,10 @@
-"""The command on a real Kafka with kproxy between: a clean run, then one fault of each kind in the same topics."""
+"""The command on a real Kafka with kproxy between: a clean run, then one fault of each kind in the same topics.
+
+One run continues where the other engine ended.
+"""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from kproxy.cli import main
 from kproxy.config import ExitCode
-from kproxy.spark.audit import log_reading
 from kproxy.spark.audit.catalogue import FINDINGS
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
@@ -27,10 +30,14 @@ WITH_FAULTS = {name: 1 - count for name, count in UNREADABLE.items()} | {"torn_t
 
 
 class Audits(NamedTuple):
-    """What the command found, and how it ended: in a clean run, with faults, and with a log that can't be read."""
+    """What the command found, and how it ended: in a clean run, with faults, and with a log that can't be read.
+
+    ``broken_here`` is without Spark, ``broken`` with it.
+    """
 
     clean: dict[str, Any]
     clean_code: int
+    broken_here: dict[str, Any]
     broken: dict[str, Any]
     broken_code: int
     unreadable: dict[str, Any]
@@ -76,14 +83,15 @@ def audits(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         with KproxyProcess(kafka.bootstrap, directory / "log", *options) as proxy:
             write_clean(proxy.bootstrap)
             planter.before()
-            clean_code, clean = audit(out, proxy.bootstrap)
+            clean_code, clean = audit(out, proxy.bootstrap, "--engine", "duckdb")
             planter.faults()
-            with pytest.MonkeyPatch.context() as patches:
-                patches.setattr(log_reading, "FEW_OFFSETS", -1)  # as for large topics, tasks of Spark read
-                broken_code, broken = audit(out, proxy.bootstrap)
+            same = Path(shutil.copytree(out, directory / "same"))
+            _, broken_here = audit(same, proxy.bootstrap, "--engine", "duckdb")
+            broken_code, broken = audit(out, proxy.bootstrap, "--engine", "spark")
             planter.unreadable()
-            unreadable_code, unreadable = audit(out, proxy.bootstrap, "--brokers", kafka.bootstrap)
-            yield Audits(clean, clean_code, broken, broken_code, unreadable, unreadable_code, out)
+            more = ("--brokers", kafka.bootstrap, "--engine", "duckdb")
+            unreadable_code, unreadable = audit(out, proxy.bootstrap, *more)
+            yield Audits(clean, clean_code, broken_here, broken, broken_code, unreadable, unreadable_code, out)
 
 
 def audit(out: Path, bootstrap: str, *more: str) -> tuple[int, dict[str, Any]]:
@@ -106,6 +114,18 @@ def test_a_clean_run_finds_nothing(audits: Audits) -> None:
 def test_each_planted_fault_is_found(audits: Audits) -> None:
     assert audits.counts("broken") == WITH_FAULTS
     assert (audits.broken["verdict"], audits.broken_code) == ("broken", ExitCode.PROMISE_BROKEN)
+
+
+def test_both_engines_say_the_same(audits: Audits) -> None:
+    assert (audits.counts("broken_here"), audits.broken_here["verdict"]) == (WITH_FAULTS, "broken")
+    for name in ("totals", "repeated_over_time", "former_run", "oldest", "newest"):
+        assert audits.broken_here[name] == audits.broken[name]
+    for name in ("visibility", "protection", "stable_offsets"):
+        assert sorted(audits.broken_here[name], key=str) == sorted(audits.broken[name], key=str)
+    # but for the time since, which a later run finds longer
+    for here, there in zip(audits.broken_here["outcomes"], audits.broken["outcomes"], strict=True):
+        rows = [[{**row, "seconds": None} for row in outcome["worst"]] for outcome in (here, there)]
+        assert sorted(rows[0], key=str) == sorted(rows[1], key=str)
 
 
 def test_the_second_run_began_where_the_first_one_ended(audits: Audits) -> None:

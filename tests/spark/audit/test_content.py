@@ -1,10 +1,11 @@
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-from kproxy.spark.audit.content import digest, duplicate_keys, identical_runs, later_of_a_key, within_offsets
-from tests.spark.audit.frames import Found, Row, batch, record, span, tables
+from kproxy.spark.audit.content import digest, duplicate_keys, identical_runs, later_of_a_key, plain_key, within_offsets
+from kproxy.spark.audit.engine import Engine
+from kproxy.spark.audit.tables import PLAIN, table
+from tests.spark.audit.frames import LIMITS, Found, Row, batch, record, span, tables
 
-pytestmark = pytest.mark.spark
 FAR = 1 << 18
 
 
@@ -57,13 +58,18 @@ SPANS = [span("across", start=6), span("before", start=8), span("new-keys", star
 
 
 @pytest.fixture(scope="module")
-def runs(spark: SparkSession) -> Found:
-    return Found(identical_runs(tables(spark, batches=BATCHES, records=RECORDS, spans=SPANS, window_ms=100_000)))
+def given(engine: Engine) -> Engine:
+    return tables(engine, batches=BATCHES, records=RECORDS, spans=SPANS)
 
 
 @pytest.fixture(scope="module")
-def keys(spark: SparkSession) -> Found:
-    return Found(duplicate_keys(tables(spark, records=RECORDS, spans=SPANS)))
+def runs(given: Engine) -> Found:
+    return Found(given, identical_runs(LIMITS._replace(window_ms=100_000)))
+
+
+@pytest.fixture(scope="module")
+def keys(given: Engine) -> Found:
+    return Found(given, duplicate_keys(LIMITS))
 
 
 def test_a_batch_written_again_is_a_run(runs: Found) -> None:
@@ -95,13 +101,14 @@ def test_a_repeated_key_is_found_in_whatever_partition(keys: Found) -> None:
     assert keys.of("other-keys", *names) == []
 
 
-def test_a_record_that_several_findings_name_is_one_repeated_record(spark: SparkSession, runs: Found) -> None:
-    given = tables(spark, records=RECORDS, spans=SPANS)
-    keys = Found(later_of_a_key(given, given.records)).all("topic", "partition", "offset")
+def test_a_record_that_several_findings_name_is_one_repeated_record(given: Engine) -> None:
+    keys = Found(given, later_of_a_key("")).all("topic", "partition", "offset")
     assert keys == [("keys", 0, 9), ("keys", 1, 7), ("new-keys", 0, 5)]
-    rows = [("again", 0, 5, 8), ("again", 0, 8, 9), ("keys", 0, 8, 20)]
-    found = spark.createDataFrame(rows, "topic string, partition int, first_offset long, last_offset long")
-    offsets = Found(within_offsets(given, found)).all("topic", "offset")
+    schema = pa.schema(
+        {"topic": pa.string(), "partition": pa.int32(), "first_offset": pa.int64(), "last_offset": pa.int64()}
+    )
+    given.put("audit_repeats", table(schema, [("again", 0, 5, 8), ("again", 0, 8, 9), ("keys", 0, 8, 20)]))
+    offsets = Found(given, within_offsets("audit_repeats")).all("topic", "offset")
     assert offsets == [("again", 5), ("again", 6), ("again", 7), ("again", 8), ("again", 9), ("keys", 9)]
 
 
@@ -109,12 +116,26 @@ def test_of_keys_only_what_is_new_is_reported(keys: Found) -> None:
     assert keys.of("new-keys", "duplicate_key") == [("new",)]
 
 
-def test_a_digest_tells_null_from_nothing_and_key_from_value(spark: SparkSession) -> None:
+def test_a_digest_tells_null_from_nothing_and_key_from_value(engine: Engine) -> None:
     pairs = [(b"a", b"b"), (b"a", b"b"), (b"ab", b""), (None, b"ab"), (b"ab", None), (b"", b"ab")]
-    given = [(key, value, "orders", 0, offset, None) for offset, (key, value) in enumerate(pairs)]
-    schema = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
-    found = Found(digest(spark.createDataFrame(given, schema), "upper(string(key))"))
-    rows = found.all("offset", "content", "duplicate_key")
+    engine.put(
+        "audit_pairs", table(PLAIN, [(key, value, "orders", 0, at, None) for at, (key, value) in enumerate(pairs)])
+    )
+    rows = Found(engine, digest("upper(string(key))", "audit_pairs")).all("offset", "content", "duplicate_key")
     assert rows[0][1] == rows[1][1]
     assert len({content for _, content, _ in rows}) == len(pairs) - 1
     assert [key for _, _, key in rows] == ["A", "A", "AB", None, "AB", ""]
+    assert [key for (key,) in Found(engine, digest(" Value ", "audit_pairs")).all("duplicate_key")] == [
+        "",
+        "ab",
+        "ab",
+        "b",
+        "b",
+        None,
+    ]
+    assert {key for (key,) in Found(engine, digest(None, "audit_pairs")).all("duplicate_key")} == {None}
+
+
+def test_which_keys_need_no_spark() -> None:
+    assert [plain_key(key) for key in ("key", "VALUE", "string( key )")] == ["key", "value", "key"]
+    assert [plain_key(key) for key in ("upper(string(key))", "keys", "string(key) || 'a'", "")] == [None] * 4

@@ -1,17 +1,14 @@
 import pytest
-from pyspark.sql import SparkSession
 
+from kproxy.spark.audit.engine import Engine
 from kproxy.spark.audit.exposure import stable_offsets, unprotected, visibility
-from kproxy.spark.audit.tables import Tables
-from tests.spark.audit.frames import Found, batch, span, tables
-
-pytestmark = pytest.mark.spark
+from tests.spark.audit.frames import LIMITS, Found, batch, span, tables
 
 
 @pytest.fixture(scope="module")
-def given(spark: SparkSession) -> Tables:
+def given(engine: Engine) -> Engine:
     return tables(
-        spark,
+        engine,
         batches=[
             batch("orders", 0, 2),
             batch("orders", 2, 1),
@@ -26,13 +23,13 @@ def given(spark: SparkSession) -> Tables:
     )
 
 
-def test_the_share_without_a_producer_id(given: Tables) -> None:
+def test_the_share_without_a_producer_id(given: Engine) -> None:
     names = ("topic", "bytes", "unprotected_bytes", "protected_producers", "unprotected_partitions")
-    assert Found(unprotected(given)).all(*names) == [("orders", 1200, 100, 1, 1)]
+    assert Found(given, unprotected(LIMITS)).all(*names) == [("orders", 1200, 100, 1, 1)]
 
 
-def test_bytes_by_visibility_of_what_was_not_judged_before(given: Tables) -> None:
-    assert Found(visibility(given)).all("topic", "visibility", "batches", "records", "bytes") == [
+def test_bytes_by_visibility_of_what_was_not_judged_before(given: Engine) -> None:
+    assert Found(given, visibility()).all("topic", "visibility", "batches", "records", "bytes") == [
         ("bills", "committed", 1, 1, 100),
         ("orders", "aborted", 1, 5, 500),
         ("orders", "committed", 3, 4, 400),
@@ -41,9 +38,9 @@ def test_bytes_by_visibility_of_what_was_not_judged_before(given: Tables) -> Non
     ]
 
 
-def test_records_below_and_above_the_stable_offset(given: Tables) -> None:
+def test_records_below_and_above_the_stable_offset(given: Engine) -> None:
     names = ("topic", "stable_offset", "records_below", "records_above")
-    assert Found(stable_offsets(given)).all(*names) == [
+    assert Found(given, stable_offsets()).all(*names) == [
         ("bills", 1000, 1, 0),
         ("empty", 0, 0, 0),
         ("orders", 10, 9, 3),

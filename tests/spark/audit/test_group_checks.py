@@ -1,14 +1,11 @@
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from kproxy.spark.audit.group_checks import fetched_offsets, group_offsets_behind, unknown_groups
-from kproxy.spark.audit.tables import FACTS, Tables
+from kproxy.spark.audit.engine import Engine
+from kproxy.spark.audit.group_checks import fetch_offsets, group_offsets_behind, unknown_groups
 from kproxy.spark.kafka_cluster import TopicPartition
-from tests.spark.audit.frames import Found, Row, fact, frame, span, tables
-
-pytestmark = pytest.mark.spark
+from tests.spark.audit.frames import LIMITS, Found, Row, fact, span, tables
 
 
 def said(topic: str, offset: int, **columns: Any) -> Row:
@@ -21,7 +18,7 @@ def stands(topic: str, offset: int) -> Row:
 
 
 @pytest.fixture(scope="module")
-def given(spark: SparkSession) -> Tables:
+def given(engine: Engine) -> Engine:
     facts = [
         said("there", 10),
         said("ahead", 10),
@@ -40,17 +37,17 @@ def given(spark: SparkSession) -> Tables:
     fetched += [stands("behind", 10), stands("recreated", 3)]
     topics = ("there", "ahead", "set-back", "newer-generation", "behind", "lost")
     spans = [*(span(topic) for topic in topics), span("recreated", 5)]
-    return tables(spark, facts=facts, fetched=fetched, spans=spans)
+    return tables(engine, facts=facts, fetched=fetched, spans=spans)
 
 
-def test_groups_whose_offset_is_lower_than_what_was_decided(given: Tables) -> None:
+def test_groups_whose_offset_is_lower_than_what_was_decided(given: Engine) -> None:
     names = ("topic", "group_id", "decided_offset", "fetched_offset", "behind")
-    found = Found(group_offsets_behind(given)).all(*names)
+    found = Found(given, group_offsets_behind(LIMITS)).all(*names)
     assert found == [("behind", "billing", 30, 10, 20), ("lost", "billing", 7, None, 7)]
 
 
-def test_groups_that_cannot_be_judged_any_more(given: Tables) -> None:
-    assert Found(unknown_groups(given)).all("topic", "group_id", "decided_offset", "reason") == [
+def test_groups_that_cannot_be_judged_any_more(given: Engine) -> None:
+    assert Found(given, unknown_groups(LIMITS)).all("topic", "group_id", "decided_offset", "reason") == [
         ("recreated", "billing", 90, "the partition ends before the decided offset"),
         ("there", "deleted", 10, "the group has no offsets: it was deleted, or they have expired"),
     ]
@@ -70,10 +67,10 @@ class Answers:
         return {TopicPartition("orders", 1): 5, TopicPartition("orders", 2): 6} if group == "billing" else {}
 
 
-@pytest.mark.parametrize("few", [False, True])
-def test_each_group_of_the_log_is_asked_for_once(spark: SparkSession, few: bool) -> None:
+def test_each_group_of_the_log_is_asked_for_once(engine: Engine) -> None:
     facts = [said("orders", 1), said("orders", 2), said("orders", 1, group_id="gone"), fact("known", group_id="no")]
     facts.append(said("bills", 1, group_id="of-another-topic"))
-    asked = fetched_offsets(frame(spark, FACTS, facts), ["orders"], Answers, few=few)  # type: ignore[arg-type]
-    found = Found(asked)
+    tables(engine, facts=facts, spans=[span("orders")])
+    fetch_offsets(engine, Answers)  # type: ignore[arg-type]
+    found = Found(engine, "select * from audit_fetched")
     assert found.all("group_id", "partition", "fetched_offset") == [("billing", 1, 5), ("billing", 2, 6)]

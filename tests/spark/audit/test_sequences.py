@@ -1,15 +1,14 @@
 from typing import NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
 
 from kproxy.spark.audit.audit_state import PartitionProgress, State
+from kproxy.spark.audit.engine import Engine
 from kproxy.spark.audit.next_run import carry, next_places
 from kproxy.spark.audit.offset_spans import Span
 from kproxy.spark.audit.sequences import duplicate_sequences, sequence_gaps
-from tests.spark.audit.frames import NOW_MS, Found, Row, ago, batch, span, tables
+from tests.spark.audit.frames import LIMITS, NOW_MS, Found, Row, ago, batch, span, tables
 
-pytestmark = pytest.mark.spark
 MOST = (1 << 31) - 1
 
 BATCHES: dict[str, list[Row]] = {
@@ -76,20 +75,16 @@ class Result(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> Result:
-    given = tables(
-        spark,
-        batches=[row for rows in BATCHES.values() for row in rows],
-        spans=SPANS,
-        carried=map(carried, LATER),
-    )
-    spans = [Span(*row) for row in given.spans.collect()]
+def found(engine: Engine) -> Result:
+    batches = [row for rows in BATCHES.values() for row in rows]
+    tables(engine, batches=batches, spans=SPANS, carried=map(carried, LATER))
+    spans = [Span(**row) for row in engine.rows("select * from audit_spans")]
     former = State("former", (PartitionProgress("elsewhere", 3, 7, 7), PartitionProgress("again", 0, 1, 1)))
-    places = next_places(given, spans, former)
+    places = next_places(engine, LIMITS, spans, former)
     return Result(
-        Found(duplicate_sequences(given)),
-        Found(sequence_gaps(given)),
-        Found(carry(given, NOW_MS - 3_600_000)),
+        Found(engine, duplicate_sequences(LIMITS)),
+        Found(engine, sequence_gaps(LIMITS)),
+        Found(engine, carry(NOW_MS - 3_600_000)),
         {place.topic: place for place in places},
     )
 

@@ -1,9 +1,8 @@
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from kproxy.spark.audit.tables import Tables
+from kproxy.spark.audit.engine import Engine
 from kproxy.spark.audit.transaction_checks import (
     open_transactions,
     prepared_transactions,
@@ -12,9 +11,7 @@ from kproxy.spark.audit.transaction_checks import (
     unknown_producers,
     unreadable_log,
 )
-from tests.spark.audit.frames import OURS, Found, Row, ago, batch, fact, span, tables
-
-pytestmark = pytest.mark.spark
+from tests.spark.audit.frames import LIMITS, OURS, Found, Row, ago, batch, fact, span, tables
 
 
 def ours(topic: str, offset: int, records: int, sequence: int, **columns: Any) -> Row:
@@ -73,14 +70,14 @@ FACTS = [
 
 
 @pytest.fixture(scope="module")
-def given(spark: SparkSession) -> Tables:
+def given(engine: Engine) -> Engine:
     spans = [span("all"), span("edges", 200, start=100, reread=95)]
-    return tables(spark, batches=BATCHES, facts=FACTS, spans=spans)
+    return tables(engine, batches=BATCHES, facts=FACTS, spans=spans)
 
 
 @pytest.fixture(scope="module")
-def torn(given: Tables) -> Found:
-    return Found(torn_transactions(given))
+def torn(given: Engine) -> Found:
+    return Found(given, torn_transactions(LIMITS))
 
 
 @pytest.mark.parametrize("topic", ["whole", "nobody-looks", "edges"])
@@ -103,21 +100,21 @@ def test_torn_transactions(torn: Found, topic: str, fault: str) -> None:
     assert torn.of(topic, "transactional_id", "producer_id", "fault") == [("loader", OURS, fault)]
 
 
-def test_what_waits_too_long_is_reported(given: Tables) -> None:
+def test_what_waits_too_long_is_reported(given: Engine) -> None:
     names = ("transactional_id", "topics", "seconds")
-    assert Found(open_transactions(given)).all(*names) == [("loader", "moving, stuck", 1000.0)]
-    assert Found(prepared_transactions(given)).all(*names) == [("loader", "stuck", 5000.0)]
+    assert Found(given, open_transactions(LIMITS)).all(*names) == [("loader", "moving, stuck", 1000.0)]
+    assert Found(given, prepared_transactions(LIMITS)).all(*names) == [("loader", "stuck", 5000.0)]
 
 
-def test_a_stable_offset_that_does_not_move(given: Tables) -> None:
+def test_a_stable_offset_that_does_not_move(given: Engine) -> None:
     names = ("topic", "stable_offset", "producer_id", "hidden_records")
-    assert Found(stuck_partitions(given)).all(*names) == [("stuck", 5, 9, 10)]
+    assert Found(given, stuck_partitions(LIMITS)).all(*names) == [("stuck", 5, 9, 10)]
 
 
-def test_producers_that_the_log_does_not_know(given: Tables) -> None:
+def test_producers_that_the_log_does_not_know(given: Engine) -> None:
     names = ("topic", "producer_id", "first_offset", "hidden_records")
-    assert Found(unknown_producers(given)).all(*names) == [("unknown", OURS + 1, 5, 10)]
+    assert Found(given, unknown_producers(LIMITS)).all(*names) == [("unknown", OURS + 1, 5, 10)]
 
 
-def test_a_log_that_cannot_be_read(given: Tables) -> None:
-    assert Found(unreadable_log(given)).all("log_partition", "detail") == [(3, "newer: record of kind 99")]
+def test_a_log_that_cannot_be_read(given: Engine) -> None:
+    assert Found(given, unreadable_log(LIMITS)).all("log_partition", "detail") == [(3, "newer: record of kind 99")]
