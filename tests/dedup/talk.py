@@ -184,7 +184,7 @@ class Talk:
 
     def refuse(self) -> None:
         """A request for the partition is refused unsent."""
-        answer = PendingProduce([PartitionData(*KEY, 0, 0)], 1e9)
+        answer = PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
         self.member.ledger.refuse(KEY, Refused.of(self.member, self.world.now, answer, ()))
 
     def close(self, *, reset: bool = False) -> None:
