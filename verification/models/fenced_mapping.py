@@ -9,9 +9,11 @@ may still arrive.
 rule replaced by one that must fail. The exit status is the number of surprises.
 
 One client that writes two records in each of its transactions, and repeats what it has no response to; another producer
-that takes the id at the broker itself, commits, and goes; a kproxy that is killed. The coordinator is that of
-``transaction.version`` 2 as ``kproxy.testing.fake_broker.transactional_ids`` has it. Not modelled: version 1 for the
-client's own ends, time-outs, rotation of the producer id, a second kproxy, group offsets, late records of the log.
+that takes the id at the broker itself, commits, and goes; a kproxy that is killed; a log that is too slow, or takes
+late what a killed kproxy wrote; a broker that ends what takes too long. The coordinator is that of
+``transaction.version`` 2, or of 1, where ends keep the epoch and kproxy asks for the next one before each transaction,
+as ``kproxy.testing.fake_broker.transactional_ids`` has it. Not modelled: rotation of the producer id, a second kproxy
+of the same instance.id, group offsets.
 """
 
 import sys
@@ -45,6 +47,14 @@ class Rules(NamedTuple):
     aborts: str = "open"
     #: What an abort since the record means: something may be ``lost``, or ``nothing``.
     since: str = "lost"
+    #: Where ends keep the epoch, what an abort without a record of it means: as ``since``.
+    unrecorded: str = "lost"
+    #: A successor asks for ``two`` epochs, one after the other, or for ``one``.
+    renews: str = "two"
+    #: A successor asks for nothing before the ``outcome`` is in the log, or it goes on without, as with ``data``.
+    awaits: str = "outcome"
+    #: Whose an open transaction is whose epoch is not the recorded one: of ``another`` producer, or the ``client``'s.
+    others: str = "another"
 
 
 class Broker(NamedTuple):
@@ -90,7 +100,15 @@ class World(NamedTuple):
     kills: int = 0
     takes: int = 0
     harmed: bool = False
-    """An InitProducerId of a killed kproxy came late, and aborted what was open."""
+    """What costs the client its producer though nobody else has the id.
+
+    An InitProducerId of a killed kproxy came late, and aborted what was open; or the broker did, after its time; or the
+    log was too slow, or has what a killed kproxy wrote after what its successor did.
+    """
+    skips: int = 0
+    """How often the log was too slow."""
+    overdue: int = 0
+    """How often the broker has ended what took too long."""
 
 
 class Sizes(NamedTuple):
@@ -99,6 +117,28 @@ class Sizes(NamedTuple):
     txns: int = 2
     kills: int = 2
     takes: int = 0
+    #: Of ``transaction.version``.
+    level: int = 2
+    #: Whether the log may take late what a killed kproxy wrote.
+    late: bool = False
+    skips: int = 0
+    overdue: int = 0
+
+
+def end_and_keep(broker: Broker, epoch: int, committed: bool) -> tuple[str, Broker]:
+    """EndTxn v4, which keeps the epoch: the response, and the broker after it."""
+    wanted = COMMITTED if committed else ABORTED
+    if epoch != broker.epoch:
+        return "fenced", broker
+    if broker.state != ONGOING:
+        return ("ok" if broker.state == wanted else "other"), broker
+    return "ok", broker._replace(state=wanted, ended=(*broker.ended, (epoch, committed)))
+
+
+def time_out(broker: Broker) -> Broker:
+    """The broker aborts what is open, and raises the epoch."""
+    ended = (*broker.ended, (broker.epoch, False))
+    return broker._replace(epoch=broker.epoch + 1, last=broker.epoch, state=ABORTED, ended=ended)
 
 
 def end(broker: Broker, epoch: int, committed: bool) -> tuple[str, Broker]:
@@ -117,8 +157,7 @@ def end(broker: Broker, epoch: int, committed: bool) -> tuple[str, Broker]:
 def init(broker: Broker, named: int) -> tuple[str, Broker]:
     """InitProducerId in the name of an epoch, asked until what is open is aborted."""
     if broker.state == ONGOING:
-        ended = (*broker.ended, (broker.epoch, False))
-        broker = broker._replace(epoch=broker.epoch + 1, last=broker.epoch, state=ABORTED, ended=ended)
+        broker = time_out(broker)
     if named == broker.epoch:
         return "ok", broker._replace(epoch=named + 1, last=named, state=EMPTY)
     if named == broker.last:
@@ -148,7 +187,10 @@ class Model:
     def __init__(self, rules: Rules, sizes: Sizes) -> None:
         self._rules = rules
         self._sizes = sizes
-        self._after_outcome = "noted" if rules.between == "recorded" else "renew"
+        self._raises = sizes.level > 1
+        self._renewal = "renew" if rules.renews == "one" else "first"
+        self._after_outcome = "noted" if rules.between == "recorded" else self._renewal
+        self._end = end if self._raises else end_and_keep
 
     def step(self, w: World) -> Iterator[tuple[str, World]]:
         if w.kills < self._sizes.kills:
@@ -156,6 +198,13 @@ class Model:
                 life=w.life + 1, epoch=-1, has=(), adopts="look", seen="", last="", doomed=False, busy=False
             )
             yield "kproxy is killed", lost._replace(kills=w.kills + 1)
+            if self._sizes.late and w.adopts in ("record", "noted", "between", "ended"):
+                late = ("log", w.epoch, self._written(w), w.life)
+                network = tuple(sorted({*w.network, late}))
+                yield "kproxy is killed while it writes", lost._replace(kills=w.kills + 1, network=network)
+        if w.overdue < self._sizes.overdue and w.broker.state == ONGOING and w.broker.epoch < w.broker.foreign:
+            ended = w._replace(broker=time_out(w.broker), overdue=w.overdue + 1, harmed=True)
+            yield "the broker aborts what takes too long", ended
         if w.takes < self._sizes.takes:
             yield "another producer takes the id", w._replace(broker=take_over(w.broker), takes=w.takes + 1)
         for message in w.network:
@@ -170,12 +219,15 @@ class Model:
     def _arrives(self, w: World, message: tuple[str, int, str, int]) -> Iterator[tuple[str, World]]:
         kind, epoch, value, life = message
         after = w._replace(network=tuple(one for one in w.network if one != message))
+        if kind == "log":
+            yield f"late, the log has {epoch}, {value}", after._replace(record=(epoch, value), harmed=True)
+            return
         if kind == "produce":
             answer, broker = produce(w.broker, epoch, value)
         elif kind == "init":
             answer, broker = init(w.broker, epoch)
         else:
-            answer, broker = end(w.broker, epoch, kind == "commit")
+            answer, broker = self._end(w.broker, epoch, kind == "commit")
         after = after._replace(broker=broker)
         name = f"the broker has {kind} of {epoch} {value}: {answer}"
         if life != w.life:
@@ -193,9 +245,12 @@ class Model:
         if kind == "produce":
             return w._replace(has=(*w.has, value), step=w.step + 1)
         if kind in ("commit", "abort") and answer == "ok":
+            after = self._ended(w, committed=kind == "commit")._replace(has=())
+            if not self._raises:
+                # what is committed has been answered before the next epoch is asked for, and needs no record
+                return after._replace(adopts="renew" if kind == "commit" else "ended", seen="")
             # a kill may come before the record of the next epoch, which its first data wait for
-            adopts = "record" if self._rules.records == "data" else ""
-            return self._ended(w, committed=kind == "commit")._replace(epoch=w.epoch + 1, has=(), adopts=adopts)
+            return after._replace(epoch=w.epoch + 1, adopts="record" if self._rules.records == "data" else "")
         return w._replace(fenced=True)
 
     def _ended(self, w: World, *, committed: bool) -> World:
@@ -224,10 +279,19 @@ class Model:
 
     def _adopt(self, w: World) -> Iterator[tuple[str, World]]:
         """Steps of a kproxy that finds the client in the log."""
+        if w.skips < self._sizes.skips and (w.adopts in ("record", "ended") or self._goes_on(w)):
+            then = {"record": "", "noted": self._renewal}.get(w.adopts, "renew")
+            yield "the log is too slow", w._replace(adopts=then, skips=w.skips + 1, harmed=True)
         if w.adopts == "record":
-            yield f"the log has {w.epoch}, {w.last}", w._replace(record=(w.epoch, w.last), adopts="")
+            record = w.epoch, self._written(w)
+            yield f"the log has {record}", w._replace(record=record, adopts="")
+        elif w.adopts == "ended":
+            yield f"the log has {w.epoch}, aborted", w._replace(record=(w.epoch, ABORTED), adopts="renew")
         elif w.adopts == "look":
             named = w.record[0] if self._rules.names == "record" else w.broker.epoch
+            if w.broker.state == ONGOING and w.broker.epoch != named and self._rules.others == "another":
+                yield "kproxy learns that another producer has the id", w._replace(fenced=True)
+                return
             seen = self._outcome(w.broker.state, w.record[1], is_since=w.broker.epoch != named)
             asked = w._replace(epoch=named, seen=seen)
             if self._rules.tells == "before" and w.broker.state != ONGOING:
@@ -237,10 +301,26 @@ class Model:
             yield f"kproxy learns of {w.broker.state} at {w.broker.epoch}: {seen}", asked._replace(adopts=step)
         elif w.adopts == "abort":
             yield "kproxy aborts what may be open", self._send(w, "abort", w.epoch)
-        elif w.adopts == "noted":
-            yield f"the log has {w.epoch}, {w.seen}", w._replace(record=(w.epoch, w.seen), adopts="renew")
+        elif w.adopts in ("noted", "between"):
+            then = self._renewal if w.adopts == "noted" else "renew"
+            yield f"the log has {w.epoch}, {w.seen}", w._replace(record=(w.epoch, self._written(w)), adopts=then)
         else:
             yield "kproxy asks for the next epoch", self._send(w, "init", w.epoch)
+
+    def _goes_on(self, w: World) -> bool:
+        return w.adopts in ("noted", "between") and self._rules.awaits == "data"
+
+    def _written(self, w: World) -> str:
+        """What is recorded beside the epoch: how the last transaction ended.
+
+        Where ends keep the epoch an abort is recorded only beside the epoch that it ended: beside the next one it could
+        be taken for that one's.
+        """
+        if w.adopts == "ended":
+            return ABORTED
+        if w.adopts in ("noted", "between"):
+            return w.seen
+        return "" if w.last == ABORTED and not self._raises else w.last
 
     def _heard_of_former(self, w: World, kind: str, epoch: int, answer: str) -> World:
         if answer == "fenced" and kind == "init":
@@ -248,16 +328,20 @@ class Model:
         if kind == "abort":
             # "other": it was committed, and the epoch has risen by that
             seen = COMMITTED if answer == "other" else w.seen
-            after = w._replace(seen=seen, epoch=epoch + 1 if answer == "ok" else epoch)
+            after = w._replace(seen=seen, epoch=epoch + 1 if answer == "ok" and self._raises else epoch)
             if self._rules.tells == "before":
                 after = self._concluded(after)
             return after._replace(adopts=self._after_outcome)
         # the next epoch is granted: nobody else has had the id since
+        if w.adopts == "first":
+            return w._replace(epoch=w.broker.epoch, adopts="between")
         after = w._replace(epoch=w.broker.epoch, adopts="record")
         return after if self._rules.tells == "before" else self._concluded(after)
 
     def _concluded(self, w: World) -> World:
         """What the client will hear of its transaction."""
+        if not w.seen and not self._raises:
+            return w  # the client has heard of it before
         after = w._replace(last=w.seen, doomed=w.seen == LOST and self._rules.open == "told")
         if self._rules.tells == "before" and w.seen == COMMITTED and w.step == 2:
             return self._ended(after, committed=True)
@@ -268,6 +352,8 @@ class Model:
         if state == COMMITTED or (state == ONGOING and self._rules.open == "told"):
             return COMMITTED if state == COMMITTED else LOST
         if is_since and self._rules.since == "lost" and not (state == EMPTY and noted):
+            return LOST
+        if state == ABORTED and not self._raises and noted != ABORTED and self._rules.unrecorded == "lost":
             return LOST
         return noted or (ABORTED if state == ABORTED else "")
 
@@ -303,12 +389,27 @@ class Scenario(NamedTuple):
 
 RESTARTS: Final = Sizes()
 TAKEN: Final = Sizes(takes=1)
+SLOW: Final = Sizes(takes=1, late=True, skips=1)
+SLOW_1: Final = SLOW._replace(level=1)
 LARGE: Final = Sizes(txns=3, kills=3, takes=1)
 SCENARIOS: Final = (
     Scenario("restarts", RESTARTS),
     Scenario("another producer", TAKEN),
     Scenario("three transactions, three restarts, another producer", LARGE),
     Scenario("five restarts", Sizes(kills=5)),
+    Scenario("a slow log, late records", SLOW),
+    Scenario("what takes too long", Sizes(takes=1, overdue=1)),
+    Scenario("ends keep the epoch", Sizes(level=1)),
+    Scenario("ends keep the epoch, another producer", Sizes(level=1, takes=1)),
+    Scenario("ends keep the epoch, a slow log, late records", SLOW_1),
+    Scenario("ends keep the epoch, what takes too long", Sizes(level=1, takes=1, overdue=1)),
+    Scenario("ends keep the epoch, three of each", Sizes(level=1, txns=3, kills=3, takes=1)),
+    Scenario("ends keep the epoch, an abort that the log lacks", Sizes(level=1), Rules(unrecorded="nothing"), "F"),
+    Scenario("one epoch for a successor", SLOW, Rules(renews="one"), "F"),
+    Scenario("ends keep the epoch, one epoch for a successor", Sizes(level=1, kills=3), Rules(renews="one"), "F2"),
+    Scenario("ends keep the epoch, what another has open is the client's", SLOW_1, Rules(others="client"), "F2"),
+    Scenario("no wait for a slow log", Sizes(skips=1), Rules(awaits="data"), "F2"),
+    Scenario("ends keep the epoch, no wait for a slow log", Sizes(level=1, skips=1), Rules(awaits="data"), "F"),
     Scenario("in the name of the broker's epoch", TAKEN, Rules(names="broker"), "F4"),
     Scenario("an epoch is recorded before its end only", RESTARTS, Rules(records="end"), "F5"),
     Scenario("what was open is ignored", RESTARTS, Rules(open="ignored"), "F"),
