@@ -19,8 +19,17 @@ MOST_BYTES: Final = 16 << 20
 class FormerLanes:
     """A view of the log: of each producer id the last entry counts, compacted or not."""
 
-    def __init__(self, is_wanted: Callable[[str], bool], most: int = MOST_LANES) -> None:
-        """Of the instances that ``is_wanted``. At most ``most`` lanes are kept, the ones last written."""
+    def __init__(
+        self,
+        is_wanted: Callable[[str], bool],
+        most: int = MOST_LANES,
+        others: Callable[[Record], bool] = lambda record: False,
+    ) -> None:
+        """Of the instances that ``is_wanted``. At most ``most`` lanes are kept, the ones last written.
+
+        ``others`` takes the topic's other entries, and says whether a record is one.
+        """
+        self._others = others
         self._is_wanted = is_wanted
         self._most = most
         self._lanes: dict[LaneKey, LaneRecord] = {}
@@ -38,6 +47,8 @@ class FormerLanes:
     def apply(self, records: Iterable[Record]) -> None:
         """Takes the next entries of the log."""
         for record in records:
+            if self._others(record):
+                continue
             try:
                 self._apply(record)
             except UnknownRecord:

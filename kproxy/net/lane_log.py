@@ -1,8 +1,12 @@
 """The lane log: which producer has which producer id, noted before its first use, read by the next kproxy.
 
+Beside these it has the epochs that stand for clients of ``broker-fenced`` at the broker (``txn.stored_epochs``).
+
 The compacted topic ``__kproxy_producer_state`` is kproxy's only memory beyond its process. It needs no disk, so a
 killed kproxy may come back on any machine.
 """
+
+from collections.abc import Awaitable, Callable
 
 import structlog
 import trio
@@ -23,6 +27,9 @@ from kproxy.net.lane_writer import LaneWriter
 from kproxy.net.own_topic import Refused, TopicDeleted, check
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.topic_reader import TopicReader
+from kproxy.txn.stored_epochs import StoredEpoch, StoredEpochs, is_stored_epoch
+from kproxy.txn.stored_epochs import encode_key as encode_epoch_key
+from kproxy.txn.stored_epochs import encode_value as encode_epoch
 
 log = structlog.get_logger("kproxy.lane_log")
 
@@ -38,11 +45,15 @@ class LaneLog:
         self._cluster = cluster
         self._config = config
         self._topic = lane_topic(cluster, config)
-        self._former = FormerLanes(config.instance_id.__eq__)
-        self._elsewhere = FormerLanes(config.instance_id.__ne__)
+        self._epochs = StoredEpochs(config.instance_id)
+        self._former = FormerLanes(config.instance_id.__eq__, others=self._epochs.take)
+        self._elsewhere = FormerLanes(config.instance_id.__ne__, others=is_stored_epoch)
         #: Of the partitions, once they are known.
         self._readers: dict[TopicPartition, TopicReader] = {}
         self._look = SingleFlight(self._read_all)
+        #: Of this instance's partition; None until it has been read once.
+        self._own: TopicReader | None = None
+        self._look_at_own = SingleFlight(self._read_own)
         #: Whether lanes are noted; False once the cluster has refused it.
         self.enabled = config.crash_recovery_enable and config.idempotence_enable
         #: Set when the former self's lanes are known, as far as they can be.
@@ -77,6 +88,7 @@ class LaneLog:
                     place = await self._find()
                     reader = TopicReader(self._leaders, place, self._former)
                 await reader.read()
+                self._own = reader
                 return place
             except (OSError, RemoteProtocolError) as error:
                 self._cluster.count_error("producer_state_log")
@@ -122,10 +134,13 @@ class LaneLog:
 
     async def look(self) -> None:
         """Returns when all entries have been read that any instance had written before the call."""
+        await self._until_done(self._look)
+
+    async def _until_done(self, read: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(self._config)
         while self.enabled:
             try:
-                await self._look()
+                await read()
                 return
             except Refused as refused:
                 self._give_up(refused)
@@ -142,6 +157,16 @@ class LaneLog:
             told.reached(place)
             check("ListOffsets", TOPIC, told.error_code)
             await self._readers[place].read_to(told.get(place, "ListOffsets"))
+
+    async def _read_own(self) -> None:
+        assert self._own is not None
+        await self._own.read()
+
+    async def epochs(self) -> StoredEpochs:
+        """The epochs that stand for this instance's clients, as they are now; none where nothing is noted."""
+        await self.opened.wait()
+        await self._until_done(self._look_at_own)
+        return self._epochs
 
     async def forget(self) -> list[LaneRecord]:
         """Ends the wait for the former process: its lanes that have epochs left are used again after their fences.
@@ -164,12 +189,27 @@ class LaneLog:
     def put(self, record: LaneRecord) -> None:
         """Takes an entry for which nobody has to wait."""
         if self._writer is not None and self.enabled:
-            self._writer.put(encode_key(record.key), encode_value(record), int(self._cluster.network.wall() * 1000))
+            self._writer.put(encode_key(record.key), encode_value(record), self.now_ms())
+
+    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> trio.Event:
+        """Takes the entry of an id, or deletes it; set when all in-sync replicas have it, or nothing is noted.
+
+        To be called only once the log is ``opened``, and ``enabled``.
+        """
+        writer = self._writer
+        assert writer is not None
+        key = encode_epoch_key(self._config.instance_id, transactional_id)
+        value = None if stored is None else encode_epoch(stored)
+        return writer.put(key, value, self.now_ms())
+
+    def now_ms(self) -> int:
+        """This machine's time, in ms since 1970."""
+        return int(self._cluster.network.wall() * 1000)
 
     async def _append(self, key: bytes, value: bytes | None) -> None:
         await self.opened.wait()
         if self._writer is not None and self.enabled:
-            await self._writer.append(key, value, int(self._cluster.network.wall() * 1000))
+            await self._writer.append(key, value, self.now_ms())
 
     async def _write(self) -> None:
         writer = self._writer

@@ -89,7 +89,10 @@ class Server:
         self._stats = stats
         self._cluster = cluster
         self._nursery = nursery
-        self.lanes = Lanes(cluster, config, stats.produce, LaneLog(cluster, config))
+        lane_log = LaneLog(cluster, config)
+        self.lanes = Lanes(cluster, config, stats.produce, lane_log)
+        if transactions is not None:
+            transactions.coordinator.brokers.log = lane_log
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside

@@ -56,6 +56,14 @@ class TransactionStats:
     fenced: int = counter(
         "Requests of producers that a newer producer of their transactional id has fenced.", "transactions_fenced"
     )
+    continued: int = counter(
+        "Clients of transactions.home broker-fenced that continued after a restart of kproxy.", "transactions_continued"
+    )
+    unrecorded: int = counter(
+        "Transactions of broker-fenced that did not wait for their entry in __kproxy_producer_state, because it was "
+        "slow; if kproxy is restarted now, their clients have to create new producers.",
+        "transactions_unrecorded",
+    )
     appends: Durations = durations(
         "Time to append a decision to the transaction log, until its outcome is known.", "transaction_append_seconds"
     )

@@ -421,7 +421,7 @@ SCENARIOS: Final = (
 )
 
 
-def explore(scenario: Scenario, most_states: int = 300_000) -> tuple[int, bool, Trace | None]:
+def explore(scenario: Scenario, most_states: int = 700_000) -> tuple[int, bool, Trace | None]:
     """States, whether the limit was met, and the first flaw."""
     search = Search(Model(scenario.rules, scenario.sizes).step, lambda w: broken(w, scenario.sizes), most_states)
     found = search.run(World(), scenario.flaw or "F")

@@ -82,12 +82,27 @@ class Coordinator:
         resumed = client or NOBODY
         if not self.is_at_broker(transactional_id):
             return await self.log.initialize(transactional_id, timeout_ms, resumed, client_id)
+        if resumed != NOBODY and policy.resumes:
+            await self._continue(transactional_id, resumed)
         owner = await self.brokers.take(transactional_id, policy)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed))
 
+    async def _continue(self, transactional_id: str, client: Producer) -> None:
+        """Continues for a client that had its identity before kproxy was restarted, if that is known. TxnError."""
+        try:
+            await self._jobs.run(lambda: self.brokers.of(transactional_id, client))
+        except TxnError as error:
+            if error.error_code is not ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                raise
+
     async def _owner(self, request: TxnRequest) -> "Owner":
         name = request.transactional_id
-        return self.brokers.of(name) if self.is_at_broker(name) else await self.log.owner(request)
+        if not self.is_at_broker(name):
+            return await self.log.owner(request)
+        known = self.brokers.known(name)
+        if known is not None and not known.is_unknown:
+            return known
+        return await self._jobs.run(lambda: self.brokers.of(name, request.client))
 
     async def add_partitions(
         self, request: TxnRequest, places: Sequence[TopicPartition]

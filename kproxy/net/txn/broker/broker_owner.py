@@ -19,6 +19,8 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.added_partitions import AddedPartitions
 from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
+from kproxy.net.txn.broker.continuing import continue_client
+from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.owner import Owner, places_of
@@ -26,12 +28,15 @@ from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY, is_retry, refuse_former
+from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.first_batches import FirstBatches
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.states import Event
+from kproxy.txn.states import Event, State
+from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.transactional_id import not_added
 from kproxy.txn.txn_error import TxnError
 
@@ -52,9 +57,15 @@ class BrokerOwner(Owner):
         requests: BrokerRequests,
         connections: WriterConnections,
         stats: "TransactionStats",
+        kept: KeptEpoch,
     ) -> None:
-        """``connections``: closed by ``close``."""
+        """``connections``: closed by ``close``. ``kept``: what the next kproxy needs of a client of its own."""
         super().__init__(stats, connections)
+        self._kept = kept
+        #: Of a client that continues after a restart of kproxy.
+        self._first_batches: FirstBatches | None = None
+        #: It has not ended a transaction since: it may have one open that it began before.
+        self._is_continued = False
         self.policy = CLIENT
         self._name = transactional_id
         self._requests = requests
@@ -68,6 +79,7 @@ class BrokerOwner(Owner):
         self._is_used = False
         #: The identity that the last InitProducerId named, and the one that it gave.
         self._resumed = self._given = NOBODY
+        self._last_end = LastEnd.NONE
         #: The last end that the broker has confirmed.
         self._last: Ended | None = None
         #: Whether the client was to get a new epoch with that end and has not got it.
@@ -105,7 +117,57 @@ class BrokerOwner(Owner):
             self._protocol, self._timeout_ms = protocol, timeout_ms
             self._is_used = self._is_outdated = self._owes_epoch = False
             self._resumed, self._given, self._last = resumed, producer, None
+            self._first_batches, self._is_continued, self._last_end = None, False, LastEnd.NONE
+            if self.policy.resumes:
+                self._kept.begin(producer, timeout_ms)
+                self._kept.put(producer, LastEnd.NONE)
+                await self._kept.written()
             return producer
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no client has received the id here."""
+        return self.id.client == NOBODY
+
+    async def resume(self, stored: StoredEpoch) -> None:
+        """The client had the id before kproxy was restarted; nothing if a client has it by now. TxnError."""
+        async with self._turns.ordinary():
+            if not self.is_unknown:
+                return
+            self._kept.begin(stored.client, stored.timeout_ms)
+            self._protocol, self._timeout_ms = await self._requests.protocol(), stored.timeout_ms
+            try:
+                self._upstream, last = await continue_client(stored, self._requests, self._protocol, self._kept)
+            except TxnError as error:
+                if error.error_code not in _FENCED:
+                    raise
+                # asked again, the broker might abort what the newer producer has open
+                self.id.client, self.id.is_fenced = stored.client, True
+                self._kept.leave()
+                raise self.id.replaced() from error
+            self._last_end, self.id.client = last, stored.client
+            self._first_batches, self._is_continued = FirstBatches(), True
+            self._kept.put(self._upstream, self._beside(last))
+            if last is LastEnd.LOST:
+                self._doom_continued()
+            elif last is not LastEnd.NONE:
+                self.id.restore(committed=last is LastEnd.COMMITTED)
+            self._stats.continued += 1
+
+    def _beside(self, last: LastEnd) -> LastEnd:
+        """What is recorded beside the next epoch.
+
+        Where ends keep the epoch an abort is recorded only beside the epoch that it ended: beside the next one it could
+        be taken for that one's.
+        """
+        return LastEnd.NONE if last is LastEnd.ABORTED and self._protocol.adds else last
+
+    def _doom_continued(self) -> TxnError:
+        """What the client had open before kproxy was restarted can only be aborted."""
+        if self.transaction is None:
+            self.id.begin()
+            self.id.drop()
+        return self.id.doom("kproxy was restarted, and what was open is aborted")
 
     def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one unless the client asks again, or may have been replaced by another."""
@@ -137,6 +199,10 @@ class BrokerOwner(Owner):
         self.used_at = trio.current_time()
         self.id.admit(request, coordinator)
 
+    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
+        known = self._first_batches is None or self._first_batches.knows(places_of(batches))
+        return known and super().takes_at_once(batches)
+
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """Where the broker says that the client is fenced it is so from now on, unless it takes the id back."""
@@ -166,6 +232,8 @@ class BrokerOwner(Owner):
                 protocol = await self._agreed()
                 if self._is_used:
                     await self._renew()
+                # the next kproxy must know the epoch of whatever is written
+                await self._kept.written()
             native = BrokerWrites(self._name, protocol.produce, self._added.line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
             self.transaction = Transaction(self._upstream, writer)
@@ -177,6 +245,7 @@ class BrokerOwner(Owner):
         """Has an epoch that is not used up. TxnError."""
         resumed = self._upstream if self.policy.resumes else NOBODY
         self._upstream, self._is_used = await self._requests.init(self._timeout_ms, resumed), False
+        self._kept.put(self._upstream, self._beside(self._last_end))
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
         """In the second protocol the broker receives them with the first data."""
@@ -198,7 +267,10 @@ class BrokerOwner(Owner):
             self.id.refuse_growth()
             joined = self.transaction.joined if self.transaction is not None else set()
             if not (implicit or joined.issuperset(places)):
-                raise not_added("the partition")
+                raise self._doom_continued() if self._is_continued else not_added("the partition")
+            if self._first_batches is not None and not self._first_batches.admit(places, request.connection):
+                self._sequences, self._first_batches = ClientSequences(), FirstBatches()
+                raise self.id.doom("a batch from before the restart of kproxy may be in the transaction")
             transaction = await self._begin()
             with self._asking():
                 sends = await self._accept(transaction, request, batches)
@@ -242,6 +314,8 @@ class BrokerOwner(Owner):
             if not implicit:
                 added = self.transaction.added_groups if self.transaction is not None else AddedGroups()
                 if offsets.group_id not in added:
+                    if self._is_continued:
+                        raise self._doom_continued()
                     raise not_added(f"group {offsets.group_id}")
                 self.id.take_offsets(added, offsets, request.connection)
             transaction = await self._begin()
@@ -265,6 +339,7 @@ class BrokerOwner(Owner):
             if repeated is not None:
                 return repeated
             self._admit(request, COORDINATOR)
+            self._refuse_unknown(committed=committed, bumps=bumps)
             self.id.begin_to_end(committed=committed)
             if self.transaction is not None:
                 self.id.refuse_other_end(committed=committed)
@@ -273,9 +348,23 @@ class BrokerOwner(Owner):
                 self._last = Ended(self.id.client, committed, self.id.client)
             elif not bumps or self._owes_epoch:
                 self.id.end_nothing(committed=committed)
+            self._is_continued = False
+            if self._first_batches is not None:
+                self._first_batches.ended()
             if bumps:
                 await self._raise_epoch(committed)
+                self._kept.leave()
             return self.id.client
+
+    def _refuse_unknown(self, *, committed: bool, bumps: bool) -> None:
+        """TxnError for the first end of a client that continues, if kproxy does not know what it means."""
+        if not self._is_continued:
+            return
+        if bumps:
+            why = "kproxy was restarted; transactions.home: broker is for clients of this protocol"
+            raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+        if committed and self.transaction is None and self.id.state is not State.COMPLETE_COMMIT:
+            raise self._doom_continued()
 
     def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one for an abort by the client that has the id. TxnError."""
@@ -339,6 +428,9 @@ class BrokerOwner(Owner):
                 raise self.id.doom("it took longer than it may") from error
             following = None  # the broker has received nothing that could be aborted
         self._upstream, self._is_used = following or transaction.producer, following is None
+        self._last_end = LastEnd.COMMITTED if committed else LastEnd.ABORTED
+        if following is not None or not committed:
+            self._kept.put(self._upstream, self._last_end)
 
     def _give_up(self, error: TxnError, committed: bool) -> None:
         """The end is not certain, or was not what was asked for; the next epoch comes after it in any case. TxnError.
@@ -353,6 +445,10 @@ class BrokerOwner(Owner):
         self._stats.count_fenced()
         if committed:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the broker has ended the transaction") from error
+
+    def expire(self) -> None:
+        """The brokers have forgotten the client, so the next kproxy need not know it."""
+        self._kept.leave()
 
     def close(self) -> None:
         """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""

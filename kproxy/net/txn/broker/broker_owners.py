@@ -9,13 +9,17 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
+from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.net.txn.broker.broker_owner import BrokerOwner
+    from kproxy.net.txn.broker.kept_epoch import EpochLog
     from kproxy.net.txn.broker.owner_policy import Policy
+    from kproxy.txn.stored_epochs import StoredEpoch
 
 _SWEEP_SECONDS: Final = 60.0
 
@@ -41,6 +45,9 @@ class BrokerOwners:
         self._stats = stats
         self._connections = connections
         self._owners: dict[str, BrokerOwner] = {}
+        #: What a restart of kproxy needs; None where nothing is kept.
+        self.log: EpochLog | None = None
+        self._is_swept = False
         #: For requests to coordinators, beside those for data.
         self._asking: dict[str, WriterConnections] = {}
         #: Set when kproxy stops: no transaction begins here after that.
@@ -54,13 +61,30 @@ class BrokerOwners:
         """The owner of an id, if there is one here."""
         return self._owners.get(transactional_id)
 
-    def of(self, transactional_id: str) -> "BrokerOwner":
-        """The owner of an id. TxnError if this kproxy has not given out its producer id."""
+    async def of(self, transactional_id: str, client: Producer) -> "BrokerOwner":
+        """The owner of an id. TxnError if its producer id is from nobody here, nor from this kproxy before a restart.
+
+        ``client``: the identity of the client that asks.
+        """
         owner = self._owners.get(transactional_id)
-        if owner is None:
+        if owner is not None and not owner.is_unknown:
+            return owner
+        stored = await self._stored(transactional_id)
+        if stored is None or stored.client != client:
             why = "this kproxy has not given out its producer id: it was restarted, or another has"
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+        owner = await self.take(transactional_id, CLIENT)
+        await owner.resume(stored)
         return owner
+
+    async def _stored(self, transactional_id: str) -> "StoredEpoch | None":
+        """What the log has of an id. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be read in time."""
+        if self.log is None or not self.log.enabled:
+            return None
+        with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
+            await self._succession.alone()
+            return (await self.log.epochs()).of(transactional_id)
+        raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log of producer ids can't be read")
 
     async def take(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
         """The owner of an id that a client asks to have. TxnError while kproxy stops."""
@@ -71,11 +95,13 @@ class BrokerOwners:
         if owner is None:
             from kproxy.net.txn.broker.broker_owner import BrokerOwner  # not where no broker decides
             from kproxy.net.txn.broker.broker_requests import BrokerRequests
+            from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 
             patience_s = self._config.delivery_timeout_ms / 1000
             asking = self._asking[transactional_id] = self._connections()
             requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-            owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats)
+            kept = KeptEpoch(self.log, transactional_id, self._stats)
+            owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept)
             self._owners[transactional_id] = owner
         owner.policy = policy
         owner.used_at = trio.current_time()  # it is not to be forgotten while it is asked
@@ -89,10 +115,23 @@ class BrokerOwners:
                 for name, owner in list(self._owners.items()):
                     in_use = owner.is_open or owner.is_busy
                     if not in_use and trio.current_time() > owner.used_at + self._idle_s(owner):
+                        owner.expire()
                         self._forget(name)
+                await self._expire_stored()
         finally:
             for name in list(self._owners):
                 self._forget(name)
+
+    async def _expire_stored(self) -> None:
+        """Deletes, once, what a former kproxy recorded and the brokers have forgotten since."""
+        if self.log is None or self._is_swept or not self.log.opened.is_set():
+            return
+        self._is_swept = True
+        oldest_ms = self.log.now_ms() - self._config.transactional_id_timeout_ms
+        with trio.move_on_after(_SWEEP_SECONDS):
+            for name in (await self.log.epochs()).before(oldest_ms):
+                if name not in self._owners and self.log.enabled:
+                    self.log.put_epoch(name, None)
 
     def _forget(self, transactional_id: str) -> None:
         self._owners.pop(transactional_id).close()

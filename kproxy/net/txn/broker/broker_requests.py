@@ -35,7 +35,7 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.dedup.producer_ids import is_reserved_producer_id
@@ -215,6 +215,14 @@ class BrokerRequests:
         )
         newest = protocol.commit_offsets
         await self._ask(request, TxnOffsetCommitResponse, newest=newest, group=group_id, trim=_trim)
+
+    async def describes(self) -> bool:
+        """Whether its coordinator serves ``describe``. TxnError (COORDINATOR_NOT_AVAILABLE)."""
+        try:
+            served = (await self._cluster.coordinators.broker(self._name, TRANSACTION))[1]
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        return ApiKey.DESCRIBE_TRANSACTIONS in served
 
     async def describe(self) -> Told | None:
         """What its coordinator knows of it (KIP-664, Kafka 3.0 and later); None if it knows nothing. TxnError."""

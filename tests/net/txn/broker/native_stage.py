@@ -17,6 +17,7 @@ from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.end_of_turn import EndOfTurn
+from kproxy.net.lane_log import LaneLog
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import MANAGED
@@ -53,6 +54,12 @@ class Kproxy:
     stats: Stats
     jobs: Jobs
     scope: trio.CancelScope
+    gone: trio.Event
+
+    async def kill(self) -> None:
+        """Ends it, whatever it does."""
+        self.scope.cancel()
+        await self.gone.wait()
 
 
 @dataclass
@@ -110,6 +117,7 @@ class Stage:
     server: FakeServer = field(init=False)
 
     async def kproxy(self, **options: Any) -> Kproxy:
+        """A process; one that has an ``instance_id`` keeps what the next of that name needs."""
         started: Kproxy = await self.nursery.start(self._run, {**self.options, **options})
         return started
 
@@ -122,6 +130,7 @@ class Stage:
     async def _run(self, options: dict[str, Any], *, task_status: trio.TaskStatus[Kproxy]) -> None:
         config, stats = configured(self.server.bootstrap, transactions_home=RULES, **options), Stats()
         cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
+        lane_log, gone = LaneLog(cluster, config), trio.Event()
         try:
             async with trio.open_nursery() as nursery:
                 jobs = Jobs(nursery)
@@ -129,10 +138,15 @@ class Stage:
                 no_log: Any = NoLog()
                 brokers = BrokerOwners(cluster, config, stats.transactions, connections)
                 nursery.start_soon(brokers.run)
+                if "instance_id" in options:
+                    brokers.log = lane_log
+                    nursery.start_soon(lane_log.open, nursery)
                 coordinator = Coordinator(no_log, brokers, config, jobs)
-                task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope))
+                task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope, gone))
         finally:
+            lane_log.close()
             cluster.close()
+            gone.set()
 
     def read(self, index: int = 0, *, committed: bool = True) -> list[str]:
         """The values that a reader of the broker has: of what is stable and not aborted, or of all."""

@@ -1,0 +1,122 @@
+"""Keeps, in the log, which epoch at the broker stands for the client of one transactional id.
+
+A kproxy that is started again continues by it (``continuing``). Where the log is unavailable, or too slow, transactions
+continue without: the client then begins anew after a restart of kproxy, as one does that was fenced.
+"""
+
+from typing import Final, Protocol
+
+import structlog
+import trio
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.ids import Producer
+from kproxy.txn.stored_epochs import LastEnd, StoredEpoch, StoredEpochs
+from kproxy.txn.txn_error import TxnError
+
+log = structlog.get_logger("kproxy.transactions")
+
+#: The most that a transaction waits for the log before its first data.
+_MOST_SECONDS: Final = 5.0
+
+
+class EpochLog(Protocol):
+    """Where the epochs of this instance's clients are (``LaneLog``)."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is noted; once False, for good."""
+        ...
+
+    @property
+    def opened(self) -> trio.Event:
+        """Set when the log has been read once."""
+        ...
+
+    async def epochs(self) -> StoredEpochs:
+        """The epochs as they are now; as long as the log can't be read, the caller waits."""
+        ...
+
+    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> trio.Event:
+        """Takes an entry; set when it is durable, or will never be."""
+        ...
+
+    def now_ms(self) -> int:
+        """In ms since 1970."""
+        ...
+
+
+class KeptEpoch:
+    """Of one transactional id."""
+
+    def __init__(self, log: EpochLog | None, transactional_id: str, stats: TransactionStats) -> None:
+        """``log``: None where none is kept."""
+        self._log = log
+        self._name = transactional_id
+        self._stats = stats
+        self._client: Producer | None = None
+        self._timeout_ms = 0
+        self._written = trio.Event()
+        self._written.set()
+        #: What could not be written yet, because the log is still being read.
+        self._unwritten: StoredEpoch | None = None
+        #: Somebody has waited for the last entry in vain, so nobody else does.
+        self._is_slow = False
+
+    def begin(self, client: Producer, timeout_ms: int) -> None:
+        """From now on the entries are this client's."""
+        self._client, self._timeout_ms = client, timeout_ms
+
+    def leave(self) -> None:
+        """This client can't be continued: its epoch rises with each end."""
+        if self._client is not None:
+            self._put(None)
+            self._client = None
+
+    def put(self, upstream: Producer, last: LastEnd) -> None:
+        """Writes the client's epoch at the broker, and how its last transaction ended; returns at once."""
+        if self._client is not None and self._log is not None:
+            now_ms = self._log.now_ms()
+            self._put(StoredEpoch(self._client, upstream, last, self._timeout_ms, now_ms))
+
+    def _put(self, stored: StoredEpoch | None) -> None:
+        if self._log is None or not self._log.enabled:
+            return
+        self._unwritten = None if self._log.opened.is_set() else stored
+        if not self._log.opened.is_set():
+            return
+        if self._is_slow and not self._written.is_set():
+            self._stats.unrecorded += 1  # one entry of an id waits in the log, not all
+            return
+        self._is_slow = False
+        self._written = self._log.put_epoch(self._name, stored)
+
+    async def written(self) -> None:
+        """Returns when the last entry is durable, which the first data under its epoch wait for; or the log is slow."""
+        if self._unwritten is None and (self._written.is_set() or self._is_slow):
+            return
+        with trio.move_on_after(_MOST_SECONDS) as scope:
+            if self._unwritten is not None and self._log is not None:
+                await self._log.opened.wait()
+                self._put(self._unwritten)
+            await self._written.wait()
+        if scope.cancelled_caught:
+            self._is_slow = True
+            self._stats.unrecorded += 1
+            log.warning(
+                "the log of producer ids is slow; this client's transactions continue without it, and if kproxy is "
+                "restarted meanwhile the client has to create a new producer",
+                transactional_id=self._name,
+            )
+
+    async def recorded(self, upstream: Producer, last: LastEnd) -> None:
+        """Writes an entry, and returns when it is durable. TxnError (COORDINATOR_NOT_AVAILABLE) if it is not."""
+        if not self._is_slow or self._written.is_set():
+            self.put(upstream, last)
+            with trio.move_on_after(_MOST_SECONDS):
+                await self._written.wait()
+                if self._log is not None and self._log.enabled:
+                    return
+        self._is_slow = not self._written.is_set()
+        raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log does not take the epoch of {self._name}")

@@ -1,0 +1,114 @@
+"""Which epoch at the broker stands for a client of ``broker-fenced``: what the next kproxy needs to continue for it.
+
+Entries of the compacted topic ``__kproxy_producer_state``, beside those of lanes; the version of the key tells them
+apart. ``verification.models.fenced_mapping`` says when they are written.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kproxy.codec._generated.stored_epoch_key import StoredEpochKey
+from kproxy.codec._generated.stored_epoch_value import StoredEpochValue
+from kproxy.codec.records import Record
+from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
+from kproxy.errors import RemoteProtocolError
+from kproxy.txn.ids import Producer
+
+_KEY_VERSION: Final = 1
+_KEY_BEGINS: Final = _KEY_VERSION.to_bytes(2, "big")
+_VALUE_VERSION: Final = 0
+#: More transactional ids than an instance has; about 20 MB.
+MOST_IDS: Final = 50_000
+
+
+class LastEnd(IntEnum):
+    """How the last transaction of a client ended, or the one that its former kproxy left open."""
+
+    NONE = 0
+    """There was none, or its client has heard of it."""
+    COMMITTED = 1
+    ABORTED = 2
+    LOST = 3
+    """Something that the client wrote is aborted, or may be: the client has to abort."""
+
+
+class StoredEpoch(NamedTuple):
+    """One client, by the identity that it knows, and the one that it has at the broker."""
+
+    client: Producer
+    upstream: Producer
+    last: LastEnd
+    timeout_ms: int
+    #: In ms since 1970.
+    recorded_ms: int
+
+
+def is_stored_epoch(record: Record) -> bool:
+    """Whether a record of the topic is one of these entries."""
+    return record.key is not None and record.key.startswith(_KEY_BEGINS)
+
+
+def encode_key(instance_id: str, transactional_id: str) -> bytes:
+    """The key of an entry; LocalProtocolError if it can't be said."""
+    return encode_stored(StoredEpochKey(instance_id, transactional_id), _KEY_VERSION)
+
+
+def encode_value(stored: StoredEpoch) -> bytes:
+    """The value of an entry."""
+    value = StoredEpochValue(*stored.client, *stored.upstream, stored.last, stored.timeout_ms, stored.recorded_ms)
+    return encode_stored(value, _VALUE_VERSION)
+
+
+def decode_value(data: bytes) -> StoredEpoch:
+    """The entry. UnknownRecord; RemoteProtocolError if it is damaged."""
+    value = decode_stored(StoredEpochValue, data, _VALUE_VERSION)
+    try:
+        last = LastEnd(value.last_end)
+    except ValueError:
+        raise UnknownRecord(f"an end of kind {value.last_end}") from None
+    client = Producer(value.client_producer_id, value.client_epoch)
+    upstream = Producer(value.producer_id, value.epoch)
+    if min(*client, *upstream) < 0:
+        raise RemoteProtocolError(f"no producer: {client}, {upstream}")
+    return StoredEpoch(client, upstream, last, value.transaction_timeout_ms, value.recorded_ms)
+
+
+class StoredEpochs:
+    """Those of one instance: of each transactional id the last entry counts, compacted or not."""
+
+    def __init__(self, instance_id: str, most: int = MOST_IDS) -> None:
+        """At most ``most`` are kept, the ones last written."""
+        self._instance_id = instance_id
+        self._most = most
+        self._epochs: dict[str, StoredEpoch] = {}
+        #: Entries that can't be read: their clients begin anew.
+        self.damaged = 0
+
+    def take(self, record: Record) -> bool:
+        """Takes the next record of the log if it is such an entry; whether it is."""
+        if not is_stored_epoch(record):
+            return False
+        try:
+            self._apply(record)
+        except RemoteProtocolError:
+            self.damaged += 1
+        return True
+
+    def _apply(self, record: Record) -> None:
+        key = decode_stored(StoredEpochKey, record.key, _KEY_VERSION)
+        if key.instance_id != self._instance_id:
+            return
+        self._epochs.pop(key.transactional_id, None)  # replaced, even if what replaces it can't be read
+        if record.value is None:
+            return
+        self._epochs[key.transactional_id] = decode_value(record.value)
+        if len(self._epochs) > self._most:
+            del self._epochs[next(iter(self._epochs))]
+
+    def of(self, transactional_id: str) -> StoredEpoch | None:
+        """The entry of an id."""
+        return self._epochs.get(transactional_id)
+
+    def before(self, recorded_ms: int) -> list[str]:
+        """The ids whose entries were written before a time."""
+        return [name for name, stored in self._epochs.items() if stored.recorded_ms < recorded_ms]

@@ -1,0 +1,283 @@
+"""A client of ``broker-fenced`` after a restart of its kproxy: it continues, and the broker has what it was told.
+
+What would break it: a commit is answered that was an abort, or the reverse; half of a transaction is committed; a client
+that was replaced writes, or has the transaction of the newer one aborted; a restart costs the client its producer
+though the log has its epoch; a log that is slow, missing or unreadable stops transactions; a batch from before the
+restart is taken into a later transaction; entries stay for ever.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+import trio
+import trio.testing
+
+from kproxy.codec.batch import iter_records
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.lane_topic import TOPIC as STATE
+from kproxy.net.txn.broker import broker_owners
+from kproxy.testing.fake_broker import Close, CloseAfter, Edit
+from kproxy.txn.txn_error import TxnError
+from tests.net.txn.broker.fenced_client import Client, client_of, states, told
+from tests.net.txn.broker.native_stage import Stage, stage
+
+pytestmark = pytest.mark.idle_clock
+
+LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
+ABORTABLE, UNKNOWN = ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+OPTIONS: dict[str, Any] = {"instance_id": "me", "producer_state_log_num_partitions": 1}
+
+
+async def begun(cast: Stage, **more: Any) -> Client:
+    """A client of a kproxy that keeps what the next one needs."""
+    return await client_of(cast, **OPTIONS, **more)
+
+
+async def restarted(cast: Stage, client: Client) -> Client:
+    """The same client after its kproxy was killed and started again."""
+    await client.kproxy.kill()
+    return replace(client, kproxy=await cast.kproxy(**OPTIONS), connection=client.connection + 10)
+
+
+def entries(cast: Stage) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of all that the log's topic holds, one after the other."""
+    if STATE not in cast.server.cluster.topics:
+        return []
+    data = cast.server.cluster.topics[STATE].partitions[0].log.read(0, 1 << 30, whole_first_batch=True)
+    return [(record.key, record.value) for record in iter_records(data, max_decompressed_bytes=1 << 24)]
+
+
+@LEVELS
+class TestBetweenTransactions:
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    async def test_the_client_notices_nothing(self, level: int, committed: bool) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            for value in "1234":
+                await client.transaction(value, committed=committed)
+                await trio.sleep(1)  # what nobody waits for is in the log
+                client = await restarted(cast, client)
+            await client.transaction("5")
+            assert cast.read() == (["1", "2", "3", "4", "5"] if committed else ["5"])
+            assert client.kproxy.stats.transactions.continued == 1
+
+    async def test_nor_before_its_first_one(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await restarted(cast, await begun(cast))
+            await client.transaction("1")
+            assert cast.read() == ["1"]
+
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    async def test_a_repeated_end_is_answered(self, level: int, committed: bool) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1", committed=committed)
+            client = await restarted(cast, client)
+            await client.end(committed=committed)
+            await client.transaction("2")
+            assert cast.read() == (["1", "2"] if committed else ["2"])
+
+    async def test_a_client_may_name_its_identity_to_get_the_next(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await client.transaction("2")
+            client = await restarted(cast, client)
+            await client.init(client.producer)
+            await client.transaction("3")
+            assert cast.read() == ["1", "2", "3"]
+
+
+@LEVELS
+class TestWithinATransaction:
+    async def test_it_can_only_be_aborted_and_the_client_continues(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await client.write("2")
+            client = await restarted(cast, client)
+            await told(ABORTABLE, client.send("3"), client.add(1), client.end())
+            await client.end(committed=False)
+            await client.transaction("4")
+            assert cast.read() == ["1", "4"]
+
+    async def test_a_commit_that_the_broker_has_is_answered_as_such(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            lost = cast.server.cluster.control(ApiKey.END_TXN, lambda call: CloseAfter())
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_unheard, client)
+                await trio.sleep(1)
+                assert lost.hits
+                cast.server.cluster.controls.remove(lost)
+                after = await restarted(cast, client)
+                nursery.cancel_scope.cancel()
+            await after.end()
+            await after.transaction("2")
+            assert cast.read() == ["1", "2"]
+
+    async def test_a_commit_that_the_broker_has_not_is_refused(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            client = await restarted(cast, client)
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            assert (cast.read(), states(cast)) == ([], ["EMPTY"])
+            await client.transaction("2")
+            assert cast.read() == ["2"]
+
+    async def test_nothing_is_taken_without_what_was_added_before(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await client.add()
+            await client.add_offsets("g")
+            client = await restarted(cast, client)
+            await told(ABORTABLE, client.send("2"), client.offsets("g", 1))
+            await client.end(committed=False)
+            await client.transaction("3")
+            assert cast.read() == ["1", "3"]
+
+    async def test_a_batch_from_before_it_is_in_no_later_transaction(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await client.add()
+            late = await client.produce("late", 1)
+            assert late.error_code == 0
+            newer = client.over(client.connection + 1)
+            await told(ABORTABLE, newer.produce("2", 2))
+            await newer.end(committed=False)
+            newer.next = {0: 3}
+            await newer.transaction("3")
+            await newer.transaction("4")
+            assert cast.read() == ["1", "3", "4"]
+
+
+async def _unheard(client: Client) -> None:
+    with suppress(TxnError):  # its kproxy is killed
+        await client.coordinator.end(client.request, committed=True, bumps=False)
+
+
+@LEVELS
+class TestWhoHasTheId:
+    async def test_a_client_that_was_replaced_is_fenced_and_aborts_nothing(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await begun(cast)
+            await old.transaction("1")
+            new = await client_of(cast)
+            await new.transaction("2")
+            await new.write("3")
+            old = await restarted(cast, old)
+            await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end())
+            await new.end()
+            assert cast.read() == ["1", "2", "3"]
+
+    async def test_a_former_identity_is_as_unknown_as_without_the_log(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await begun(cast)
+            new = Client(old.kproxy)
+            await new.init()
+            new = await restarted(cast, new)
+            await told(UNKNOWN, replace(old, kproxy=new.kproxy).add())
+            await new.transaction("1")
+
+    async def test_another_instance_does_not_continue(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            elsewhere = replace(client, kproxy=await cast.kproxy(**{**OPTIONS, "instance_id": "another"}))
+            await told(UNKNOWN, elsewhere.add())
+            await client.transaction("2")
+
+
+class TestWithoutTheLog:
+    @pytest.mark.parametrize("option", ["crash_recovery_enable", "idempotence_enable"])
+    async def test_clients_begin_anew_where_nothing_is_kept(self, option: str) -> None:
+        async with stage() as cast:
+            client = await client_of(cast, **OPTIONS, **{option: False})
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await told(UNKNOWN, client.add())
+            assert entries(cast) == []
+
+    async def test_clients_begin_anew_where_the_broker_describes_nothing(self) -> None:
+        async with stage() as cast:
+            cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Edit(_without_descriptions))
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await told(UNKNOWN, client.add())
+            await client.init()
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
+    async def test_transactions_continue_while_it_takes_nothing(self) -> None:
+        async with stage() as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await trio.sleep(1)
+            kept = len(entries(cast))
+            refused = cast.server.cluster.control(ApiKey.PRODUCE, _to_state)
+            with structlog.testing.capture_logs() as lines:
+                for value in "2345":
+                    await client.transaction(value)
+            assert (cast.read(), len(entries(cast))) == ([*"12345"], kept)
+            assert client.kproxy.stats.transactions.unrecorded >= 1
+            assert [line["transactional_id"] for line in lines if "log of producer ids is slow" in line["event"]] == [
+                "id"
+            ]
+            cast.server.cluster.controls.remove(refused)
+            client = await restarted(cast, client)
+            await told(ErrorCode.PRODUCER_FENCED, client.add())
+            await client.init()
+            await client.transaction("6")
+            assert cast.read() == [*"123456"]
+
+    async def test_a_client_continues_once_it_takes_the_outcome(self) -> None:
+        async with stage() as cast:
+            client = await begun(cast)
+            await client.write("1")
+            client = await restarted(cast, client)
+            refused = cast.server.cluster.control(ApiKey.PRODUCE, _to_state)
+            await told(ErrorCode.COORDINATOR_NOT_AVAILABLE, client.end())
+            cast.server.cluster.controls.remove(refused)
+            await trio.sleep(1)
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            await client.transaction("2")
+            assert cast.read() == ["2"]
+
+    async def test_clients_of_the_second_protocol_begin_anew(self) -> None:
+        async with stage() as cast:
+            client = await begun(cast, second=True)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await told(UNKNOWN, client.end())
+            await client.init()
+            await client.write("2")
+            client = await restarted(cast, client)
+            await told(UNKNOWN, client.end())
+
+
+def _to_state(call: Any) -> Close | None:
+    return Close() if call.request.topic_data[0].name == STATE else None
+
+
+def _without_descriptions(answer: Any) -> None:
+    answer.api_keys = [row for row in answer.api_keys if row.api_key != ApiKey.DESCRIBE_TRANSACTIONS]
+
+
+async def test_entries_end_with_what_the_brokers_know() -> None:
+    async with stage() as cast:
+        client = await begun(cast, transactional_id_timeout_ms=100_000)
+        await client.transaction("1")
+        await trio.sleep(200 + broker_owners._SWEEP_SECONDS)
+        key, value = entries(cast)[-1]
+        assert (key, value) == (entries(cast)[0][0], None)
