@@ -218,20 +218,51 @@ def test_what_is_late_of_the_last_transaction_is_refused_and_what_is_repeated_is
     assert stage.values() == ["1", "2", "3", "4"]
 
 
-def test_whom_a_restarted_kproxy_does_not_know_is_fenced_and_nothing_is_torn(stage: Stage) -> None:
+def test_librdkafka_continues_after_each_restart_of_kproxy(stage: Stage) -> None:
+    """Killed between transactions: nothing is noticed. Killed within one: it can be aborted and tried again."""
+    options = {"bootstrap.servers": stage.kproxy.bootstrap, "transactional.id": stage.name, "log_level": 0}
+    producer, expected = Producer(options), []
+    producer.init_transactions(PATIENCE_S)
+
+    def write(*values: str) -> None:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(stage.name, value)
+            assert producer.flush(PATIENCE_S) == 0
+
+    for number in range(3):
+        write(f"{number}a", f"{number}b")
+        producer.commit_transaction(PATIENCE_S)
+        stage.kproxy.kill()
+        stage.kproxy.__enter__()
+        write(f"{number}c")
+        producer.commit_transaction(PATIENCE_S)
+        write("no")
+        stage.kproxy.kill()
+        stage.kproxy.__enter__()
+        with pytest.raises(KafkaException) as raised:
+            producer.commit_transaction(PATIENCE_S)
+        error = raised.value.args[0]
+        assert (error.txn_requires_abort(), error.fatal()) == (True, False), error
+        producer.abort_transaction(PATIENCE_S)
+        expected += [f"{number}{part}" for part in "abc"]
+    assert stage.values() == expected
+
+
+def test_who_has_the_id_elsewhere_is_not_disturbed_by_a_client_of_a_restarted_kproxy(stage: Stage) -> None:
     with RawConnection("127.0.0.1", stage.kproxy.ports[0]) as connection:
         client = Client(stage.name, connection)
         assert client.initialize() == 0
         client.transaction("1")
-        assert [client.add(), client.write("no")] == [0, 0]
     stage.kproxy.kill()
-    stage.kproxy.__enter__()
-    with RawConnection("127.0.0.1", stage.kproxy.ports[0]) as connection:
-        client.connection = connection
-        unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert [client.add(), client.write("no"), client.end(committed=True)] == [unknown] * 3
-        assert client.initialize() == ErrorCode.PRODUCER_FENCED
-        new = Client(stage.name, connection)
-        assert new.initialize() == 0  # this aborts what was open
-        new.transaction("2")
+    with RawConnection("127.0.0.1", stage.kafka.ports[0]) as direct:
+        new = Client(stage.name, direct)
+        assert new.initialize() == 0
+        assert [new.add(), new.write("2")] == [0, 0]
+        stage.kproxy.__enter__()
+        with RawConnection("127.0.0.1", stage.kproxy.ports[0]) as connection:
+            client.connection = connection
+            fenced = ErrorCode.PRODUCER_FENCED
+            assert [client.end(committed=True), client.initialize()] == [fenced] * 2
+        assert new.end(committed=True) == 0
     assert stage.values() == ["1", "2"]

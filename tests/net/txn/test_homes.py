@@ -46,9 +46,9 @@ class _Owners:
         return {place: self.refused[place] for place in places if place in self.refused}
 
     async def owner(self, request: TxnRequest) -> "_Owners":
-        return self.of(request.transactional_id)
+        return await self.of(request.transactional_id, request.client)
 
-    def of(self, name: str) -> "_Owners":
+    async def of(self, name: str, client: Producer) -> "_Owners":
         if self.unknown is not None:
             raise self.unknown
         return self

@@ -1,9 +1,9 @@
 """A client of ``broker-fenced`` after a restart of its kproxy: it continues, and the broker has what it was told.
 
-What would break it: a commit is answered that was an abort, or the reverse; half of a transaction is committed; a client
-that was replaced writes, or has the transaction of the newer one aborted; a restart costs the client its producer
-though the log has its epoch; a log that is slow, missing or unreadable stops transactions; a batch from before the
-restart is taken into a later transaction; entries stay for ever.
+What would break it: a commit is answered that was an abort, or the reverse; half of a transaction is committed; a
+client that was replaced writes, or has the transaction of the newer one aborted; a restart costs the client its
+producer though the log has its epoch; a log that is slow, missing or unreadable stops transactions; a batch from
+before the restart is taken into a later transaction; entries stay for ever.
 """
 
 from contextlib import suppress
