@@ -81,7 +81,7 @@ class StoredEpochs:
         self._instance_id = instance_id
         self._most = most
         self._epochs: dict[str, StoredEpoch] = {}
-        #: Entries that can't be read: their clients begin anew.
+        #: Entries that can't be read: their clients are refused.
         self.damaged = 0
 
     def take(self, record: Record) -> bool:

@@ -249,7 +249,7 @@ def test_librdkafka_continues_after_each_restart_of_kproxy(stage: Stage) -> None
     assert stage.values() == expected
 
 
-def test_who_has_the_id_elsewhere_is_not_disturbed_by_a_client_of_a_restarted_kproxy(stage: Stage) -> None:
+def test_a_newer_producer_is_not_disturbed_by_a_client_of_a_restarted_kproxy(stage: Stage) -> None:
     with RawConnection("127.0.0.1", stage.kproxy.ports[0]) as connection:
         client = Client(stage.name, connection)
         assert client.initialize() == 0

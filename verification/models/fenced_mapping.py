@@ -51,7 +51,7 @@ class Rules(NamedTuple):
     unrecorded: str = "lost"
     #: A successor asks for ``two`` epochs, one after the other, or for ``one``.
     renews: str = "two"
-    #: A successor asks for nothing before the ``outcome`` is in the log, or it goes on without, as with ``data``.
+    #: A successor asks for nothing before the ``outcome`` is in the log, or it continues without, as with ``data``.
     awaits: str = "outcome"
     #: Whose an open transaction is whose epoch is not the recorded one: of ``another`` producer, or the ``client``'s.
     others: str = "another"

@@ -1,7 +1,7 @@
 """Keeps, in the log, which epoch at the broker stands for the client of one transactional id.
 
 A kproxy that is started again continues by it (``continuing``). Where the log is unavailable, or too slow, transactions
-continue without: the client then begins anew after a restart of kproxy, as one does that was fenced.
+continue without: after a restart of kproxy the client is then refused, as one that was fenced.
 """
 
 from typing import Final, Protocol

@@ -1,4 +1,4 @@
-"""A client of ``broker-fenced`` after a restart of its kproxy: it continues, and the broker has what it was told.
+"""A client of ``broker-fenced`` after a restart of its kproxy: it continues, and the broker has what it was answered.
 
 What would break it: a commit is answered that was an abort, or the reverse; half of a transaction is committed; a
 client that was replaced writes, or has the transaction of the newer one aborted; a restart costs the client its
@@ -199,7 +199,7 @@ class TestWhoHasTheId:
 
 class TestWithoutTheLog:
     @pytest.mark.parametrize("option", ["crash_recovery_enable", "idempotence_enable"])
-    async def test_clients_begin_anew_where_nothing_is_kept(self, option: str) -> None:
+    async def test_clients_begin_again_where_nothing_is_kept(self, option: str) -> None:
         async with stage() as cast:
             client = await client_of(cast, **OPTIONS, **{option: False})
             await client.transaction("1")
@@ -207,7 +207,7 @@ class TestWithoutTheLog:
             await told(UNKNOWN, client.add())
             assert entries(cast) == []
 
-    async def test_clients_begin_anew_where_the_broker_describes_nothing(self) -> None:
+    async def test_clients_begin_again_where_the_broker_describes_nothing(self) -> None:
         async with stage() as cast:
             cast.server.cluster.control(ApiKey.API_VERSIONS, lambda call: Edit(_without_descriptions))
             client = await begun(cast)
@@ -254,7 +254,7 @@ class TestWithoutTheLog:
             await client.transaction("2")
             assert cast.read() == ["2"]
 
-    async def test_clients_of_the_second_protocol_begin_anew(self) -> None:
+    async def test_clients_of_the_second_protocol_begin_again(self) -> None:
         async with stage() as cast:
             client = await begun(cast, second=True)
             await client.transaction("1")
