@@ -24,11 +24,10 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 # Kafka logs through SLF4J 1.7 and brings no back end along; the simple one needs no configuration file.
-_KAFKA: Final = """
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-"""
+_KAFKA: Final = ("org.apache.kafka:kafka_2.13:{0}", "org.apache.kafka:kafka-tools:{0}", "org.slf4j:slf4j-simple:1.7.36")
+_DEPENDENCY: Final = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>\n    "
+)
 
 
 class KafkaUnavailable(RuntimeError):
@@ -81,27 +80,37 @@ def kafka_jars(version: str) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise KafkaUnavailable(f"not a Kafka release: {version!r}")
-    return maven_jars(f"kafka-{version}", f"Kafka {version}", _KAFKA.format(version))
+    artefacts = dependencies(*(artefact.format(version) for artefact in _KAFKA))
+    return maven_jars(f"kafka-{version}", f"Kafka {version}", artefacts)
 
 
-def maven_jars(name: str, what: str, dependencies: str, repositories: str = "") -> Path:
+def dependencies(*coordinates: str) -> str:
+    """Return the elements ``dependency`` of a POM for each ``group:artefact:version``."""
+    return "".join(_DEPENDENCY.format(*coordinate.split(":")) for coordinate in coordinates)
+
+
+def maven_jars(name: str, what: str, artefacts: str, repositories: str = "") -> Path:
     """Return a directory with the jars of some artefacts and all that they need, resolved when first asked for.
 
     :param name: of the directory in the cache; another for other artefacts.
-    :param what: the artefacts in words, for errors.
-    :param dependencies: elements ``dependency`` of a POM; ``repositories``: elements ``repository``.
+    :param what, artefacts, repositories: as of ``copy_jars``.
     :raises KafkaUnavailable: as of ``kafka_jars``.
     """
-    pom = _POM.format(dependencies, repositories)
-    return filled_once(cache_directory() / name, lambda jars: _resolve(what, pom, jars))
+    return filled_once(cache_directory() / name, lambda jars: copy_jars(what, artefacts, jars, repositories))
 
 
-def _resolve(what: str, text: str, jars: Path) -> None:
+def copy_jars(what: str, artefacts: str, jars: Path, repositories: str = "") -> None:
+    """Copy the jars of some artefacts and of all that they need at run time into a directory.
+
+    :param what: the artefacts in words, for errors.
+    :param artefacts: elements ``dependency`` of a POM; ``repositories``: elements ``repository``.
+    :raises KafkaUnavailable: as of ``kafka_jars``.
+    """
     find_java()
     maven = find_maven()
     with tempfile.TemporaryDirectory(prefix="kproxy-pom-") as work:
         pom = Path(work) / "pom.xml"
-        pom.write_text(text, encoding="utf-8")
+        pom.write_text(_POM.format(artefacts, repositories), encoding="utf-8")
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command.append(f"-DoutputDirectory={jars}")
         try:

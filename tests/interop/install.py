@@ -12,7 +12,7 @@ from typing import Final
 from kproxy.testing.maven import KafkaUnavailable, kafka_jars
 from tests.interop.catalog import CLIENTS
 from tests.interop.transactional import TRANSACTIONAL
-from tests.support.clients import ToolUnavailable
+from tests.support.build_tools import ToolUnavailable
 from tests.support.kfake import install_kfake
 
 _AT_A_TIME: Final = 4

@@ -2,7 +2,7 @@
 
 Four tool chains: Maven and javac, pip, Go, npm. Every installation is pinned, lives in a directory named by a hash of
 all that went into it, and is made under a lock, so that several test processes may share the cache. What is missing
-raises :class:`ToolUnavailable`: a test fails then, it is never skipped.
+raises ``ToolUnavailable``: a test fails then, it is never skipped.
 """
 
 import json
@@ -12,26 +12,20 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kproxy.testing.cache import installed
 from kproxy.testing.class_archive import archive_in, sharing, writing
-from kproxy.testing.maven import QUICK_JVM, KafkaUnavailable, find_java, find_maven, maven_environment
+from tests.support.build_tools import SMALL_JVM, compile_java, fetch_jars, find_tool, run_tool
 
 DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
-_INSTALL_TIMEOUT_S: Final = 600
 _DRIVER_TIMEOUT_S: Final = 300.0  # longer than the steps of a driver wait, each for itself
-_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _GSON: Final = "com.google.code.gson:gson:2.11.0"
 # Taken once: pytest changes a variable of its own with each test, while drivers start in other threads.
 _ENVIRONMENT: Final = dict(os.environ)
-
-
-class ToolUnavailable(RuntimeError):
-    """A client cannot be installed here; the message says what to install or what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -109,29 +103,9 @@ def java_program(name: str, *coordinates: str, main: str = "Main") -> Command:
 
 def _java(main: str, files: Sequence[Path], coordinates: Sequence[str]) -> Command:
     def install(target: Path) -> None:
-        try:
-            find_java()
-            maven = find_maven()
-        except KafkaUnavailable as error:
-            raise ToolUnavailable(str(error)) from error
-        javac = _tool("javac", "a JDK 17 or later (Debian: apt-get install openjdk-17-jdk-headless)")
-        (target / "pom.xml").write_text(_pom(coordinates), encoding="utf-8")
-        copy = "dependency:copy-dependencies"
-        _run([maven, "-q", "-B", copy, "-DincludeScope=runtime", "-DoutputDirectory=libs"], target)
-        _run(
-            [
-                javac,
-                *(f"-J{option}" for option in QUICK_JVM),
-                "-proc:none",
-                "-nowarn",
-                "-d",
-                "classes",
-                "-cp",
-                "libs/*",
-                *map(str, files),
-            ],
-            target,
-        )
+        fetch_jars(coordinates, target / "libs")
+        (target / "classes").mkdir()
+        compile_java(files, f"{target}/libs/*", target / "classes")
         # Class data sharing works with jars only.
         with zipfile.ZipFile(target / "driver.jar", "w") as jar:
             for path in sorted((target / "classes").iterdir()):
@@ -141,7 +115,9 @@ def _java(main: str, files: Sequence[Path], coordinates: Sequence[str]) -> Comma
         "java", ["driver.jar", *coordinates, *(path.read_text(encoding="utf-8") for path in files)], install
     )
     archive = archive_in(home, shutil.which("java") or "java")
-    return Command(("java", *_JVM, *sharing(archive), "-cp", f"{home}/driver.jar:{home}/libs/*", main), archive=archive)
+    return Command(
+        ("java", *SMALL_JVM, *sharing(archive), "-cp", f"{home}/driver.jar:{home}/libs/*", main), archive=archive
+    )
 
 
 def python_driver(script: str, *requirements: str) -> Command:
@@ -149,7 +125,7 @@ def python_driver(script: str, *requirements: str) -> Command:
 
     def install(target: Path) -> None:
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-        _run([*pip, "--target", str(target / "site"), *requirements], target)
+        run_tool([*pip, "--target", str(target / "site"), *requirements], target)
 
     home = installed("python", [sys.version, *requirements], install)
     return Command((sys.executable, str(DRIVERS / "python" / script)), {"PYTHONPATH": f"{home}/site"})
@@ -165,9 +141,9 @@ def go_program(source: Path, modfile: str = "go.mod", *tags: str) -> Command:
     name = "program"
 
     def install(target: Path) -> None:
-        go = _tool("go", "Go 1.21 or later")
+        go = find_tool("go", "Go 1.21 or later")
         options = ["-modfile", modfile, "-tags", ",".join(tags), "-trimpath"]
-        _run([go, "build", *options, "-o", str(target / name), "."], source)
+        run_tool([go, "build", *options, "-o", str(target / name), "."], source)
 
     files = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()]
     home = installed("go", [name, modfile, *tags, *files], install)
@@ -180,51 +156,13 @@ def node_driver() -> Command:
     files = sorted(path for path in source.iterdir() if path.is_file())
 
     def install(target: Path) -> None:
-        _tool("node", "Node 18 or later")
-        npm = _tool("npm", "npm, which comes with Node")
+        find_tool("node", "Node 18 or later")
+        npm = find_tool("npm", "npm, which comes with Node")
         for path in files:
             shutil.copy(path, target)
         # Without install scripts and optional packages: nothing is compiled, only plain JavaScript is used.
         quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--omit=optional"]
-        _run([npm, "install", *quiet], target)
+        run_tool([npm, "install", *quiet], target)
 
     home = installed("node", [path.read_text(encoding="utf-8") for path in files], install)
-    return Command((_tool("node", "Node 18 or later"), "--no-deprecation", f"{home}/driver.js"))
-
-
-def _pom(coordinates: Iterable[str]) -> str:
-    dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
-            *coordinate.split(":")
-        )
-        for coordinate in coordinates
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>kproxy</groupId><artifactId>drivers</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-
-
-def _tool(name: str, advice: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise ToolUnavailable(f"no {name} found: install {advice}")
-    return found
-
-
-def _run(command: Sequence[str], directory: Path) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env=maven_environment(),
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ToolUnavailable(f"{command[0]} did not end in {_INSTALL_TIMEOUT_S} s: {' '.join(command)}") from error
-    if done.returncode:
-        raise ToolUnavailable(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    return Command((find_tool("node", "Node 18 or later"), "--no-deprecation", f"{home}/driver.js"))

@@ -8,69 +8,37 @@ makes ``ask`` raise. Several releases of one library fit into one JVM if the pro
 its own: hand it the directories as arguments.
 """
 
-import re
 import select
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from kproxy.testing.cache import installed
-from kproxy.testing.maven import QUICK_JVM, find_java, find_maven, maven_environment
+from kproxy.testing.maven import find_java
+from tests.support.build_tools import SMALL_JVM, compile_java, fetch_jars
 
-BUILD_TIMEOUT_S = 600
 ANSWER_TIMEOUT_S = 60
-# Pinned, so that a cached installation and a new one are the same.
-COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 
 class JavaError(RuntimeError):
-    """The program cannot be built, has ended, or answered with an error."""
+    """The program has ended, or answered with an error."""
 
 
 def jars(*coordinates: str) -> Path:
     """A directory with the jars of all ``group:artefact:version`` and of what they need at run time."""
 
-    def build(work: Path) -> None:
-        dependencies = "".join(
-            "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
-                *coordinate.split(":")
-            )
-            for coordinate in coordinates
-        )
-        (work / "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            "<groupId>kproxy</groupId><artifactId>oracle</artifactId><version>1</version><packaging>pom</packaging>"
-            f"<dependencies>{dependencies}</dependencies></project>"
-        )
-        _run([find_maven(), "-q", "-B", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={work}"], work)
-
-    return installed("java-jars", [COPY, *coordinates], build)
+    return installed("java-jars", coordinates, partial(fetch_jars, coordinates))
 
 
 def classes(source: Path, classpath: Sequence[Path]) -> Path:
     """A directory with the compiled classes of one source file; ``classpath`` holds directories of jars."""
 
-    def build(work: Path) -> None:
-        javac = Path(find_java()).with_name("javac")
-        path = ":".join(f"{directory}/*" for directory in classpath)
-        _run(
-            [
-                str(javac),
-                *(f"-J{option}" for option in QUICK_JVM),
-                "-nowarn",
-                "-proc:none",
-                "-d",
-                str(work),
-                "-cp",
-                path,
-                str(source.resolve()),
-            ],
-            work,
-        )
-
+    path = ":".join(f"{directory}/*" for directory in classpath)
+    build = partial(compile_java, [source], path)
     return installed("java-classes", [source.read_text(), *map(str, classpath)], build)
 
 
@@ -79,10 +47,9 @@ class JavaLines:
 
     def __init__(self, source: Path, classpath: Sequence[Path], arguments: Sequence[str] = ()) -> None:
         path = ":".join([str(classes(source, classpath)), *(f"{directory}/*" for directory in classpath)])
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the program
         self._process = subprocess.Popen(
-            [find_java(), *options, "-cp", path, source.stem, *arguments],
+            [find_java(), *SMALL_JVM, "-cp", path, source.stem, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._noise,
@@ -125,18 +92,3 @@ class JavaLines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _run(command: Sequence[str], directory: Path) -> None:
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=maven_environment(),
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
-        raise JavaError(f"{' '.join(command)} failed:\n{output[-3000:]}")
