@@ -31,9 +31,10 @@ demo-programs:
 	@tools/system-packages.sh demo || echo "Until then an embedded fake broker takes the place of Kafka."
 
 # Hundreds of processes begin in the tests: none of them shall compile kproxy anew, or read Kafka's classes from the jars.
-test: system archives   ## the whole test suite, in two processes (JOBS=2); installs what it needs first, or says what is missing
+# Tests of brokers and clients wait for more than half of their time: three processes keep two cores at work.
+test: system archives   ## the whole test suite, in three processes (JOBS=3); installs what it needs first, or says what is missing
 	@$(BIN)/python -m compileall -q kproxy verification bench tools
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
+	$(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
 archives: $(STAMP) ## classes of Kafka and Spark that each start of Java maps, in place of reading the jars
 	-@$(BIN)/python -m kproxy.testing.archive_kafka

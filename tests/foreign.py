@@ -15,7 +15,7 @@ WEIGHTS: Final = {"spark": 3, "kafka": 2, "java": 1, "browser": 1}
 #: The marker of files that start none of these and take more than ten seconds.
 LONG: Final = "long"
 #: Tests whose session of Spark starts once if they run in one process.
-SPARK: Final = ("tests/spark/", "tests/bench/test_spark.py")
+SPARK: Final = ("tests/spark/", "tests/bench/test_spark.py", "tests/testing/test_spark_home.py")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
