@@ -8,9 +8,11 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.coordinators import TRANSACTION
 from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
+from kproxy.net.txn.broker.continuing import continue_client
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest
+from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 
 _ADMIT: Final = BrokerOwner._admit
 _COMMIT_OFFSETS: Final = BrokerRequests.commit_offsets
@@ -48,6 +50,27 @@ async def without_a_generation(
 
 async def at_once(*_: Any, **__: Any) -> None:
     """Nothing is waited for."""
+
+
+# -- a client after a restart of kproxy
+
+
+async def in_the_brokers_name(stored: StoredEpoch, requests: BrokerRequests, *more: Any) -> tuple[Producer, LastEnd]:
+    """A client continues under the epoch that the broker has now, whoever has received it."""
+    described = await requests.describe()
+    assert described is not None
+    newest = Producer(described.producer_id, described.producer_epoch)
+    return await continue_client(stored._replace(upstream=newest), requests, *more)
+
+
+def nothing_was_open(*_: Any) -> LastEnd:
+    """What was open is forgotten, and the client writes on."""
+    return LastEnd.NONE
+
+
+def all_is_lost(*_: Any) -> LastEnd:
+    """A transaction whose end was in flight is taken for aborted."""
+    return LastEnd.LOST
 
 
 # -- who is let in

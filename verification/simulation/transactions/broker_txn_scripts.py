@@ -25,10 +25,10 @@ _GROUP: Final = "g"
 _LEVELS: Final = (2, 1, 0)
 
 
-def _fenced(seed: int, script: Script, *plans: ProducerPlan, level: int | None = None) -> WorldPlan:
-    """Of KIP-98's clients, at one kproxy."""
+def _fenced(seed: int, script: Script, *plans: ProducerPlan, level: int | None = None, instances: int = 1) -> WorldPlan:
+    """Of KIP-98's clients."""
     version = _LEVELS[seed % len(_LEVELS)] if level is None else level
-    return by_hand(seed, script, *plans, place=HomePlan(Home.BROKER_FENCED, version))
+    return by_hand(seed, script, *plans, instances=instances, place=HomePlan(Home.BROKER_FENCED, version))
 
 
 def _legacy(seed: int, script: Script, *plans: ProducerPlan, instances: int = 1) -> WorldPlan:
@@ -159,6 +159,83 @@ def moved_on_before_the_offsets(seed: int) -> WorldPlan:
                 await goes_well(process.end(claimed, committed=True))
 
     return _fenced(seed, script, *plans)
+
+
+# -- kproxy is started again
+
+
+def restarted_between(seed: int) -> WorldPlan:
+    """A kproxy is killed between two transactions of a client."""
+    plan = scripts.producer()
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        for nth in range(3):
+            claimed = process.begin(nth)
+            await goes_well(process.write(claimed, _ONE))
+            await goes_well(process.end(claimed, committed=nth != 1))
+            await trio.sleep(0.5)  # what nobody waits for is in the log
+            await world.crash(0, 0.2)
+
+    return _fenced(seed, script, plan)
+
+
+def restarted_within(seed: int) -> WorldPlan:
+    """A kproxy is killed within a transaction, which its client continues in another partition, and commits."""
+    plan = scripts.producer()
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        claimed = await _written(process, 0)
+        await world.crash(0, 0.2)
+        if await goes_well(process.write(claimed, ((1, 1),))):
+            await goes_well(process.end(claimed, committed=True))
+        else:
+            await process.end(claimed, committed=False)
+            await process.end(await _written(process, 1), committed=True)
+
+    return _fenced(seed, script, plan)
+
+
+def restarted_at_the_end(seed: int) -> WorldPlan:
+    """A kproxy is killed before it receives the response to a commit, which the broker has; its client repeats it."""
+    plan = scripts.producer()
+
+    async def script(world: TransactionWorld) -> None:
+        _befall(world, ApiKey.END_TXN, Delay(after=3.0))
+        process = world.process(plan, 0)
+        await process.initialize()
+        claimed = await _written(process, 0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_crash_after, world, 1.0)
+            await goes_well(process.end(claimed, committed=True))
+
+    return _fenced(seed, script, plan)
+
+
+async def _crash_after(world: TransactionWorld, seconds: float) -> None:
+    await trio.sleep(seconds)
+    await world.crash(0, 0.2)
+
+
+def replaced_before_the_restart(seed: int) -> WorldPlan:
+    """A newer producer has the id at another kproxy, and writes; then the kproxy of the older one is killed."""
+    plans = scripts.producer(0), scripts.producer(1)
+
+    async def script(world: TransactionWorld) -> None:
+        older, newer = (world.process(plan, number) for number, plan in enumerate(plans))
+        await older.initialize()
+        await older.end(await _written(older, 0), committed=True)
+        await newer.initialize()
+        claimed = await _written(newer, 0)
+        await world.crash(0, 0.2)
+        if await goes_well(_written(older, 1)):
+            await trio.sleep(0.5)
+        await goes_well(newer.end(claimed, committed=True))
+
+    return _fenced(seed, script, *plans, instances=2)
 
 
 # -- clients that know nothing of transactions

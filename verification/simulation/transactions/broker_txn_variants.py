@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from kproxy.net.txn.broker import broker_owner, continuing
 from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.client_sequences import ClientSequences
@@ -56,6 +58,30 @@ NATIVE_VARIANTS: Final = (
         ((BrokerRequests, "commit_offsets", broken_broker_rules.without_a_generation),),
         broker_txn_scripts.moved_on_before_the_offsets,
         (invariants.INPUT,),
+    ),
+    Variant(
+        "the epoch of a client is not in the log",
+        ((KeptEpoch, "put", broken_rules.keep),),
+        broker_txn_scripts.restarted_between,
+        (invariants.CAUSE,),
+    ),
+    Variant(
+        "what was open when kproxy was killed is ignored",
+        ((continuing, "_outcome", broken_broker_rules.nothing_was_open),),
+        broker_txn_scripts.restarted_within,
+        (*_LOST, *_OTHERS),
+    ),
+    Variant(
+        "what was being ended when kproxy was killed is taken for aborted",
+        ((continuing, "_outcome", broken_broker_rules.all_is_lost),),
+        broker_txn_scripts.restarted_at_the_end,
+        (*_LOST, *_OTHERS),
+    ),
+    Variant(
+        "a client continues under the newest epoch",
+        ((broker_owner, "continue_client", broken_broker_rules.in_the_brokers_name),),
+        broker_txn_scripts.replaced_before_the_restart,
+        (*_LOST, *_OTHERS, invariants.CAUSE, invariants.FENCED),
     ),
     Variant(
         "an OffsetFetch does not wait until the offsets are stable",

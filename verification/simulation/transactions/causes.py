@@ -16,8 +16,17 @@ _UNKNOWN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 class Causes:
     """Of one process of a transactional producer."""
 
-    def __init__(self, history: TransactionHistory, transactional_id: str, instance: int, timeout_ms: int) -> None:
-        """``instance``: the kproxy that it asks."""
+    def __init__(
+        self,
+        history: TransactionHistory,
+        transactional_id: str,
+        instance: int,
+        timeout_ms: int,
+        *,
+        second_version: bool = False,
+    ) -> None:
+        """``instance``: the kproxy that it asks. ``second_version``: its epoch rises with each end (KIP-890)."""
+        self._continues = history.continues and not second_version
         self._history = history
         self._mine = transactional_id
         self._instance = instance
@@ -97,5 +106,7 @@ class Causes:
         self._look_at_the_time()
         if code in _FENCED and (self._overdue_since < inf or self._was_given_up()):
             return True
+        if self._continues:
+            return False
         crashed = self._history.killed.get(self._instance, -1.0) >= self._since
         return crashed and code in _FENCED | _UNKNOWN

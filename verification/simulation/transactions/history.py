@@ -83,6 +83,8 @@ class TransactionHistory(History):
     expired: dict[str, float] = field(default_factory=dict)
     #: The brokers decide, so they fence who takes too long, and kproxy keeps in memory whom it asks for.
     is_native: bool = False
+    #: A kproxy that is started again continues for the clients of the first protocol that it had.
+    continues: bool = False
     #: By partition the highest last stable offset that anyone received.
     stable: dict[int, int] = field(default_factory=dict)
     #: The same, by instance and partition: of those that it reported.

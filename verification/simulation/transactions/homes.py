@@ -1,6 +1,6 @@
 """Where a run's transactions are decided, drawn from its seed: kproxy's options, and what can go wrong there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
@@ -66,6 +66,8 @@ _OF_THE_LOG: Final = frozenset(
 _OF_THE_CONTROL_API: Final = frozenset({"control_late", "control_lost"})
 #: With each jump of a clock brokers' own transactions would be overdue, or never.
 _CLOCKS: Final = frozenset({"clock"})
+#: What befalls kproxy and its clients, and no broker.
+_OF_CLIENTS: Final = frozenset({"crash", "cut", "cut_answer", "delay", "close", "half_open", "late"})
 #: Of producers that know nothing of transactions, by their client.ids.
 _LEGACY: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -100,6 +102,13 @@ class HomePlan:
     def is_native(self) -> bool:
         """Whether the brokers decide, so that who reads needs no kproxy."""
         return self.home.is_broker
+
+    def continues(self, faults: Iterable[str]) -> bool:
+        """Whether a kproxy that is started again continues for its clients, whatever else befalls it.
+
+        While brokers are away its log is slow, and what it sent before may come late.
+        """
+        return self.home is Home.BROKER_FENCED and _OF_CLIENTS.issuperset(faults)
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -83,7 +83,9 @@ class Process:
         self._initializing: Asked | None = None
         #: When it received its identity, by trio's clock.
         self._told_at = inf
-        self._causes = Causes(history, plan.transactional_id, instance, plan.timeout_ms)
+        self._causes = Causes(
+            history, plan.transactional_id, instance, plan.timeout_ms, second_version=plan.second_version
+        )
 
     def say(self, text: str) -> None:
         """Notes what it does."""

@@ -63,6 +63,7 @@ class TransactionWorld(base.World):
         ids = [producer.transactional_id for producer in plan.producers]
         self.told.shared = {name for name in ids if ids.count(name) > 1}
         self.told.ids_expire, self.told.is_native = plan.ids_expire, plan.place.is_native
+        self.told.continues = plan.place.continues(fault.kind for fault in plan.faults)
         #: How long the next requests of these kinds that a producer sends are in flight, in seconds.
         self.late: list[tuple[frozenset[int], float]] = []
         self.producers = [

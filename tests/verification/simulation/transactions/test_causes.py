@@ -146,3 +146,17 @@ async def test_an_id_may_expire_after_its_transaction_was_aborted(autojump_clock
     assert causes.has(UNKNOWN)  # an abort of what the time-out has aborted succeeds, though the id has expired
     causes.initializes(Asked(trio.current_time()))
     assert not causes.has(UNKNOWN)
+
+
+@pytest.mark.parametrize("continues", [False, True])
+async def test_a_kill_explains_a_fence_unless_kproxy_continues_for_the_client(
+    continues: bool, autojump_clock: MockClock
+) -> None:
+    history = TransactionHistory(is_native=True, continues=continues)
+    causes, second = of(history), Causes(history, "other", 0, 3_000, second_version=True)
+    second.initializes(answered(history, "other"))
+    await trio.sleep(1.0)
+    history.crashed(0, trio.current_time())
+    for code in (FENCED, UNKNOWN):
+        assert causes.has(code) is not continues
+        assert second.has(code)
