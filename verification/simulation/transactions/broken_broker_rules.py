@@ -56,7 +56,7 @@ async def at_once(*_: Any, **__: Any) -> None:
 
 
 async def in_the_brokers_name(stored: StoredEpoch, requests: BrokerRequests, *more: Any) -> tuple[Producer, LastEnd]:
-    """A client continues under the epoch that the broker has now, whoever has received it."""
+    """A client continues under the epoch that the broker has now, whichever client has received it."""
     described = await requests.describe()
     assert described is not None
     newest = Producer(described.producer_id, described.producer_epoch)
