@@ -230,7 +230,7 @@ def test_librdkafka_continues_after_each_restart_of_kproxy(stage: Stage) -> None
             producer.produce(stage.name, value)
             assert producer.flush(PATIENCE_S) == 0
 
-    for number in range(3):
+    for number in range(2):
         write(f"{number}a", f"{number}b")
         producer.commit_transaction(PATIENCE_S)
         stage.kproxy.kill()

@@ -12,6 +12,7 @@ from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.claims import fenced
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 
@@ -70,6 +71,9 @@ class BrokerOwners:
         if owner is not None and not owner.is_unknown:
             return owner
         stored = await self._stored(transactional_id)
+        if stored is not None and stored.client.producer_id == client.producer_id and stored.client > client:
+            self._stats.count_fenced()
+            raise fenced(stored.client)
         if stored is None or stored.client != client:
             why = "this kproxy has not given out its producer id: it was restarted, or another has"
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)

@@ -20,6 +20,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.lane_topic import TOPIC as STATE
 from kproxy.net.txn.broker import broker_owners
 from kproxy.testing.fake_broker import Close, CloseAfter, Edit
+from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import Stage, stage
@@ -179,13 +180,16 @@ class TestWhoHasTheId:
             await new.end()
             assert cast.read() == ["1", "2", "3"]
 
-    async def test_a_former_identity_is_as_unknown_as_without_the_log(self, level: int) -> None:
+    async def test_a_client_that_was_replaced_here_is_fenced(self, level: int) -> None:
         async with stage(level) as cast:
             old = await begun(cast)
             new = Client(old.kproxy)
             await new.init()
             new = await restarted(cast, new)
-            await told(UNKNOWN, replace(old, kproxy=new.kproxy).add())
+            old = replace(old, kproxy=new.kproxy)
+            await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end(), old.init(old.producer))
+            assert old.kproxy.stats.transactions.fenced == 3
+            await told(UNKNOWN, replace(old, producer=Producer(new.producer.producer_id + 1, 0)).add())
             await new.transaction("1")
 
     async def test_another_instance_does_not_continue(self, level: int) -> None:
