@@ -119,5 +119,6 @@ class Dispatch:
             if isinstance(error, FencedByAnother):
                 self._connection.fenced(error.taken_at)
             log.warning("batches cannot be sent again; connection closed", reason=str(error))
+            self.ending = True
             self._connection.client.close()
         await self._connection.changed()

@@ -540,9 +540,11 @@ class ProduceGate:
         return bool(groups)
 
     def abandon(self) -> None:
-        """Gives up what has no definite outcome, as it is for another kproxy to find out; the connection has to end."""
-        self.recovering = False
-        self.producer.calls.clear()
+        """Gives up what has no definite outcome, as it is for another kproxy to find out; the connection has to end.
+
+        Nothing more is taken (``recovering`` stays): under a fenced producer id it would wait for ever.
+        """
+        self.producer.drop()
 
     def recovered(self) -> None:
         """Records that every outcome is known; continues with what waits."""

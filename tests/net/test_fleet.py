@@ -72,6 +72,29 @@ async def test_what_another_instance_has_in_flight_is_fenced() -> None:
         await eventually(lambda: one.stats.clients.connections_open == 0)
 
 
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_connection_that_was_fenced_ends_with_all_that_waits_on_it(gone: bool) -> None:
+    """Its first batch is still without a response; the second waits for it, and the third for the second."""
+    values = b"a", b"b", b"c"
+    async with two(delivery_timeout_ms=600_000) as (one, other):
+        client, gate = await one.client(1), Gate(one, b"a")
+        frames = [client.encode(request(batch(value), timeout_ms=600_000), 8) for value in values]
+        await client.stream.send_all(b"".join(frames))
+        await gate.wait_reached()
+        if gone:
+            await end(client, reset=True)
+        async with await other.client(1) as again:
+            await again.send(request(batch(b"a")), 8)
+            await eventually(lambda: fences(other) == 1)
+            gate.release()
+            assert errors_of(await again.receive()) == [0]
+            await one.at_rest()
+            for value in values[1:]:
+                assert (await write(again, value))[0] == [0]
+        assert [value for value in values_in(one.brokers, "t") if value in values] == list(values)
+        await end(client)
+
+
 async def test_a_half_open_connection_is_fenced_after_a_while_and_ends_with_its_next_write() -> None:
     async with two() as (one, other):
         async with await one.client(1) as left, await other.client(1) as client:

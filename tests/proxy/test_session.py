@@ -371,6 +371,16 @@ def test_batches_are_sent_again_once_whatever_else_is_lost() -> None:
     assert not play.commands()
 
 
+def test_a_session_that_gave_up_holds_nothing_and_takes_nothing_more() -> None:
+    play = Play()
+    play.ask(produce(batch(b"a")), 8)
+    play.ask(produce(batch(b"b")), 8)
+    play.session.disconnected()
+    play.gate.abandon()
+    assert not (play.gate.producer.is_open or play.gate.producer.waits)
+    assert play.ask(produce(batch(b"c")), 8) == AwaitProgress()
+
+
 def test_the_shell_is_asked_once_to_end_the_connection() -> None:
     play = Play()
     play.session.close()
