@@ -15,8 +15,8 @@ that must fail. The exit status is the number of surprises.
   identity, at one instance each, keep ending each other's connections.
 
 An identity is shared if a fenced connection brings a request that its client sent after the lease of the instance that
-fenced it: a client that failed over sends nothing more over its former connection. From then on neither instance fences
-the other. What that costs is not searched: a client that fails over while its identity counts as shared, and leaves an
+fenced it: a client that failed over sends nothing more over its former connection. An instance does not know which lease
+fenced it: it takes any newer one that another instance holds. From then on neither instance fences the other. What that costs is not searched: a client that fails over while its identity counts as shared, and leaves an
 open batch.
 
 A record's letter is its content, its case its time: ``a`` and ``A`` are equal records of different times.
@@ -38,6 +38,8 @@ from verification.models.search import Found, Search
 
 #: More fences of connections whose client was alive than the rules can need.
 FOR_EVER: Final = 3
+#: The instance that died before the first step.
+_DEAD: Final = 2
 
 
 class Rules(NamedTuple):
@@ -63,8 +65,9 @@ class Rules(NamedTuple):
     refused: str = "ends"
     #: After how many fences of live connections an identity counts as shared; 0: never.
     shared: int = 1
-    #: A fenced connection counts as live if its client sent the request after the other's lease (``sent``), or always.
-    evidence: str = "sent"
+    #: A fenced connection counts as live if its client sent the request after a ``newer`` lease that another instance
+    #: holds, after any that one ``held``, or always (``any``).
+    evidence: str = "newer"
 
 
 class Copy(NamedTuple):
@@ -157,6 +160,8 @@ class Scenario(NamedTuple):
     resends: int = 0
     #: No client does more once there are so many notes.
     notes: int = 8
+    #: A third instance died long ago, and still holds its lease.
+    dead: bool = False
 
 
 Steps = Iterator[tuple[str, World]]
@@ -343,13 +348,15 @@ def _told(world: World, who: int, copy: Copy, taken: bool, rules: Rules) -> Worl
         world = _be(world, who, open=(*world.instances[who].open, again), live=instance.live | {len(world.notes)})
         return world._replace(notes=notes, network=_sorted([*world.network, again]))
     # nobody here learns the outcome: the connection ends, and its producer id has to be fenced before more
-    live = any(
-        one.up
-        and one.waits is not None
-        and one.producer_id == copy.producer_id
-        and (rules.evidence == "any" or one.waits[1] > dict(world.broker)[copy.producer_id].fenced_for)
+    sent = [
+        one.waits[1]
         for one in world.connections
-    ) or (rules.evidence == "any")
+        if one.up and one.waits is not None and one.producer_id == copy.producer_id
+    ]
+    is_alive = any(at > dict(world.broker)[copy.producer_id].fenced_for for at in sent)
+    others = [pid for pid, note in enumerate(world.notes) if note.held and note.instance != who]
+    oldest = copy.producer_id if rules.evidence == "newer" else -1
+    live = rules.evidence == "any" or any(oldest < pid < at for at in sent for pid in others)
     fenced = instance.fenced + live
     world = _be(world, who, live=instance.live - {copy.producer_id}, fenced=fenced)
     if rules.shared and fenced >= rules.shared:
@@ -358,7 +365,7 @@ def _told(world: World, who: int, copy: Copy, taken: bool, rules: Rules) -> Worl
         same = one.waits is not None and one.waits[0] == copy.payload
         if one.instance == who and (one.producer_id == copy.producer_id or same):
             world = _end(world, number)
-    return world._replace(fights=world.fights + live)
+    return world._replace(fights=world.fights + is_alive)
 
 
 def _killed(world: World, who: int) -> World:
@@ -420,7 +427,11 @@ def broken(world: World, scenario: Scenario) -> Iterator[str]:
 def explore(rules: Rules, scenario: Scenario) -> Found:
     """Every reachable state, breadth-first, up to the first broken invariant: its trace is a shortest one."""
     start = World(
-        at=(0,) * len(scenario.programs), moves=scenario.moves, kills=scenario.kills, resends=scenario.resends
+        notes=(Note(_DEAD),) if scenario.dead else (),
+        at=(0,) * len(scenario.programs),
+        moves=scenario.moves,
+        kills=scenario.kills,
+        resends=scenario.resends,
     )
     search: Search[World] = Search(
         lambda world: steps_of(world, scenario, rules), lambda world: broken(world, scenario), sys.maxsize
@@ -436,6 +447,7 @@ SCENARIOS: Final = {
     "sent again": Scenario(("a",), moves=1, resends=1),
     "shared": Scenario(("ab", "AB"), moves=0, notes=4),
     "equal": Scenario(("aA",), moves=1),
+    "dead": Scenario(("ab",), moves=1, dead=True),
 }
 #: Each rule replaced by one that must fail: where, what shows, and why.
 FLAWS: Final = {
@@ -449,6 +461,7 @@ FLAWS: Final = {
     Rules(returns="once"): ("fails over", "twice", "the connection has ended, its batch is still open"),
     Rules(refused="again"): ("fails over", "twice", "the other instance has the batch by then"),
     Rules(shared=0): ("shared", "for ever", "each instance ends the connection of the other's client"),
+    Rules(evidence="held"): ("dead", "twice", "the lease of an instance that died long ago did not fence anything"),
     Rules(evidence="any"): ("to and fro", "twice", "one client that moved to and fro counts as two"),
 }
 

@@ -8,7 +8,7 @@ from verification.models.fleet import FLAWS, SCENARIOS, Copy, Known, Rules, Worl
 LONG = Rules(evidence="any")
 
 
-@pytest.mark.parametrize("name", ["fails over", "killed", "sent again", "shared", "equal"])
+@pytest.mark.parametrize("name", ["fails over", "killed", "sent again", "shared", "equal", "dead"])
 def test_the_rules_hold(name: str) -> None:
     found = explore(Rules(), SCENARIOS[name])
     assert found.trace is None
