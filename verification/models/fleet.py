@@ -15,9 +15,9 @@ that must fail. The exit status is the number of surprises.
   identity, at one instance each, keep ending each other's connections.
 
 An identity is shared if a fenced connection brings a request that its client sent after the lease of the instance that
-fenced it: a client that failed over sends nothing more over its former connection. An instance does not know which lease
-fenced it: it takes any newer one that another instance holds. From then on neither instance fences the other. What that costs is not searched: a client that fails over while its identity counts as shared, and leaves an
-open batch.
+fenced it: a client that failed over sends nothing more over its former connection. An instance does not know which
+lease fenced it: it takes any newer one that another instance holds. From then on neither instance fences the other.
+What that costs is not searched: a client that fails over while its identity counts as shared, and leaves an open batch.
 
 A record's letter is its content, its case its time: ``a`` and ``A`` are equal records of different times.
 
