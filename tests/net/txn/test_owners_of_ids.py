@@ -1,0 +1,133 @@
+"""What the owners of an instance decide without the log: time-outs, turns, and what has begun."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.config import Config
+from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.log_owners import LogOwners
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import TxnRequest
+from kproxy.txn.txn_error import TxnError
+
+LONGEST_MS = 900_000
+OLD, NEW = Producer(1, 0), Producer(1, 1)
+REQUEST = TxnRequest("id", OLD, 1, "client")
+
+
+def owners(nursery: trio.Nursery, view: object = None, instance_id: str = "a") -> Any:
+    views = SimpleNamespace(of=lambda name: view)
+    tools: Any = SimpleNamespace(log=SimpleNamespace(views=views), instance_id=instance_id)
+    config = Config(bootstrap_servers=(), transaction_max_timeout_ms=LONGEST_MS, instance_id=instance_id)
+    return LogOwners(tools, config, nursery, Jobs(nursery))
+
+
+def ended(*, expired: bool = True, committed: bool = True) -> Any:
+    """An id whose last transaction has ended."""
+    last = SimpleNamespace(client=OLD, committed=committed, next_client=NEW, by_claim=False)
+    return SimpleNamespace(expired=expired, client=NEW, last=last)
+
+
+async def test_a_transaction_may_take_from_one_millisecond_to_the_longest_time(nursery: trio.Nursery) -> None:
+    alone = owners(nursery)
+    for timeout_ms in (1, LONGEST_MS):
+        alone.check_timeout(timeout_ms)
+    for timeout_ms in (0, LONGEST_MS + 1):
+        with pytest.raises(TxnError, match=f"INVALID_TRANSACTION_TIMEOUT.* {timeout_ms} ms"):
+            alone.check_timeout(timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("view", "told"),
+    [
+        (None, None),
+        (ended(), NEW),
+        (ended(expired=False), None),
+        (ended(committed=False), None),
+        (SimpleNamespace(expired=True, client=NEW, last=None), None),
+    ],
+    ids=["unknown", "ended", "not expired", "ended otherwise", "unused"],
+)
+async def test_only_the_last_end_of_an_expired_id_is_answered_again(
+    view: object, told: Producer | None, nursery: trio.Nursery
+) -> None:
+    alone = owners(nursery, view)
+    assert alone.answer_expired(REQUEST, committed=True) == told
+    assert alone.answer_expired(REQUEST._replace(client=NEW), committed=True) is None
+
+
+async def test_an_owner_that_is_here_is_not_taken_over(nursery: trio.Nursery) -> None:
+    alone = owners(nursery)
+    alone._owners["id"] = owner = object()
+    async with alone._taking_over:
+        with trio.fail_after(60):
+            assert await alone.owner(REQUEST) is owner
+
+
+async def test_all_owners_are_closed(nursery: trio.Nursery) -> None:
+    alone, closed = owners(nursery), list[int]()
+    alone._owners.update({str(n): SimpleNamespace(close=lambda n=n: closed.append(n)) for n in range(2)})
+    alone.close()
+    assert closed == [0, 1]
+
+
+async def test_time_counts_from_when_a_record_was_first_seen(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone, view = owners(nursery), SimpleNamespace(transactional_id="id")
+    assert not alone._is_past(view, 5, 10_000)
+    await trio.sleep(10)
+    assert not alone._is_past(view, 5, 10_000)
+    await trio.sleep(0.001)
+    assert alone._is_past(view, 5, 10_000)
+    assert not alone._is_past(view, 6, 10_000)
+    await trio.sleep(10.001)
+    assert alone._is_past(view, 6, 10_000)
+
+
+async def test_each_instance_has_its_turn_within_the_time_for_all(nursery: trio.Nursery) -> None:
+    view = SimpleNamespace(transactional_id="id")
+    turns = {owners(nursery, instance_id=name)._turn(view, 5_000) for name in "abcdefgh"}
+    assert len(turns) == 8
+    assert all(0 <= turn <= 5_000 for turn in turns)
+
+
+async def test_an_id_is_silent_after_its_time_out_some_grace_and_its_turn(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone = owners(nursery)
+    touched, claim = SimpleNamespace(offset=5), SimpleNamespace(timeout_ms=10_000)
+    view = SimpleNamespace(transactional_id="id", touched=touched, claim=claim)
+    assert not alone._is_silent(view)
+    await trio.sleep(20)
+    assert not alone._is_silent(view)
+    await trio.sleep(0.001)
+    assert alone._is_silent(view)
+    assert not alone._is_silent(view, 3_000)
+    await trio.sleep(3)
+    assert alone._is_silent(view, 3_000)
+
+
+async def test_one_thing_at_a_time_is_done_about_an_id_for_nobody(nursery: trio.Nursery) -> None:
+    alone, begun, done = owners(nursery), list[str](), trio.Event()
+
+    async def work() -> None:
+        begun.append("")
+        await done.wait()
+        raise OSError("the broker's connection ended")
+
+    alone._start("id", work)
+    await trio.testing.wait_all_tasks_blocked()
+    alone._start("id", work)
+    alone._start("other", work)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(begun) == 2
+    done.set()
+    await trio.testing.wait_all_tasks_blocked()
+    alone._start("id", work)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(begun) == 3
