@@ -15,8 +15,8 @@ from rich.table import Table
 from kproxy.testing.kafka import KafkaUnavailable
 from verification.chaos.kproxy_process import KproxyFailed
 from verification.chaos.live import LiveView
+from verification.chaos.programs import ClientFailed
 from verification.chaos.relayed_kafka import RelayedKafka
-from verification.chaos.released import ClientFailed
 from verification.chaos.run import LOADS, Plan, run_chaos
 from verification.chaos.schedule import FAMILIES
 from verification.chaos.verdict import Verdict
@@ -38,7 +38,8 @@ _EVERY_S = 0.5
     "--balanced",
     is_flag=True,
     help="All clients reach all kproxies through one balancer, and retries are recognised at any of them. One is "
-    "killed or frozen every 5 s, and 3 % of the answers to Produce requests are lost; plain load, no other faults.",
+    "killed, frozen or cut off from the brokers every 5 s, and 3 % of the responses to Produce requests are lost; "
+    "plain load, no other faults.",
 )
 @click.option(
     "--only",
@@ -88,7 +89,7 @@ def main(
 
 def _run(plan: Plan, directory: Path, console: Console) -> Verdict:
     try:
-        with RelayedKafka(plan.brokers, directory / "kafka") as kafka, LiveView(console) as view:
+        with RelayedKafka(plan.brokers, directory / "kafka", plan.networks) as kafka, LiveView(console) as view:
             return trio.run(run_chaos, plan, kafka, directory, view.watch, _EVERY_S)
     except* (KafkaUnavailable, KproxyFailed, ClientFailed, OSError) as group:
         failures = group

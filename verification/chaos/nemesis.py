@@ -26,7 +26,7 @@ class Nemesis:
     """The faults that are active.
 
     :param client_relays: for each kproxy its relays, which share their ``faults``.
-    :param upstream_relays: for each broker the one relay in front of it.
+    :param upstream_relays: for each network those in front of the brokers. If there are several, each kproxy has one.
     """
 
     def __init__(
@@ -34,11 +34,12 @@ class Nemesis:
         kafka: RelayedKafka,
         kproxies: Sequence[KproxyProcess],
         client_relays: Sequence[Sequence[FaultRelay]],
-        upstream_relays: Sequence[FaultRelay],
+        upstream_relays: Sequence[Sequence[FaultRelay]],
     ) -> None:
         self._kafka = kafka
         self._kproxies = kproxies
-        self._relays = {"client": client_relays, "upstream": [[relay] for relay in upstream_relays]}
+        self._relays = {"client": client_relays, "upstream": list(zip(*upstream_relays, strict=True))}
+        self._networks = upstream_relays
         self.current: list[Step] = []
         """What is broken now."""
         self.done: list[str] = []
@@ -99,9 +100,24 @@ class Nemesis:
             finally:
                 kproxy.resume()
             return
+        if step.fault == "cut off":
+            await self._cut_off(self._networks[step.target], step)
+            return
         kproxy.kill()
         await trio.sleep(step.seconds)
         await kproxy.start()
+
+    async def _cut_off(self, relays: Sequence[FaultRelay], step: Step) -> None:
+        """Nothing goes to or from the brokers for a time; then what was on its way arrives, or connections are lost."""
+        for relay in relays:
+            relay.pause()
+        try:
+            await trio.sleep(step.seconds)
+        finally:
+            for relay in relays:
+                if step.chance < 0.5:
+                    relay.cut_all(Ending.RST)
+                relay.resume()
 
     async def _harm_network(self, step: Step) -> None:
         relays = self._relays[step.family][step.target]

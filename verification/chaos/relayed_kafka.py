@@ -1,6 +1,7 @@
-"""A cluster with two addresses for each broker: its own, and that of a relay, for who is to suffer."""
+"""A cluster with several addresses for each broker: its own, and those of relays, for who is to suffer."""
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,6 @@ _CONFIG: Final = {
     "unclean.leader.election.enable": "false",
     "auto.create.topics.enable": "false",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT",
 }
 
 
@@ -23,15 +23,17 @@ class RelayedKafka(RealKafka):
     """Real brokers; a client that asks on a broker's relayed port receives the relays' addresses.
 
     ``bootstrap`` and ``ports`` are the brokers' own, untouched by faults.
+
+    :param networks: how many relays each broker is to have: one for each client that is cut off by itself.
     """
 
-    def __init__(self, brokers: int, directory: Path) -> None:
+    def __init__(self, brokers: int, directory: Path, networks: int = 1) -> None:
         config = _CONFIG if brokers > 1 else {**_CONFIG, "min.insync.replicas": "1"}
         super().__init__(brokers=brokers, config=config, directory=directory)
-        self.relayed_ports = free_ports(brokers)
-        """Where each broker listens for its relay."""
-        self.relay_ports = free_ports(brokers)
-        """Where the relay of each broker is to listen."""
+        self.relayed_ports = [free_ports(brokers) for _ in range(networks)]
+        """Of each network: where each broker listens for its relay."""
+        self.relay_ports = [free_ports(brokers) for _ in range(networks)]
+        """Of each network: where the relay of each broker is to listen."""
 
     def respawn(self, index: int) -> None:
         """Start the broker at ``index`` again, killing it if it runs, and do not wait until it serves.
@@ -55,11 +57,18 @@ class RelayedKafka(RealKafka):
             client.any_broker().call(request, 2, ElectLeadersResponse)
 
     def _server_properties(self, index: int) -> str:
-        own, relayed, relay = self.ports[index], self.relayed_ports[index], self.relay_ports[index]
-        controller = self._controller_ports[index]
+        own = {"PLAINTEXT": self.ports[index]}
+        networks = range(len(self.relay_ports))
+        listens = {**own, **{f"RELAYED{n}": self.relayed_ports[n][index] for n in networks}}
+        advertised = {**own, **{f"RELAYED{n}": self.relay_ports[n][index] for n in networks}}
+        listens["CONTROLLER"] = self._controller_ports[index]
         # Of two equal keys the last one counts.
         return (
             super()._server_properties(index)
-            + f"listeners=PLAINTEXT://127.0.0.1:{own},RELAYED://127.0.0.1:{relayed},CONTROLLER://127.0.0.1:{controller}\n"
-            + f"advertised.listeners=PLAINTEXT://127.0.0.1:{own},RELAYED://127.0.0.1:{relay}\n"
+            + f"listeners={_listeners(listens)}\nadvertised.listeners={_listeners(advertised)}\n"
+            + f"listener.security.protocol.map={','.join(f'{name}:PLAINTEXT' for name in listens)}\n"
         )
+
+
+def _listeners(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())

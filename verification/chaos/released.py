@@ -1,33 +1,27 @@
 """Released clients as processes of their own, which write down their operations themselves."""
 
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from kproxy.testing.cache import installed
+from verification.chaos.programs import ClientFailed, Command, command_of
 from verification.chaos.recorder import Recorder
 
-_INSTALL_TIMEOUT_S: Final = 600
 _SETTLE_S: Final = 100.0
 KAFKA_PYTHON: Final = ("kafka-python==1.4.7", "six==1.17.0")
+JAVA_0_10: Final = ("org.apache.kafka:kafka-clients:0.10.2.2", "com.google.code.gson:gson:2.11.0")
 LIBRDKAFKA: Final = ("confluent-kafka==2.9.0",)
 """Later ones may wait for ever for a group's coordinator that has left the metadata (docs/clients.md)."""
 
 
-class ClientFailed(RuntimeError):
-    """A released client cannot be installed, or ended before it was stopped."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReleasedClient:
-    """A module of ``drivers``, its job, and what it needs beside what is installed."""
+    """A program in ``drivers`` (see :func:`command_of`), its job, and what it needs beside what is installed."""
 
     driver: str
     job: Mapping[str, Any]
@@ -46,6 +40,13 @@ class ReleasedProducer:
         self._recorder = recorder
         self._log = directory / f"{client.job['name']}.log"
         self._stopping = trio.Event()
+
+    async def install(self) -> Command:
+        """Install what it needs, if that has not been done, and return how to start it.
+
+        :raises ClientFailed: it cannot be installed.
+        """
+        return await trio.to_thread.run_sync(command_of, self._client.driver, self._client.requirements)
 
     def stop(self) -> None:
         """Let it settle what is open and end."""
@@ -74,17 +75,14 @@ class ReleasedProducer:
                 await process.wait()
 
     async def _start(self) -> trio.Process:
-        site = ""
-        if self._client.requirements:
-            site = str(await trio.to_thread.run_sync(_installed, self._client.requirements))
-        environment = {**os.environ, "PYTHONPATH": site}
+        command = await self.install()
         with self._log.open("wb") as log:
             return await trio.lowlevel.open_process(
-                [sys.executable, "-m", f"verification.chaos.drivers.{self._client.driver}"],
+                command.arguments,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment,
+                env=command.environment,
             )
 
     async def _end_input(self, stdin: trio.abc.SendStream) -> None:
@@ -99,24 +97,3 @@ class ReleasedProducer:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._recorder.add_line(line.decode())
-
-
-def _installed(requirements: Sequence[str]) -> Path:
-    """Return the directory that holds the pinned packages, installing them when first needed.
-
-    :raises ClientFailed: pip cannot.
-    """
-    return installed("chaos", [sys.version, *requirements], lambda target: _pip(target, requirements))
-
-
-def _pip(target: Path, requirements: Sequence[str]) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-    done = subprocess.run(
-        [*pip, "--target", str(target), *requirements],
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise ClientFailed(f"cannot install {' '.join(requirements)}:\n{done.stderr[-3000:]}")

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -62,13 +63,18 @@ class Plan:
     loads: Sequence[str] = LOADS
     balanced: bool = False
     """Whether all clients of the plain load reach all kproxies through one balancer. Then each connection goes to any
-    of them, one of them is killed or frozen every 5 s, 3 % of the responses to Produce requests are lost, and there are
-    no other faults."""
+    of them, one of them is killed, frozen or cut off from the brokers every 5 s, 3 % of the responses to Produce
+    requests are lost, and there are no other faults."""
 
     @property
     def instances(self) -> int:
         """The number of kproxies."""
         return self.kproxies or (3 if self.balanced else 2 if "transactions" in self.loads else 1)
+
+    @property
+    def networks(self) -> int:
+        """How many relays each broker has: one for all kproxies, or one for each that can be cut off by itself."""
+        return self.instances if self.balanced else 1
 
     @property
     def schedule(self) -> list[Step]:
@@ -99,17 +105,23 @@ class Run:
         self.metrics: dict[str, float] = {}
         self._kafka = kafka
         self._directory = directory
-        upstream = ",".join(f"127.0.0.1:{port}" for port in kafka.relay_ports)
         names = [f"kproxy-{n + 1}" for n in range(plan.instances)]
         self._balanced_ports = free_ports(1 + BROKER_PORTS) if plan.balanced else None
         self.kproxies = [
-            KproxyProcess(name, upstream, directory, self._options(name), self._balanced_ports) for name in names
+            KproxyProcess(
+                name,
+                ",".join(f"127.0.0.1:{port}" for port in kafka.relay_ports[n % len(kafka.relay_ports)]),
+                directory,
+                self._options(name),
+                self._balanced_ports,
+            )
+            for n, name in enumerate(names)
         ]
         before = self.kproxies[:1] if plan.balanced else self.kproxies
         self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in before]
         self._upstream_relays = [
-            FaultRelay(("127.0.0.1", port), port=at, seed=plan.seed)
-            for port, at in zip(kafka.relayed_ports, kafka.relay_ports, strict=True)
+            [FaultRelay(("127.0.0.1", port), port=at, seed=plan.seed) for port, at in zip(ports, relays, strict=True)]
+            for ports, relays in zip(kafka.relayed_ports, kafka.relay_ports, strict=True)
         ]
         self.nemesis = Nemesis(kafka, self.kproxies, self._client_relays, self._upstream_relays)
         self._transactions = self._make_transactions() if "transactions" in plan.loads else None
@@ -134,10 +146,13 @@ class Run:
 
         :raises KproxyFailed: kproxy ended by itself.
         """
+        for _, producer in self._producers:
+            if isinstance(producer, ReleasedProducer):  # takes long the first time, so before the clock starts
+                await producer.install()
         await trio.to_thread.run_sync(self._make_topics)
         try:
             async with trio.open_nursery() as nursery:
-                for relay in [*self._upstream_relays, *(relay for relays in self._client_relays for relay in relays)]:
+                for relay in chain(*self._upstream_relays, *self._client_relays):
                     await nursery.start(relay.serve)
                 for kproxy in self.kproxies:
                     await kproxy.start()

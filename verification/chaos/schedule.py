@@ -14,6 +14,7 @@ _GATEWAY_S: Final = 5.0
 
 _NETWORK: Final = ("cut", "drop answers", "delay", "half-open")
 _PROCESS: Final = ("kill", "pause")
+_GATEWAY: Final = (*_PROCESS, "cut off")
 FAULTS: Final[Mapping[str, Sequence[str]]] = {
     "client": _NETWORK,
     "upstream": _NETWORK,
@@ -79,11 +80,13 @@ def make_schedule(
 
 
 def gateway_schedule(seed: int, seconds: float, kproxies: int) -> list[Step]:
-    """Return the faults of a run in which one kproxy is killed or frozen every 5 s, for up to 4 s."""
+    """Return the faults of a run in which one kproxy is killed, frozen or cut off from the brokers every 5 s, for up to
+    4 s.
+    """
     chance = random.Random(seed)
     steps: list[Step] = []
     while (at := _GATEWAY_S * (len(steps) + 1)) < seconds - _GATEWAY_S:
-        fault, target = chance.choice(_PROCESS), chance.randrange(kproxies)
+        fault, target = chance.choice(_GATEWAY), chance.randrange(kproxies)
         steps.append(Step(at, "kproxy", fault, target, chance.uniform(0.1, _GATEWAY_S - 1), chance.random()))
     return steps
 

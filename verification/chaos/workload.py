@@ -6,7 +6,7 @@ from typing import Final
 
 from kproxy.codec.topic_partition import TopicPartition
 from verification.chaos.habits import EQUAL, Habits
-from verification.chaos.released import KAFKA_PYTHON, ReleasedClient
+from verification.chaos.released import JAVA_0_10, KAFKA_PYTHON, ReleasedClient
 
 TOPICS: Final = {"chaos.unique": 6, "chaos.more": 3, "chaos.equal": 3}
 """Topics and their partitions. Records of the last one are all alike."""
@@ -50,4 +50,6 @@ def released_for(kproxy: str) -> list[ReleasedClient]:
         ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka"}),
         ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python"}, KAFKA_PYTHON),
         ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal"}, KAFKA_PYTHON),
+        ReleasedClient("java010/PlainProducer.java", {**job, "name": f"{kproxy}.java-0.10"}, JAVA_0_10),
+        ReleasedClient("sarama", {**job, "name": f"{kproxy}.sarama"}),
     ]

@@ -1,5 +1,6 @@
 """Faults of the network, on relays in front of a fake broker; those of processes are seen in the short run."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
@@ -17,6 +18,7 @@ from verification.chaos.nemesis import Nemesis
 from verification.chaos.schedule import Step
 
 if TYPE_CHECKING:
+    from verification.chaos.kproxy_process import KproxyProcess
     from verification.chaos.relayed_kafka import RelayedKafka
 
 
@@ -30,7 +32,10 @@ async def relayed() -> AsyncIterator[tuple[FaultRelay, Nemesis]]:
         host, _, port = server.bootstrap.rpartition(":")
         relay = FaultRelay((host, int(port)))
         await nursery.start(relay.serve)
-        yield relay, Nemesis(cast("RelayedKafka", NoCluster()), [], [[relay]], [])
+        yield (
+            relay,
+            Nemesis(cast("RelayedKafka", NoCluster()), [cast("KproxyProcess", NoCluster())], [[relay]], [[relay]]),
+        )
         nursery.cancel_scope.cancel()
 
 
@@ -67,3 +72,20 @@ async def test_a_fault_lasts_for_its_time_and_is_healed_then(fault: str) -> None
         f"{fault} client 0 for 0.2 s",
         f"healed: {fault} client 0",
     ]
+
+
+@pytest.mark.parametrize(("chance", "kept"), [(0.2, False), (0.8, True)])
+async def test_a_kproxy_is_cut_off_and_then_its_connections_are_lost_or_what_was_held_arrives(
+    chance: float, kept: bool
+) -> None:
+    async with relayed() as (relay, nemesis), await Link.open(("127.0.0.1", relay.port), "c") as link:
+        await ask(link)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(nemesis.run, [Step(0.0, "kproxy", "cut off", 0, 0.3, chance)])
+            await trio.testing.wait_all_tasks_blocked()
+            seen = relay.counts.requests[ApiKey.METADATA]
+            await link.send(MetadataRequest(), 0, 5.0)
+            await trio.sleep(0.1)
+            assert sum(relay.counts.answers.values()) == seen
+        with contextlib.nullcontext() if kept else pytest.raises(LinkLost):
+            await link.receive(MetadataRequest(), 0, MetadataResponse, 5.0)

@@ -1,16 +1,18 @@
 """Released clients in transactions, as processes, against a fake broker that has transactions of its own."""
 
 from pathlib import Path
+from time import monotonic_ns
 
+import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker.controls import CloseAfter
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.fake_server import open_fake_cluster
-from tests.net.harness import eventually
+from tests.net.harness import eventually, proxied
 from verification.chaos.recorder import Recorder
-from verification.chaos.released import KAFKA_PYTHON, ReleasedClient, ReleasedProducer
+from verification.chaos.released import JAVA_0_10, KAFKA_PYTHON, ReleasedClient, ReleasedProducer
 from verification.history import AnomalyKind, Kind, Outcome, check, read_history
 
 TOPICS = {"t": 2}
@@ -47,6 +49,33 @@ async def test_transactions_and_what_is_read_of_them_make_a_clean_history(tmp_pa
     assert recorder.unexpected == {}
     assert all(operation.asked for operation in history if operation.outcome is Outcome.OK and operation.sends)
     assert {operation.process for operation in history if operation.kind is Kind.POLL} == {"reader", "end"}
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("driver", "requirements"), [("java010/PlainProducer.java", JAVA_0_10), ("sarama", ())], ids=["java-0.10", "sarama"]
+)
+async def test_what_plain_producers_wrote_down_is_a_clean_history(
+    driver: str, requirements: tuple[str, ...], tmp_path: Path
+) -> None:
+    job = {"name": "producer", "places": [["t", 0], ["t", 1]], "per_second": 200}
+    with Recorder(tmp_path) as recorder:
+        async with proxied() as proxy:
+            proxy.brokers.create_topic("t", 2)
+            client = ReleasedClient(driver, job, requirements)
+            producer = ReleasedProducer(client, f"127.0.0.1:{proxy.port}", recorder, tmp_path)
+            await producer.install()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(producer.run)
+                await until_acknowledged(recorder, 50)
+                producer.stop()
+        recorder.flush()
+        history = list(read_history(recorder.path))
+    sends = [send for operation in history for send in operation.sends]
+    assert {operation.outcome for operation in history} == {Outcome.OK}
+    assert sorted(send.offset for send in sends if send.partition == 0) == list(range((len(sends)) // 2))
+    assert len({send.value for send in sends}) == len(sends)
+    assert all(operation.invoke <= (operation.complete or 0) <= monotonic_ns() for operation in history)
 
 
 async def test_the_old_reader_takes_control_records_for_data_where_a_broker_sends_them(tmp_path: Path) -> None:

@@ -69,10 +69,10 @@ def test_all_kinds_of_faults_come_and_only_those_that_were_asked_for() -> None:
     assert {step.family for step in schedule((1, 300, 1, 3), ("upstream", "broker"))} == {"upstream", "broker"}
 
 
-def test_gateways_are_killed_or_frozen_one_after_the_other() -> None:
+def test_gateways_are_killed_frozen_or_cut_off_one_after_the_other() -> None:
     steps = gateway_schedule(1, 300, 3)
     assert [step.at for step in steps] == [5.0 * nth for nth in range(1, 59)]
     assert {(step.fault, step.target) for step in steps} == {
-        (fault, target) for fault in ("kill", "pause") for target in range(3)
+        (fault, target) for fault in ("kill", "pause", "cut off") for target in range(3)
     }
     assert overlapping(steps, spared=1.0) == []
