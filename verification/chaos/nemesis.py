@@ -108,7 +108,7 @@ class Nemesis:
         await kproxy.start()
 
     async def _cut_off(self, relays: Sequence[FaultRelay], step: Step) -> None:
-        """Nothing goes to or from the brokers for a time; then what was on its way arrives, or connections are lost."""
+        """Nothing goes to or from the brokers for a time; then what was in flight arrives, or connections are lost."""
         for relay in relays:
             relay.pause()
         try:
