@@ -4,7 +4,7 @@ from kproxy.config.broker_options import BrokerOptions, ClusterOptions
 from kproxy.config.client_options import SizeOptions
 from kproxy.config.option_units import BYTES, DAY_MS, MIB, MS
 from kproxy.config.options import option
-from kproxy.config.values import BOOLEAN, choice, whole_number
+from kproxy.config.values import BOOLEAN, PATTERNS, choice, whole_number
 
 
 class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
@@ -49,6 +49,14 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         MS,
         "How long a client waits for a response at most. A connection that stays open for 1.5 times this time after a "
         "response proves that the client received it.",
+    )
+    clients_new_timestamps: tuple[str, ...] = option(
+        ("sarama", "kafkajs", ""),
+        PATTERNS,
+        "Patterns of client.ids of clients that give a record a new timestamp when they send it again, unless their "
+        'application sets timestamps: sarama, kafkajs and kafka-go, by their default client.ids ("" is that of '
+        "kafka-go: none). Add the client.ids that you gave such clients. Their retries are recognised without "
+        "comparing timestamps; so, right after a lost connection, an equal record counts as a retry.",
     )
     crash_recovery_enable: bool = option(
         True,

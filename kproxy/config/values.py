@@ -31,6 +31,8 @@ READ_UNCOMMITTED = "read_uncommitted"
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _PORT_LIMIT = 65535
 _PERMITS = "must be TRANSACTIONAL_ID=CLIENT_ID rules, such as orders-*=order-service*"
+_EMPTY = '""'
+"""A pattern for clients without a client.id."""
 #: RFC 7628, 3.1.
 _PAIRS = "must be NAME=VALUE pairs, such as logicalCluster=lkc-1; names are of letters, and none is auth"
 
@@ -339,7 +341,8 @@ def _extension(name: str, value: Any) -> str:
 
 
 def _parse_patterns(raw: Raw) -> tuple[str, ...]:
-    return tuple(words(raw, "must be a list of patterns, such as 127.0.0.1,10.0.*"))
+    found = words(raw, "must be a list of patterns, such as 127.0.0.1,10.0.*")
+    return tuple("" if word == _EMPTY else word for word in found)
 
 
 def _parse_principals(raw: Raw) -> PrincipalList:
@@ -454,7 +457,7 @@ def _show_list(value: tuple[object, ...]) -> str:
             return ",".join(
                 f"{rule.transactional_id}={rule.home.value}" for rule in value if isinstance(rule, HomeRule)
             )
-    return ",".join(str(item) for item in value)
+    return ",".join(str(item) or _EMPTY for item in value)
 
 
 def _show_commit_rule(rule: CommitRule) -> str:

@@ -42,9 +42,13 @@ class _Kept:
 class Repeats:
     """Of one client, for as long as its records belong together."""
 
-    def __init__(self, max_decompressed_bytes: int) -> None:
-        """A batch that is larger than this when it is unpacked is not compared."""
+    def __init__(self, max_decompressed_bytes: int, *, at_any_time: bool = False) -> None:
+        """A batch that is larger than ``max_decompressed_bytes`` when it is unpacked is not compared.
+
+        ``at_any_time``: the client gives a record a new timestamp when it sends it again.
+        """
         self._limit = max_decompressed_bytes
+        self._at_any_time = at_any_time
         self._kept: deque[_Kept] = deque()
         self._by_place: dict[TopicPartition, deque[_Kept]] = {}
         #: How many are kept of each connection, by partition.
@@ -99,7 +103,10 @@ class Repeats:
         assert new.times is not None
         assert old.times is not None
         return any(
-            UNTIMED in times or UNTIMED in old.times[content] or not times.isdisjoint(old.times[content])
+            self._at_any_time
+            or UNTIMED in times
+            or UNTIMED in old.times[content]
+            or not times.isdisjoint(old.times[content])
             for content, times in new.times.items()
             if content in old.times
         )

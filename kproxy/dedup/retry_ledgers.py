@@ -45,7 +45,7 @@ class RetryLedgers:
         if ledger is None:
             ledger = RetryLedger(
                 identity,
-                self._rules,
+                self._rules.of(identity),
                 self._former,
                 self._changed,
                 self._serials.__next__,

@@ -4,9 +4,11 @@ Each rule is one small method without a state. They were found with an explicit-
 flaw that the model showed. A simulation takes them away one at a time and shows the flaw again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.identity import Identity
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 
 #: The clocks of two instances may differ by less.
@@ -33,6 +35,15 @@ class Rules:
     in_flight: int
     #: clients.request.timeout.ms
     client_timeout: float
+    #: clients.new.timestamps
+    new_timestamps: tuple[str, ...] = ()
+    #: Whether this client gives a record a new timestamp when it sends it again.
+    renews_timestamps: bool = False
+
+    def of(self, identity: Identity) -> "Rules":
+        """The rules for one producer."""
+        renews = any(fnmatchcase(identity.client_id, pattern) for pattern in self.new_timestamps)
+        return replace(self, renews_timestamps=True) if renews else self
 
     # -- had
 
@@ -132,7 +143,8 @@ class Rules:
         """Whether the timestamps of an unconfirmed record and of one that equals it allow that they are one."""
         if ours.timestamp_ms == theirs.timestamp_ms and ours.timestamp_ms != UNTIMED:
             return True
-        if UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms):
+        untimed = UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms)
+        if untimed or (self.renews_timestamps and not entry.sure):
             return not entry.clean or now - entry.since <= self.clean_window
         return entry.sure
 

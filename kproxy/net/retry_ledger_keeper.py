@@ -61,6 +61,7 @@ class RetryLedgerKeeper:
             clean_window=config.clean_close_window_ms / 1000,
             in_flight=config.clients_in_flight,
             client_timeout=config.clients_request_timeout_ms / 1000,
+            new_timestamps=config.clients_new_timestamps,
         )
         self._ends = EndWatch()
         self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere)

@@ -48,6 +48,13 @@ def test_a_record_with_a_timestamp_may_be_retried_without_one(times: tuple[int, 
     assert repeats.came(2, [batch("a", at=second)])
 
 
+def test_a_retry_with_a_new_timestamp_is_known_where_the_client_renews_them() -> None:
+    for renews in (True, False):
+        repeats = Repeats(ROOMY, at_any_time=renews)
+        assert not repeats.came(1, [batch("a", at=5)])
+        assert repeats.came(2, [batch("a", at=6)]) is renews
+
+
 def test_hashes_are_bounded_and_those_of_what_came_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_RECORDS", 3)
     repeats = Repeats(ROOMY)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.identity import Identity
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from tests.dedup.wires import RULES
 
@@ -30,6 +31,28 @@ def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> Uncon
 )
 def test_times(doubt: UnconfirmedBatch, ours: Digest, theirs: Digest, agree: bool) -> None:
     assert RULES.times_agree(doubt, ours, theirs, NOW) is agree
+
+
+@pytest.mark.parametrize(
+    ("doubt", "theirs", "agree"),
+    [
+        (entry(), LATER, True),
+        (entry(clean=True, age=9), LATER, True),
+        (entry(clean=True, age=11), LATER, False),
+        (entry(clean=True, age=11), TIMED, True),
+        (entry(sure=True, clean=True, age=11), LATER, True),
+    ],
+)
+def test_times_of_a_client_whose_retries_have_new_ones(doubt: UnconfirmedBatch, theirs: Digest, agree: bool) -> None:
+    rules = replace(RULES, new_timestamps=("sarama", "kafka-go*", ""))
+    renewing = rules.of(Identity("User:a", "sarama", "10.0.0.1"))
+    assert renewing.times_agree(doubt, TIMED, theirs, NOW) is agree
+
+
+@pytest.mark.parametrize(("client_id", "renews"), [("kafka-go-7", True), ("", True), ("sarama-2", False)])
+def test_whose_retries_have_new_timestamps(client_id: str, renews: bool) -> None:
+    rules = replace(RULES, new_timestamps=("sarama", "kafka-go*", ""))
+    assert rules.of(Identity("User:a", client_id, "10.0.0.1")).renews_timestamps is renews
 
 
 def test_the_window_of_retries() -> None:

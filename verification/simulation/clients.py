@@ -120,17 +120,23 @@ class Client:
         fresh = self._next < len(self._program) and trio.current_time() >= self._due
         ahead, self._ahead = self._ahead, False
         if self._todo and not (ahead and fresh):
-            return self._retry()
+            request = self._retry()
+            if self.plan.renews_timestamps:
+                self._stamp_all(request)
+            return request
         if not fresh:
             return None
         request = self._program[self._next]
         self._next += 1
         if self._next < len(self._program):
             self._due = trio.current_time() + self.plan.sends[self._next].gap
+        self._stamp_all(request)
+        return request
+
+    def _stamp_all(self, request: Request) -> None:
         for batch in request.values():
             for sent in batch:
                 sent.timestamp = self._stamp()
-        return request
 
     def _stamp(self) -> int:
         stamp = int((self._host.wall() - self.plan.age) * 1000)

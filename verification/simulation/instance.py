@@ -12,6 +12,7 @@ from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from verification.simulation.history import History
 from verification.simulation.network import Host, VirtualNetwork
+from verification.simulation.plan import RENEWING
 
 PORT: Final = 9092
 LEG: Final = "client"
@@ -25,6 +26,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "upstream_request_timeout_ms": 2000,
     "delivery_timeout_ms": 60_000,
     "clients_request_timeout_ms": 6000,
+    "clients_new_timestamps": (f"{RENEWING}*",),
     "buffer_memory": 1 << 20,
 }
 

@@ -2,8 +2,9 @@
 
 Some of it nobody could promise, and is not judged (the semantics page says so):
 
-- Equal records without timestamps of their own, from a producer that lost a response or whose kproxy was killed, may be
-  treated as one. So may those of two processes of one name, one of which lost a response.
+- Equal records without timestamps of their own, or of a client that renews them, from a producer that lost a response
+  or whose kproxy was killed, may be treated as one. So may those of two processes of one name, one of which lost a
+  response.
 - A record was matched with an equal one of another timestamp, whose response was surely not received. That one is
   retried after kproxy was killed, or at another one: then nobody knows which of them was answered.
 - A record was retried after its kproxy was killed, or at another one, and lies before the last batches of its producer.
@@ -224,7 +225,8 @@ def _told_apart(history: History, sents: list[Sent]) -> bool:
     alone = len({sent.client.number for sent in sents}) == 1
     if not alone and any(sent.shaken for sent in sents):
         return False  # a retry may bear another time, and this one may be another process's
-    stamps = [sent.timestamp for sent in sents if sent.client.magic and not history.untimed]
+    timed = [sent for sent in sents if sent.client.magic and not sent.client.renews_timestamps and not history.untimed]
+    stamps = [sent.timestamp for sent in timed]
     return len(set(stamps)) == len(sents)
 
 

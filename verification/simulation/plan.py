@@ -87,6 +87,8 @@ class ClientPlan:
     #: gives each record another timestamp, since otherwise what it sent after a refused one could not be told from its
     #: retry.
     in_rounds: bool = False
+    #: Gives its records new timestamps when it sends them again, and has a client.id that says so.
+    renews_timestamps: bool = False
     #: After its time-out: closes the connection, or stays on it and throws the late response away.
     closes_on_timeout: bool = True
     request_timeout: float = 6.0
@@ -159,6 +161,8 @@ class Plan:
         return sum(len(client.sends) for client in self.clients)
 
 
+#: Client.ids of clients that renew timestamps begin so.
+RENEWING: Final = "renewing-"
 LOG_APPEND_TIME: Final[Settings] = (("message.timestamp.type", "LogAppendTime"),)
 GZIP: Final[Settings] = (("compression.type", "gzip"),)
 #: Two days: brokers forget a producer whose records are so old when they next look.
@@ -193,6 +197,8 @@ class Taste:
     ready: tuple[bool, ...] = (False, False, True)
     #: Of clients with more, that keep the order of what they repeat.
     in_rounds: tuple[bool, ...] = (False, True)
+    #: Of client.ids.
+    renews_timestamps: tuple[bool, ...] = (False, False, False, True)
     #: Of kproxy.
     options: tuple[tuple[str, Any], ...] = ()
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
@@ -244,9 +250,18 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     clients = tuple(
         replace(client, in_rounds=_is_orderly(client) and rounds.choice(taste.in_rounds)) for client in clients
     )
+    clients = tuple(_renewing(client, plan.seed, taste) for client in clients)
     if taste.fails_over:
         clients = tuple(replace(client, instances=plan.instances) for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+
+
+def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:
+    """Of one client.id all do, or none; who tells its retries from new records by their timestamps does not."""
+    renews = Random(f"timestamps {seed} {client.client_id}").choice(taste.renews_timestamps)
+    if not renews or client.in_rounds or not client.magic:
+        return client
+    return replace(client, client_id=f"{RENEWING}{client.client_id}", renews_timestamps=True)
 
 
 def _may_be_ready(client: ClientPlan) -> bool:

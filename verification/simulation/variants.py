@@ -153,6 +153,11 @@ VARIANTS: Final = (
         "records are equal at whatever time", ((Rules, "times_agree", broken_rules.any_time),), _EQUAL, (MERGED, ORDER)
     ),
     Variant(
+        "new timestamps make other records of retries",
+        ((Rules, "of", broken_rules.same_rules),),
+        replace(_CUTS, renews_timestamps=(True,), versions=(2, 5, 8)),
+    ),
+    Variant(
         "other connections count as ended",
         ((RetryLedger, "prerequisite", broken_rules.everybody_ends),),
         _EQUAL,

@@ -4,6 +4,7 @@ An id's transactions are decided on kproxy's own log, unless a rule of ``transac
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -47,6 +48,10 @@ class Coordinator:
     def instance_id(self) -> str:
         """Of this kproxy."""
         return self._config.instance_id
+
+    def renews_timestamps(self, client_id: str) -> bool:
+        """Whether a client gives a record a new timestamp when it sends it again."""
+        return any(fnmatchcase(client_id, pattern) for pattern in self._config.clients_new_timestamps)
 
     @property
     def any_at_broker(self) -> bool:

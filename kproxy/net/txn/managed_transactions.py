@@ -65,7 +65,7 @@ class ManagedTransaction:
         self._through = trio.lowlevel.ParkingLot()
         #: That wait for responses.
         self._connections: set[int] = set()
-        self._repeats = Repeats(_MOST_UNPACKED)
+        self._repeats = Repeats(_MOST_UNPACKED, at_any_time=coordinator.renews_timestamps(client_id))
 
     @property
     def request(self) -> TxnRequest:
