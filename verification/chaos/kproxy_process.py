@@ -26,6 +26,7 @@ _OPTIONS: Final = {
     "upstream-connect-timeout-ms": "3000",
     "metadata-max-age-ms": "5000",
     "clean-close-window-ms": "120000",
+    "clients-new-timestamps": "*.sarama",
 }
 """Shorter times than the defaults, so that a run of minutes sees time-outs.
 
