@@ -1,8 +1,7 @@
 """What can wait until all tasks that can run now have run: done once for all of them, by one task."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
 import trio
 import trio.lowlevel
@@ -22,14 +21,15 @@ class EndOfTurn:
         self._nursery = nursery
         self._calls: list[Callable[[], None]] = []
         self._began = False
-        self._is_held = False
+        #: Blocks of ``shortened`` that have begun.
+        self._held = 0
         #: While it has nothing to do.
         self._waits: Task | None = None
 
     def call(self, work: Callable[[], None]) -> None:
         """Calls it once, when the tasks that can run now have run. It must not raise."""
         self._calls.append(work)
-        if self._is_held:
+        if self._held:
             return
         if self._waits is not None:
             task, self._waits = self._waits, None
@@ -38,16 +38,17 @@ class EndOfTurn:
             self._began = True
             self._nursery.start_soon(self._run)
 
-    @contextmanager
-    def shortened(self) -> Iterator[None]:
+    def shortened(self) -> Self:
         """The turn ends with the block, which waits for nothing: its task has all that is to be done together."""
-        held, self._is_held = self._is_held, True
-        try:
-            yield
-        finally:
-            self._is_held = held
-            if not held:
-                self._call_all()
+        return self
+
+    def __enter__(self) -> None:
+        self._held += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._held -= 1
+        if not self._held:
+            self._call_all()
 
     def _call_all(self) -> None:
         calls, self._calls = self._calls, []

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
 from kproxy.codec.frame import PREFIX, FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
-from kproxy.codec.messages import Message, response_class
+from kproxy.codec.messages import Message
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import CLIENT_ID, LARGEST_RESPONSE, READ_BYTES, M, as_it_is
@@ -22,17 +22,22 @@ if TYPE_CHECKING:
 
 #: Requests in flight at a time.
 _MOST_REQUESTS: Final = 256
+#: In a response, after length and correlation id.
+_BODY_AT: Final = PREFIX + 4
 
-Done: TypeAlias = Callable[[Message | None], None]
+T = TypeVar("T")
+Done: TypeAlias = Callable[[T | None], None]
 """Called once, with the response; None: the connection has ended, and the outcome of the request is open."""
+Read: TypeAlias = Callable[[bytearray, int], T]
+"""Reads a response (prefix included) of a version. RemoteProtocolError if it is malformed."""
 
 
 class _Asked(NamedTuple):
-    api_key: int
     version: int
     correlation_id: int
     timeout_s: float
-    done: Done
+    read: Read[Any]
+    done: Done[Any]
 
 
 class PipelinedClient:
@@ -64,6 +69,9 @@ class PipelinedClient:
         self._correlation_id = 0
         self._out: list[Buffer] = []
         self._writing = False
+        #: When the oldest request must have its response (trio's clock); inf: there is none.
+        self._due = inf
+        #: Ends a wait for responses. Not moved with each response, which would cost more than to look at it late.
         self._deadline = trio.CancelScope()
         #: What the broker serves, by API key.
         self.versions = versions
@@ -79,19 +87,22 @@ class PipelinedClient:
         """Whether one more request may be sent now."""
         return len(self._asked) < _MOST_REQUESTS
 
-    def send(self, request: Message, version: int, done: Done, *, extra_ms: int = 0) -> None:
+    def send(self, request: Message, version: int, read: Read[T], done: Done[T], *, extra_ms: int = 0) -> None:
         """Sends a request after all others, without waiting. OSError: the connection is closed, nothing was sent.
 
-        The broker is given ``extra_ms`` on top of the time-out, from when it has answered all before.
+        ``read`` reads the response for ``done``. The broker is given ``extra_ms`` on top of the time-out, from when it
+        has answered all before.
         """
         if self._io.closed:
             raise OSError(f"connection to {self._address} is closed")
         self._correlation_id += 1
         frame = encode_request(request, version, self._correlation_id, CLIENT_ID)
         timeout_s = (self._timeout_ms + extra_ms) / 1000
-        self._asked.append(_Asked(request.API_KEY, version, self._correlation_id, timeout_s, done))
+        self._asked.append(_Asked(version, self._correlation_id, timeout_s, read, done))
         if len(self._asked) == 1:
-            self._deadline.deadline = trio.current_time() + timeout_s
+            self._due = trio.current_time() + timeout_s
+            if self._due < self._deadline.deadline:
+                self._deadline.deadline = self._due
         self._out.append(frame)
         if not self._writing:
             self._write_now()
@@ -109,18 +120,17 @@ class PipelinedClient:
         version = choose_version(self.versions, request, versions)
         trim(request, version)
         done = trio.Event()
-        answers: list[Message | None] = []
+        answers: list[M | None] = []
 
-        def take(received: Message | None) -> None:
+        def take(received: M | None) -> None:
             answers.append(received)
             done.set()
 
-        self.send(request, version, take, extra_ms=extra_ms)
+        self.send(request, version, reader_of(answer), take, extra_ms=extra_ms)
         await done.wait()
         (received,) = answers
         if received is None:
             raise OSError(f"connection to {self._address} ended")
-        assert isinstance(received, answer)
         return received
 
     def _write_now(self) -> None:
@@ -145,8 +155,7 @@ class PipelinedClient:
 
     async def _read(self) -> None:
         try:
-            with self._deadline:
-                await self._take_answers()
+            await self._read_in_time()
         except (OSError, trio.ClosedResourceError, RemoteProtocolError):
             pass
         finally:
@@ -154,10 +163,17 @@ class PipelinedClient:
             while self._asked:
                 self._asked.popleft().done(None)
 
-    async def _take_answers(self) -> None:
-        """Until the broker ends the connection."""
+    async def _read_in_time(self) -> None:
+        """Until the broker ends the connection, or a response is overdue."""
         splitter = FrameSplitter(LARGEST_RESPONSE)
         buffer = memoryview(bytearray(READ_BYTES))
+        while trio.current_time() < self._due:
+            with trio.CancelScope(deadline=self._due) as self._deadline:
+                await self._take_answers(splitter, buffer)
+                return
+
+    async def _take_answers(self, splitter: FrameSplitter, buffer: memoryview) -> None:
+        """Until the broker ends the connection."""
         while True:
             count = self._io.receive_now([buffer])
             if count is None:
@@ -167,20 +183,30 @@ class PipelinedClient:
                 return
             with self._turn.shortened():
                 for frame in splitter.feed(buffer[:count]):
-                    self._take(memoryview(frame)[PREFIX:])
+                    self._take(frame)
             if self._io.should_yield():
                 await trio.lowlevel.checkpoint()
 
-    def _take(self, frame: memoryview) -> None:
-        if not self._asked or int.from_bytes(frame[:4], "big", signed=True) != self._asked[0].correlation_id:
+    def _take(self, frame: bytearray) -> None:
+        named = int.from_bytes(frame[PREFIX:_BODY_AT], "big", signed=True)
+        if not self._asked or named != self._asked[0].correlation_id:
             raise RemoteProtocolError(f"{self._address} answered a request that it was not asked")
         asked = self._asked[0]
-        start = response_header_size(asked.api_key, asked.version, frame)
-        answer = response_class(asked.api_key).decode(frame[start:], asked.version)
+        answer = asked.read(frame, asked.version)
         self._asked.popleft()
-        self._deadline.deadline = trio.current_time() + self._asked[0].timeout_s if self._asked else inf
+        self._due = trio.current_time() + self._asked[0].timeout_s if self._asked else inf
         asked.done(answer)
 
     def close(self) -> None:
         """Ends the connection; requests in flight get no response."""
         self._io.close()
+
+
+def reader_of(answer: type[M]) -> Read[M]:
+    """What reads a response into a message."""
+
+    def read(frame: bytearray, version: int) -> M:
+        body = memoryview(frame)[PREFIX:]
+        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version)
+
+    return read

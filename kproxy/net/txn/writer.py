@@ -11,11 +11,9 @@ from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
-    ProduceResponse,
-    ProduceResponsePartitionProduceResponse,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode, Message
-from kproxy.codec.produce_layout import FIRST_TOPIC_ID
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, Results, walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.resend import OLD_S
@@ -30,6 +28,8 @@ _OLDEST_PRODUCE: Final = 3
 _ENOUGH_BYTES: Final = 65_536
 #: Of other tasks, before what was handed over is sent.
 _MOST_TURNS: Final = 100
+#: Of a batch to which the broker's response says nothing: error code, base offset, log append time.
+_NO_RESULT: Final = (ErrorCode.NETWORK_EXCEPTION, -1, -1)
 
 
 class BrokerWrites(NamedTuple):
@@ -231,7 +231,7 @@ class TransactionWriter:
             if version < max(oldest, _OLDEST_PRODUCE):
                 raise RemoteProtocolError(f"the broker serves Produce {oldest} to {newest}")
             done = partial(self._answered, client, group)
-            client.send(self._request(group), version, done, extra_ms=self._timeout_ms)
+            client.send(self._request(group), version, walk_response, done, extra_ms=self._timeout_ms)
         except (OSError, RemoteProtocolError):
             self._unsent(group)
             return False
@@ -279,22 +279,16 @@ class TransactionWriter:
 
     # -- what became of it
 
-    def _answered(self, client: PipelinedClient, group: Sequence[TxnSend], answer: Message | None) -> None:
+    def _answered(self, client: PipelinedClient, group: Sequence[TxnSend], results: Results | None) -> None:
         self._used[client] -= 1
         if not self._used[client]:
             del self._used[client]
-        rows: dict[TopicPartition, ProduceResponsePartitionProduceResponse] = {}
-        if answer is None:
+        if results is None:
             self._count_error()
-        else:
-            assert isinstance(answer, ProduceResponse)
-            rows = {(topic.name, row.index): row for topic in answer.responses for row in topic.partition_responses}
+            results = {}
         for send in group:
-            row = rows.get(send.place)
-            if row is None:
-                self._take(send, ErrorCode.NETWORK_EXCEPTION)
-            else:
-                self._take(send, row.error_code, row.base_offset, row.log_append_time_ms)
+            name, index = send.place
+            self._take(send, *results.get((name.encode(), index), _NO_RESULT))
         self._changed()
 
     def _take(self, send: TxnSend, error_code: int, base_offset: int = -1, log_append_time_ms: int = -1) -> None:
