@@ -6,6 +6,8 @@ from tests.verification.simulation.transactions.test_variants import is_shown
 from verification.simulation.transactions.member_variants import MEMBER_VARIANTS
 from verification.simulation.transactions.variants import Variant
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("variant", MEMBER_VARIANTS, ids=lambda variant: variant.name)
 def test_a_rule_less_breaks_an_invariant(variant: Variant) -> None:
