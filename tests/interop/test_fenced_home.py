@@ -240,6 +240,8 @@ def test_librdkafka_continues_after_each_restart_of_kproxy(stage: Stage) -> None
         write("no")
         stage.kproxy.kill()
         stage.kproxy.__enter__()
+        if number:
+            producer.produce(stage.name, "no")
         with pytest.raises(KafkaException) as raised:
             producer.commit_transaction(PATIENCE_S)
         error = raised.value.args[0]
