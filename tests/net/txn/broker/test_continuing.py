@@ -23,7 +23,7 @@ from kproxy.testing.fake_broker import Close, CloseAfter, Edit
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
-from tests.net.txn.broker.native_stage import Stage, stage
+from tests.net.txn.broker.native_stage import TIMEOUT_MS, Stage, stage
 
 pytestmark = pytest.mark.idle_clock
 
@@ -159,6 +159,49 @@ class TestWithinATransaction:
             await newer.transaction("3")
             await newer.transaction("4")
             assert cast.read() == ["1", "3", "4"]
+
+
+@LEVELS
+class TestWhatTheBrokerSays:
+    async def test_an_end_that_is_in_flight_is_waited_for(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            cast.server.cluster.hold_markers()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_unheard, client)
+                await trio.sleep(1)
+                client = await restarted(cast, client)
+                nursery.cancel_scope.cancel()
+            assert states(cast) == ["PREPARE_COMMIT"]
+            await told(ErrorCode.COORDINATOR_NOT_AVAILABLE, client.end())
+            cast.server.cluster.release_markers()
+            await client.end()
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
+    async def test_a_client_that_it_has_forgotten_is_unknown(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            del cast.server.cluster.transactional_ids["id"]
+            await told(UNKNOWN, client.add())
+            await client.init()
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
+    async def test_a_transaction_that_it_has_ended_meanwhile_can_only_be_aborted(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await client.write("2")
+            client = await restarted(cast, client)
+            cast.now += 2 * TIMEOUT_MS
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            await client.transaction("3")
+            assert cast.read() == ["1", "3"]
 
 
 async def _unheard(client: Client) -> None:
