@@ -19,8 +19,9 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.lane_topic import TOPIC as STATE
 from kproxy.net.txn.broker import broker_owners
-from kproxy.testing.fake_broker import Close, CloseAfter, Edit
+from kproxy.testing.fake_broker import Close, CloseAfter, Delay, Edit
 from kproxy.txn.ids import Producer
+from kproxy.txn.stored_epochs import decode_value
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Stage, stage
@@ -29,7 +30,12 @@ pytestmark = pytest.mark.idle_clock
 
 LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
 ABORTABLE, UNKNOWN = ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
-OPTIONS: dict[str, Any] = {"instance_id": "me", "producer_state_log_num_partitions": 1}
+OPTIONS: dict[str, Any] = {
+    "instance_id": "me",
+    "producer_state_log_num_partitions": 1,
+    "retry_backoff_ms": 50,
+    "retry_backoff_max_ms": 500,
+}
 
 
 async def begun(cast: Stage, **more: Any) -> Client:
@@ -144,6 +150,17 @@ class TestWithinATransaction:
             await client.transaction("3")
             assert cast.read() == ["1", "3"]
 
+    async def test_nothing_is_committed_where_nothing_is_left(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1", committed=False)
+            await client.add()
+            client = await restarted(cast, client)
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            await client.transaction("2")
+            assert cast.read() == ["2"]
+
     async def test_a_batch_from_before_it_is_in_no_later_transaction(self, level: int) -> None:
         async with stage(level) as cast:
             client = await begun(cast)
@@ -179,6 +196,32 @@ class TestWhatTheBrokerSays:
             await client.end()
             await client.transaction("2")
             assert cast.read() == ["1", "2"]
+
+    async def test_a_commit_that_comes_late_counts_if_it_is_before_the_abort(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            cast.server.cluster.control(ApiKey.END_TXN, _slow_end)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_unheard, client)
+                await trio.sleep(0.1)
+                client = await restarted(cast, client)
+                nursery.cancel_scope.cancel()
+            assert states(cast) == ["ONGOING"]
+            await client.end()
+            assert cast.read() == ["1"]
+
+    async def test_what_a_killed_kproxy_has_sent_late_makes_it_forget_nothing(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await trio.sleep(1)
+            stored = decode_value(entries(cast)[-1][1] or b"")
+            client = await restarted(cast, client)
+            await client.transaction("2")
+            owner = cast.server.cluster.transactional_ids["id"]
+            assert owner.renew(stored.upstream.epoch) is ErrorCode.PRODUCER_FENCED
+            assert states(cast) == ["COMPLETE_COMMIT"]
 
     async def test_a_client_that_it_has_forgotten_is_unknown(self, level: int) -> None:
         async with stage(level) as cast:
@@ -287,30 +330,44 @@ class TestWithoutTheLog:
             await client.transaction("6")
             assert cast.read() == [*"123456"]
 
-    async def test_a_client_continues_once_it_takes_the_outcome(self) -> None:
-        async with stage() as cast:
+    @LEVELS
+    @pytest.mark.parametrize("killed", [False, True], ids=["", "killed again"])
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    async def test_a_client_continues_once_it_takes_the_outcome(
+        self, level: int, killed: bool, committed: bool
+    ) -> None:
+        async with stage(level) as cast:
             client = await begun(cast)
-            await client.write("1")
+            await client.transaction("1", committed=committed)
+            await client.write("2")
             client = await restarted(cast, client)
             refused = cast.server.cluster.control(ApiKey.PRODUCE, _to_state)
             await told(ErrorCode.COORDINATOR_NOT_AVAILABLE, client.end())
+            if killed:
+                client = await restarted(cast, client)
             cast.server.cluster.controls.remove(refused)
             await trio.sleep(1)
-            await told(ABORTABLE, client.end())
+            await told(ABORTABLE, client.add(1), client.end())
             await client.end(committed=False)
-            await client.transaction("2")
-            assert cast.read() == ["2"]
+            await client.transaction("3")
+            assert cast.read() == (["1", "3"] if committed else ["3"])
 
     async def test_clients_of_the_second_protocol_begin_again(self) -> None:
         async with stage() as cast:
             client = await begun(cast, second=True)
             await client.transaction("1")
+            await trio.sleep(1)  # what nobody waits for is in the log
             client = await restarted(cast, client)
             await told(UNKNOWN, client.end())
+            assert entries(cast)[-1][1] is None
             await client.init()
             await client.write("2")
             client = await restarted(cast, client)
             await told(UNKNOWN, client.end())
+
+
+def _slow_end(call: Any) -> Delay:
+    return Delay(before=0.9 if call.request.committed else 0.85)
 
 
 def _to_state(call: Any) -> Close | None:
