@@ -73,7 +73,7 @@ _OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
     type=click.Choice(["auto", "duckdb", "spark"]),
     default="auto",
     show_default=True,
-    help="duckdb: in this process, without Java. auto: duckdb for up to 5,000,000 offsets, else spark.",
+    help="duckdb: in this process, without Java. auto: duckdb for up to 10,000,000 offsets, else spark.",
 )
 @click.option("--master", metavar="URL", help="Spark master. [default: local[*], or that of spark-submit]")
 @click.option("--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark; may be repeated.")

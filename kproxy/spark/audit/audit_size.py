@@ -10,7 +10,7 @@ from kproxy.spark.audit.offset_spans import find_spans
 from kproxy.spark.audit.request import AUTO, DUCKDB, SPARK, Request, choose_topics, wrong
 
 #: Up to so many offsets are read by this process.
-MOST_HERE: Final = 5_000_000
+MOST_HERE: Final = 10_000_000
 
 
 def choose_engine(request: Request) -> str:
