@@ -42,8 +42,9 @@ class SparkEngine:
 
     def make(self, name: str, sql: str, order: Sequence[str], function: Make, schema: pa.Schema) -> None:
         rows = self._spark.sql(sql)
-        if order:
-            rows = rows.repartition(order[0]).sortWithinPartitions(*order)
+        # one task a core: the rows are few, and the Python of a task takes long to start
+        tasks = self._spark.sparkContext.defaultParallelism
+        rows = rows.repartition(tasks, order[0]).sortWithinPartitions(*order) if order else rows.coalesce(tasks)
         # rows, not Arrow: for that PySpark would need pandas in its workers, too
         made = rows.rdd.mapPartitions(function)
         self._keep(name, self._spark.createDataFrame(made, from_arrow_schema(schema), verifySchema=False))
