@@ -62,7 +62,7 @@ class Lanes:
         cluster.prepared = not log.enabled
 
     async def run(self) -> None:
-        """Opens the log, then writes it for ever; after ``retry_window_ms`` the former self's lanes are used again."""
+        """Opens the log, then writes it for ever; after ``retry_window_ms`` the former self's lanes are given back."""
         try:
             async with trio.open_nursery() as nursery:
                 await self.log.open(nursery)
@@ -75,6 +75,8 @@ class Lanes:
                     lane = Lane(former.producer_id, former.epoch)
                     lane.last_epoch = former.last_epoch
                     self._pool.give_back(lane)
+                    if not former.returned:  # other instances would fence it for ever
+                        self.log.put(former._replace(returned=True, shared=False))
         finally:
             self.log.close()
 

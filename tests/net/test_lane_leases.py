@@ -14,7 +14,7 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_ids import LEASE_EPOCHS, is_kproxy_producer_id
 from kproxy.net.lane_leases import Lanes
 from kproxy.testing.fake_broker import Answer, Close, Drop, open_fake_cluster
-from tests.net.harness import errors_of, eventually, produce, proxied, running
+from tests.net.harness import PATIENCE, errors_of, eventually, produce, proxied, running
 from tests.net.lane_harness import ONE, TWO, Instance, entries, instance
 
 pytestmark = pytest.mark.idle_clock
@@ -117,6 +117,20 @@ async def test_former_lanes_are_used_again_after_their_fence_so_that_ids_do_not_
                 assert lane.epoch == start * STRIDE
                 seen.add(lane.producer_id)
     assert len(seen) == 1
+
+
+async def test_what_a_killed_instance_held_is_given_back_a_window_after_its_return() -> None:
+    async with open_fake_cluster(1) as fake, instance(fake.bootstrap, instance_id="other") as other:
+        async with lanes(fake.bootstrap) as (_, leases):
+            held = [await leases.lease(ONE) for _ in range(2)]
+        await other.log.look()
+        assert [lane.returned for lane in other.log.elsewhere(ONE)] == [False, False]
+        async with lanes(fake.bootstrap, retry_window_ms=20):
+            with trio.fail_after(PATIENCE):
+                while not all(lane.returned for lane in other.log.elsewhere(ONE)):
+                    await trio.sleep(0.01)
+                    await other.log.look()
+        assert {lane.producer_id for lane in other.log.elsewhere(ONE)} == {lane.producer_id for lane in held}
 
 
 async def test_before_the_window_has_passed_former_lanes_are_left_alone() -> None:
