@@ -19,11 +19,46 @@ OLD, NEW = Producer(1, 0), Producer(1, 1)
 REQUEST = TxnRequest("id", OLD, 1, "client")
 
 
+class Views:
+    """Ids as the log has them; notes how many are looked at, and when."""
+
+    def __init__(self, view: object = None) -> None:
+        self._view = view
+        self.ids: list[Any] = []
+        self.looks: list[tuple[str, float]] = []
+        self.count = 0
+
+    def of(self, name: str) -> object:
+        return self._view
+
+    def all(self) -> list[Any]:
+        self.looks.append(("all", trio.current_time()))
+        return self.ids
+
+    def unsettled(self) -> list[Any]:
+        self.looks.append(("unsettled", trio.current_time()))
+        return []
+
+
 def owners(nursery: trio.Nursery, view: object = None, instance_id: str = "a") -> Any:
-    views = SimpleNamespace(of=lambda name: view)
-    tools: Any = SimpleNamespace(log=SimpleNamespace(views=views), instance_id=instance_id)
+    log = SimpleNamespace(views=Views(view), lag=3, losses=2, pause=trio.sleep)
+    cluster = SimpleNamespace(network=SimpleNamespace(wall=lambda: 1e9 + trio.current_time()))
+    tools: Any = SimpleNamespace(log=log, instance_id=instance_id, cluster=cluster, stats=SimpleNamespace())
     config = Config(bootstrap_servers=(), transaction_max_timeout_ms=LONGEST_MS, instance_id=instance_id)
     return LogOwners(tools, config, nursery, Jobs(nursery))
+
+
+def claimed(name: str, *, open_since: int | None = None) -> Any:
+    """An id of another instance; ``open_since``: the offset at which its transaction began."""
+    since = None if open_since is None else SimpleNamespace(since=SimpleNamespace(offset=open_since))
+    return SimpleNamespace(
+        transactional_id=name,
+        claim=SimpleNamespace(timeout_ms=10_000, instance_id="b"),
+        touched=SimpleNamespace(offset=open_since, timestamp_ms=0),
+        open_since=lambda: since,
+        expired=False,
+        prepared=False,
+    )
 
 
 def ended(*, expired: bool = True, committed: bool = True) -> Any:
@@ -131,3 +166,76 @@ async def test_one_thing_at_a_time_is_done_about_an_id_for_nobody(nursery: trio.
     alone._start("id", work)
     await trio.testing.wait_all_tasks_blocked()
     assert len(begun) == 3
+
+
+async def test_all_ids_are_looked_at_every_ten_seconds_and_the_unsettled_ones_every_second(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone = owners(nursery)
+    with trio.move_on_after(21.5):
+        await alone.run()
+    looks = alone._tools.log.views.looks
+    assert [time for what, time in looks if what == "all"] == [0, 1, 11, 21]
+    times = [time for what, time in looks if what == "unsettled"]
+    assert [times.count(second) for second in range(1, 13)] == [1, *[2] * 9, 1, 2]  # the metrics count them, too
+    assert (alone._tools.stats.log_lag, alone._tools.stats.log_losses) == (3, 2)
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+async def test_an_instance_without_owners_waits_for_the_log(
+    is_here: bool, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone, waits = owners(nursery), list[float]()
+    if is_here:
+        alone._owners["id"] = SimpleNamespace(is_overdue=lambda now: False, is_open=True, transaction=None)
+
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+        await trio.sleep(100)
+
+    alone._tools.log.pause = pause
+    with trio.move_on_after(5.5):
+        await alone.run()
+    assert len(waits) == (not is_here)
+
+
+async def test_an_owner_of_which_nothing_was_asked_for_an_hour_is_closed(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone, closed = owners(nursery), list[float]()
+    alone._owners["id"] = SimpleNamespace(
+        is_overdue=lambda now: False,
+        is_open=False,
+        transaction=None,
+        used_at=0,
+        close=lambda: closed.append(trio.current_time()),
+    )
+    with trio.move_on_after(4_000):
+        await alone.run()
+    assert closed == [3_601]
+    assert not list(alone)
+
+
+async def test_few_unused_ids_are_given_up_at_a_time(nursery: trio.Nursery) -> None:
+    alone, given_up = owners(nursery), list[str]()
+    alone._start = lambda name, work: given_up.append(name)
+    alone._sweep([claimed(str(number)) for number in range(12)])
+    assert len(given_up) == 10
+
+
+async def test_what_another_kproxy_has_left_open_is_ended_after_its_time_out_and_grace(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Not while this instance has an open transaction under the id: its own time-out ends that."""
+    alone, ended_at = owners(nursery), list[float]()
+    alone.end_overdue = lambda view: ended_at.append(trio.current_time())
+    alone._turn = lambda view, within_ms: 0.0
+    view = claimed("id", open_since=5)
+    for second in range(31):
+        alone._sweep([view])
+        if second == 5:
+            alone._owners["id"] = SimpleNamespace(is_open=True)
+        elif second == 8:
+            del alone._owners["id"]
+        await trio.sleep(1)
+    assert ended_at == [30]
