@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from kproxy.config import Config
+from kproxy.net.txn import log_owners
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_owners import LogOwners
 from kproxy.txn.ids import Producer
@@ -40,12 +41,49 @@ class Views:
         return []
 
 
-def owners(nursery: trio.Nursery, view: object = None, instance_id: str = "a") -> Any:
+class FakeOwner:
+    """Notes what is asked of it."""
+
+    def __init__(self, *, is_open: bool = False) -> None:
+        self.is_open = is_open
+        self.transaction = object() if is_open else None
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def ask(*_: Any, **__: Any) -> None:
+            self.asked.append(name)
+
+        return ask
+
+
+class FakeKeeper:
+    """Reads one view, and notes what is asked of it."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+        self.served: list[Any] = []
+        self.ended: list[Any] = []
+
+    def __call__(self, transactional_id: str, tools: object) -> "FakeKeeper":
+        return self
+
+    async def read_to_end(self) -> Any:
+        await trio.lowlevel.checkpoint()
+        return self._view
+
+    def serve(self, view: Any) -> None:
+        self.served.append(view)
+
+    async def end_open(self, since: Any) -> None:
+        self.ended.append(since)
+
+
+def owners(nursery: trio.Nursery, view: object = None, instance_id: str = "a", succession: Any = None) -> Any:
     log = SimpleNamespace(views=Views(view), lag=3, losses=2, pause=trio.sleep)
     cluster = SimpleNamespace(network=SimpleNamespace(wall=lambda: 1e9 + trio.current_time()))
     tools: Any = SimpleNamespace(log=log, instance_id=instance_id, cluster=cluster, stats=SimpleNamespace())
     config = Config(bootstrap_servers=(), transaction_max_timeout_ms=LONGEST_MS, instance_id=instance_id)
-    return LogOwners(tools, config, nursery, Jobs(nursery))
+    return LogOwners(tools, config, nursery, Jobs(nursery), succession)
 
 
 def claimed(name: str, *, open_since: int | None = None) -> Any:
@@ -58,6 +96,10 @@ def claimed(name: str, *, open_since: int | None = None) -> Any:
         open_since=lambda: since,
         expired=False,
         prepared=False,
+        has_own_data=lambda: True,
+        client=OLD,
+        last=None,
+        ongoing=None,
     )
 
 
@@ -92,7 +134,8 @@ async def test_only_the_last_end_of_an_expired_id_is_answered_again(
 ) -> None:
     alone = owners(nursery, view)
     assert alone.answer_expired(REQUEST, committed=True) == told
-    assert alone.answer_expired(REQUEST._replace(client=NEW), committed=True) is None
+    for other in (NEW, Producer(0, 0)):
+        assert alone.answer_expired(REQUEST._replace(client=other), committed=True) is None
 
 
 async def test_an_owner_that_is_here_is_not_taken_over(nursery: trio.Nursery) -> None:
@@ -239,3 +282,130 @@ async def test_what_another_kproxy_has_left_open_is_ended_after_its_time_out_and
             del alone._owners["id"]
         await trio.sleep(1)
     assert ended_at == [30]
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+async def test_the_owner_of_an_id_is_asked_and_made_where_there_is_none(is_here: bool, nursery: trio.Nursery) -> None:
+    alone, owner = owners(nursery), FakeOwner()
+    if is_here:
+        alone._owners["id"] = owner
+        alone._new = None
+    else:
+        alone._new = lambda name: owner
+    await alone.initialize("id", 1, OLD, "client")
+    await alone.decide("id", OLD, committed=True, also=None)
+    assert owner.asked == ["initialize", "decide"]
+    assert alone.of("id") is owner
+    with pytest.raises(TxnError, match="INVALID_TRANSACTION_TIMEOUT"):
+        await alone.initialize("id", 0, OLD, "client")
+    alone.leaving = True
+    with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+        await alone.initialize("id", 1, OLD, "client")
+
+
+async def test_a_decision_makes_an_owner_where_there_is_none(nursery: trio.Nursery) -> None:
+    alone, owner = owners(nursery), FakeOwner()
+    alone._new = lambda name: owner
+    await alone.decide("id", OLD, committed=True, also=None)
+    assert owner.asked == ["decide"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"claim": None}, "INVALID_PRODUCER_ID_MAPPING"),
+        ({"expired": True}, "INVALID_PRODUCER_ID_MAPPING"),
+        ({}, "NOT_COORDINATOR"),
+        ({"claim": SimpleNamespace(timeout_ms=1, instance_id="_")}, "NOT_COORDINATOR"),
+        ({"client": NEW}, "PRODUCER_FENCED"),
+    ],
+    ids=["unclaimed", "expired", "another's", "another's that sorts first", "a newer producer's"],
+)
+async def test_which_ids_are_not_taken_over(
+    changes: dict[str, Any], error: str, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = claimed("id", open_since=5)
+    vars(view).update(changes)
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    with pytest.raises(TxnError, match=error):
+        await owners(nursery).owner(REQUEST)
+
+
+async def test_an_id_is_taken_over_once_when_its_former_self_has_ended(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = claimed("id", open_since=5)
+    view.claim.instance_id = "a"
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    over, found = trio.Event(), list[Any]()
+    alone = owners(nursery, succession=SimpleNamespace(alone=over.wait))
+    alone._new = lambda name: FakeOwner()
+
+    async def ask() -> None:
+        found.append(await alone.owner(REQUEST))
+
+    for _ in range(2):
+        nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not found
+    over.set()
+    await trio.testing.wait_all_tasks_blocked()
+    first, second = found
+    assert first is second is alone.of("id")
+    assert first.asked == ["adopt"]
+
+
+async def test_what_a_former_self_wrote_is_ended_and_nothing_else(nursery: trio.Nursery) -> None:
+    alone, ended_ids = owners(nursery), list[str]()
+    alone.end_overdue = lambda view: ended_ids.append(view.transactional_id)
+    views = [claimed(name) for name in ("mine", "another's", "unclaimed", "of members", "here")]
+    for view in views:
+        view.claim.instance_id = "b" if view.transactional_id == "another's" else "a"
+    views[2].claim = None
+    views[3].has_own_data = lambda: False
+    alone._owners["here"] = FakeOwner()
+    alone._tools.log.views.ids = views
+    alone._end_former()
+    assert ended_ids == ["mine"]
+
+
+async def test_members_of_an_id_that_is_here_are_ended_after_its_time_out(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone, ended_at = owners(nursery), list[float]()
+    alone.end_overdue = lambda view: ended_at.append(trio.current_time())
+    alone._owners.update({"id": FakeOwner(), "idle": FakeOwner()})
+    unclaimed = claimed("unclaimed", open_since=5)
+    unclaimed.claim = None
+    for _ in range(12):
+        alone._sweep([claimed("id", open_since=5), claimed("idle"), unclaimed])
+        await trio.sleep(1)
+    assert ended_at == [11]
+
+
+async def test_an_id_is_unused_after_its_time_and_its_turn(nursery: trio.Nursery) -> None:
+    alone, view = owners(nursery), claimed("id")
+    alone._turn = lambda view, within_ms: 7
+    alone._config = SimpleNamespace(transactional_id_timeout_ms=100)
+    assert [alone._is_unused(view, now_ms) for now_ms in (94, 107, 108)] == [False, False, True]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_an_operator_aborts_by_the_owner_here_or_else_by_the_log(
+    is_open: bool, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = claimed("id", open_since=5)
+    view.ongoing = object()
+    keeper, owner, alone = FakeKeeper(view), FakeOwner(is_open=is_open), owners(nursery)
+    monkeypatch.setattr(log_owners, "ClaimKeeper", keeper)
+    alone._owners["id"] = owner
+    await alone.abort("id", OLD)
+    assert owner.asked == ["give_up"] * is_open
+    assert (keeper.served, keeper.ended) == (([], []) if is_open else ([view], [view.ongoing]))
+
+
+async def test_a_group_waits_for_what_was_left_open_at_another_instance(nursery: trio.Nursery) -> None:
+    alone = owners(nursery)
+    alone._tools.log.views.undecided_offsets = lambda group: [(claimed("elsewhere"), None, None)]
+    alone.end_left("g")
+    assert not alone._ending
