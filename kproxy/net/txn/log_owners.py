@@ -173,10 +173,11 @@ class LogOwners:
         return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS + more_ms)
 
     def _is_overdue(self, view: IdView) -> bool:
-        """Whether members of an id of this instance are open for longer than a transaction may take."""
+        """Whether the open members of an id of this instance take longer than a transaction may."""
         since = view.open_since()
         assert view.claim is not None
-        return since is not None and self._is_past(view, since.since.offset, view.claim.timeout_ms)
+        assert since is not None
+        return self._is_past(view, since.since.offset, view.claim.timeout_ms)
 
     def _is_past(self, view: IdView, offset: int, after_ms: float) -> bool:
         """Whether so long ago this instance saw a record of the id for the first time."""
