@@ -187,6 +187,9 @@ class TestRequests:
             w.brokers.control(ApiKey.PRODUCE, hold)
             await w.writer.room(1 << 30)
             first = w.accept(bytes(50_000))
+            left = 65_536 - w.writer._writes.held_bytes
+            assert w.writer.has_room(left)
+            assert not w.writer.has_room(left + 1)
             await w.writer.room(10_000)
             with trio.move_on_after(0.05) as waited:
                 await w.writer.room(20_000)
