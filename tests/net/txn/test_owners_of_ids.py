@@ -21,7 +21,7 @@ REQUEST = TxnRequest("id", OLD, 1, "client")
 
 
 class Views:
-    """Ids as the log has them; notes how many are looked at, and when."""
+    """Ids as the log has them; notes how many are checked, and when."""
 
     def __init__(self, view: object = None) -> None:
         self._view = view
@@ -211,7 +211,7 @@ async def test_one_thing_at_a_time_is_done_about_an_id_for_nobody(nursery: trio.
     assert len(begun) == 3
 
 
-async def test_all_ids_are_looked_at_every_ten_seconds_and_the_unsettled_ones_every_second(
+async def test_all_ids_are_checked_every_ten_seconds_and_the_unsettled_ones_every_second(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     alone = owners(nursery)
