@@ -271,6 +271,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (
                 rate_by("kproxy_transaction_claims_total", "outcome", "claim {{outcome}}"),
                 Query("sum(rate(kproxy_transactions_fenced_total{@}[$__rate_interval]))", "fenced"),
+                Query("sum(rate(kproxy_transactions_resumed_total{@}[$__rate_interval]))", "resumed"),
             ),
         ),
         Panel(

@@ -47,6 +47,10 @@ class TransactionStats:
         name="transactions_aborted",
         expected=("client", "failed", "fenced", "initialized"),
     )
+    resumed: int = counter(
+        "Open transactions that another instance began, or this one before a restart, and this kproxy continues.",
+        "transactions_resumed",
+    )
     claims: dict[str, int] = counters(
         "Claims of transactional ids; if many are lost, connections of one producer reach several instances.",
         "outcome",

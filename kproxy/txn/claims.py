@@ -24,6 +24,8 @@ class Claimant:
     timeout_ms: int
     instance_id: str
     client_id: str
+    #: The open transaction that the claim does not abort.
+    continued: Producer = NOBODY
 
 
 def needs_producer_id(view: IdView | None, epochs: int = BLOCK_EPOCHS) -> bool:
@@ -56,6 +58,8 @@ def next_claim(
         transaction_timeout_ms=claimant.timeout_ms,
         instance_id=claimant.instance_id,
         client_id=claimant.client_id,
+        continued_producer_id=claimant.continued.producer_id,
+        continued_epoch=claimant.continued.epoch,
     )
 
 

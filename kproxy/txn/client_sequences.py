@@ -5,6 +5,7 @@ result of the first (Kafka's ``ProducerStateManager``, which keeps five batches)
 """
 
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -44,10 +45,7 @@ class ClientSequences(Generic[T]):
         A batch without sequence (-1) is always the next. The first of a partition may have any sequence: kproxy may
         have been started after the client.
         """
-        if client != self._client:
-            self._client = client
-            self._next.clear()
-            self._recent.clear()
+        self._take_client(client)
         place = (batch.topic, batch.partition)
         if batch.base_sequence < 0:
             return Order.NEXT, None
@@ -56,6 +54,28 @@ class ClientSequences(Generic[T]):
                 return Order.AGAIN, noted
         expected = self._next.get(place, batch.base_sequence)
         return (Order.NEXT, None) if batch.base_sequence == expected else (Order.OUT_OF_ORDER, None)
+
+    def following(self, client: Producer, place: "TopicPartition", otherwise: int) -> int:
+        """The sequence that is next in a partition; ``otherwise`` where the client has sent nothing that is known."""
+        return self._next.get(place, otherwise) if client == self._client else otherwise
+
+    def restore(
+        self, client: Producer, place: "TopicPartition", following: int, recent: Iterable[tuple[int, int, T]]
+    ) -> None:
+        """Records what a client has sent through another instance: the next sequence, and the last batches."""
+        self._take_client(client)
+        self._next[place] = following
+        self._recent[place] = deque(recent, maxlen=_KNOWN_BATCHES)
+
+    def clear(self) -> None:
+        """Forgets all that was sent: the next batch of each partition may have any sequence."""
+        self._next.clear()
+        self._recent.clear()
+
+    def _take_client(self, client: Producer) -> None:
+        if client != self._client:
+            self._client = client
+            self.clear()
 
     def note(self, batch: ClientBatch, noted: T) -> None:
         """Takes a batch as the newest of its partition."""

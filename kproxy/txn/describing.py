@@ -57,7 +57,7 @@ def _parts(view: "IdView") -> list[Part]:
         for producer, one in view.prepared.items()
     ]
     for producer, joined in view.members.items():
-        if producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
+        if joined.name and producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
             parts.append(Part(joined.name, *producer, prepared=False, expires_ms=_expires(view, producer)))
     return sorted(parts, key=lambda part: part[:-1])
 

@@ -27,15 +27,17 @@ from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 __all__ = ["Entry", "Kind", "RawRecord", "UnknownRecord", "decode", "encode"]
 
 _KEY_VERSION: Final = 0
-#: A member whose transaction the broker has is written in the second: a reader without it could not end that one.
-_PLAIN, _NATIVE = 0, 1
+#: What an older reader would take for something else is written in the second, so that it decides nothing more: a
+#: member whose transaction the broker has, and a claim that continues an open transaction.
+_PLAIN, _LATER = 0, 1
 
 
 class Kind(IntEnum):
     """What a record says of a transactional id."""
 
     CLAIM = 0
-    """An instance takes the id and the next block of epochs; all that is undecided below is aborted."""
+    """An instance takes the id and the next block of epochs; all that is undecided below is aborted, unless it is named
+    as to be continued."""
     PARTITIONS = 1
     """A transaction begins, or continues in partitions that its block has not written yet."""
     OFFSETS = 2
@@ -95,8 +97,10 @@ RawRecord: TypeAlias = tuple[bytes, bytes]
 def encode(entry: Entry) -> RawRecord:
     """Key and value of a record; LocalProtocolError if it can't be said."""
     key = TransactionLogKey(entry.kind, entry.transactional_id)
-    is_native = isinstance(entry.body, TransactionMember) and entry.body.native is not None
-    return encode_stored(key, _KEY_VERSION), encode_stored(entry.body, _NATIVE if is_native else _PLAIN)
+    body = entry.body
+    later = isinstance(body, TransactionMember) and body.native is not None
+    later |= isinstance(body, TransactionClaim) and body.continued_producer_id >= 0
+    return encode_stored(key, _KEY_VERSION), encode_stored(body, _LATER if later else _PLAIN)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Entry:

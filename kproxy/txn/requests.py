@@ -15,6 +15,11 @@ class TxnRequest(NamedTuple):
     connection: int
     client_id: str
 
+    @property
+    def is_own(self) -> bool:
+        """Whether kproxy itself asks, for a client that knows nothing of transactions; connections count from 1."""
+        return not self.connection
+
 
 class ClientBatch(NamedTuple):
     """One batch of format v2 as a client sent it, in memory that may be written."""

@@ -94,7 +94,7 @@ def _id(view: IdView) -> TransactionViewsId:
             for one in view.prepared.values()
         ],
         bounds=[
-            TransactionViewsBound(*part, *place, offset)
+            TransactionViewsBound(*part, *place, offset, view.first_sequences.get(part, {}).get(place, -1))
             for part, places in view.bounds.items()
             for place, offset in places.items()
         ],
@@ -209,6 +209,9 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
     for bound in row.bounds:
         places = view.bounds.setdefault(Producer(bound.producer_id, bound.epoch), {})
         places[bound.topic, bound.partition] = bound.offset
+        if bound.first_sequence >= 0:
+            sequences = view.first_sequences.setdefault(Producer(bound.producer_id, bound.epoch), {})
+            sequences[bound.topic, bound.partition] = bound.first_sequence
 
 
 def _native(row: TransactionViewsNative) -> BrokerTransaction:

@@ -43,13 +43,18 @@ def _claim(body: TransactionClaim) -> Iterable[str]:
     yield f"client={body.client_producer_id}:{body.client_epoch}"
     if body.resumed_producer_id >= 0:
         yield f"resumed={body.resumed_producer_id}:{body.resumed_epoch}"
+    if body.continued_producer_id >= 0:
+        yield f"continues={body.continued_producer_id}:{body.continued_epoch}"
     yield f"timeout_ms={body.transaction_timeout_ms} instance={body.instance_id!r} client_id={body.client_id!r}"
     yield _nonce(body)
 
 
 def _partitions(body: TransactionPartitions) -> Iterable[str]:
     yield _part(body)
-    yield from (f"{_name(topic.name, row.index)}@{row.end_offset}" for topic in body.topics for row in topic.partitions)
+    for topic in body.topics:
+        for row in topic.partitions:
+            sequence = f" from={row.first_sequence}" if row.first_sequence >= 0 else ""
+            yield f"{_name(topic.name, row.index)}@{row.end_offset}{sequence}"
     yield _nonce(body)
 
 

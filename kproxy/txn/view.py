@@ -27,6 +27,7 @@ from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import (
     ASKED,
     BATCH_IDS,
+    END_OF_DATA,
     LOST,
     LOST_MEMBERS,
     BrokerTransaction,
@@ -57,7 +58,8 @@ class IdView:
     committed: dict[int, EpochSet] = field(default_factory=dict)
     #: Of the claim's epochs; what lies below the claim is aborted without a word.
     aborted: set[Producer] = field(default_factory=set)
-    #: Of committed epochs: the base offset that counts, for batches that may be there more than once.
+    #: Of committed epochs: the base offset that counts, for batches that may be there more than once. Of former epochs,
+    #: which other instances may still believe to be theirs, the end of the data (``END_OF_DATA``) in each partition.
     copies: dict[Producer, dict[tuple[str, int, int], int]] = field(default_factory=dict)
     #: Those that are undecided.
     members: dict[Producer, Joined] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class IdView:
     unended: dict[Producer, Unended] = field(default_factory=dict)
     #: Where undecided data may begin, by the epoch that writes them.
     bounds: dict[Producer, dict[TopicPartition, int]] = field(default_factory=dict)
+    #: The client's sequence of the first record that the epoch writes there, as far as the log says it.
+    first_sequences: dict[Producer, dict[TopicPartition, int]] = field(default_factory=dict)
     pending: dict[Producer, list[TransactionOffsets]] = field(default_factory=dict)
     #: Offsets of committed transactions that the broker's own group offsets may not have yet, the oldest first.
     unmirrored: UnmirroredOffsets = field(default_factory=UnmirroredOffsets)
@@ -140,7 +144,38 @@ class IdView:
     def has_own_data(self) -> bool:
         """Whether the open transaction holds more than what its members wrote, as far as the log knows."""
         part = self.ongoing.producer if self.ongoing is not None else None
-        return part in self.bounds or part in self.pending
+        return part in self.bounds or part in self.pending or (part is not None and bool(self.continued(part)))
+
+    def continued(self, producer: Producer) -> list[Producer]:
+        """The former epochs of a transaction that other instances began, the first first: its decision names them."""
+        return [part for part, joined in self.members.items() if joined.owner == producer and self.is_former(part)]
+
+    def epochs_with_data(self, producer: Producer) -> list[Producer]:
+        """The epochs of a transaction that may have written data, the first first."""
+        return [part for part in (*self.continued(producer), producer) if part in self.bounds]
+
+    def awaits_client(self) -> bool:
+        """Whether the open transaction can be continued by the instance that its client comes to.
+
+        The log has to say at which sequences of the client's it began in each partition: else retries can't be
+        recognised. Clients that know nothing of transactions have none.
+        """
+        found = self.continuable()
+        parts = self.epochs_with_data(found.producer) if found is not None else []
+        return bool(parts) and all(
+            self.bounds[part].keys() == self.first_sequences.get(part, {}).keys() for part in parts
+        )
+
+    def is_former(self, part: Producer) -> bool:
+        """Whether another claim's epoch continues, or has committed, the transaction that this one began."""
+        is_continued = part in self.members and part.producer_id in self.generations
+        return is_continued or _is_bounded(self.copies.get(part))
+
+    def continuable(self) -> Ongoing | None:
+        """The open transaction if a claim may continue it: members, which are elsewhere, can only be aborted."""
+        part = self.ongoing.producer if self.ongoing is not None else None
+        has_members = any(one.owner == part and not self.is_former(member) for member, one in self.members.items())
+        return None if has_members else self.ongoing
 
     def has_committed(self, batch_id: str | None) -> bool:
         """Whether a commit that counts had this batch id: another one with it changes nothing. None: never."""
@@ -181,13 +216,26 @@ class IdView:
         if body.producer_id not in self.generations:
             self.generations.append(body.producer_id)
         self.claim = self._claim_of(body, at)
-        if self.ongoing is not None:
+        open_part = self.continuable()
+        if open_part is not None and open_part.producer == _continued_by(body):
+            self._continue(open_part, Producer(body.producer_id, body.first_epoch), body.nonce)
+        elif self.ongoing is not None:
             # the next coordinator must not treat an earlier decision as this transaction's
             was, why = self.ongoing.producer, self._why_lost()
             self.last = Decided(was, self.client, self.claim.client, False, why, by_claim=True, at=at)
-        self.client, self.ongoing, self.expired = self.claim.client, None, False
+            self.ongoing = None
+        self.client, self.expired = self.claim.client, False
         self._forget_aborted()
         return True
+
+    def _continue(self, former: Ongoing, owner: Producer, nonce: bytes) -> None:
+        """The claim's first epoch continues what is open: data under former epochs are its members' from now on."""
+        for part in self.epochs_with_data(former.producer):
+            self.members[part] = Joined(owner, "", nonce, former.since)
+        if records := self.pending.pop(former.producer, None):
+            named = {"producer_id": owner.producer_id, "epoch": owner.epoch}
+            self.pending[owner] = [record.replaced(**named) for record in records]
+        self.ongoing = Ongoing(owner, former.since)
 
     def _why_lost(self) -> str:
         """The reason of a claim that aborts what is open; an earlier loss that the client may not know of still counts.
@@ -234,6 +282,7 @@ class IdView:
         }
         kept = {producer for producer in self.bounds if self.verdict(producer) is Verdict.UNDECIDED}
         self.bounds = {producer: places for producer, places in self.bounds.items() if producer in kept}
+        self.first_sequences = {part: found for part, found in self.first_sequences.items() if part in kept}
         self.pending = {
             producer: records
             for producer, records in self.pending.items()
@@ -262,7 +311,10 @@ class IdView:
             return False
         for topic in body.topics:
             for row in topic.partitions:
-                self.bounds.setdefault(producer, {}).setdefault((topic.name, row.index), row.end_offset)
+                place = (topic.name, row.index)
+                self.bounds.setdefault(producer, {}).setdefault(place, row.end_offset)
+                if row.first_sequence >= 0:
+                    self.first_sequences.setdefault(producer, {})[place] = row.first_sequence
         self._begin(producer, at)
         return True
 
@@ -316,7 +368,7 @@ class IdView:
         producer = Producer(body.producer_id, body.epoch)
         if producer in self.members or not self._may_write(producer, body.nonce):
             return False
-        parts = [Producer(part.producer_id, part.epoch) for part in body.parts]
+        parts, former = [Producer(part.producer_id, part.epoch) for part in body.parts], self.continued(producer)
         if len(set(parts)) < len(parts) or not all(self._may_decide(part, producer) for part in parts):
             return False
         if body.committed and body.batch_id is not None:
@@ -327,7 +379,7 @@ class IdView:
             self._settle(part, body.committed)
         if body.committed:
             for row in body.parts:
-                self._note_copies(row)
+                self._note_copies(row, is_former=Producer(row.producer_id, row.epoch) in former)
         self.last = Decided(
             producer,
             self.client,
@@ -360,15 +412,27 @@ class IdView:
         for record in records:
             self.unmirrored.add(part, record)
 
-    def _note_copies(self, part: TransactionDecisionPart) -> None:
+    def _note_copies(self, part: TransactionDecisionPart, *, is_former: bool) -> None:
         named = {
             (topic.name, row.index, copy.base_sequence): copy.base_offset
             for topic in part.topics
             for row in topic.partitions
             for copy in row.copies
         }
+        if is_former:
+            rows = ((topic.name, row) for topic in part.topics for row in topic.partitions)
+            named = {(name, row.index, END_OF_DATA): row.end_offset for name, row in rows}
         if named:
             self.copies[Producer(part.producer_id, part.epoch)] = named
+
+    def is_other_copy(self, producer: Producer, place: TopicPartition, base_sequence: int, base_offset: int) -> bool:
+        """Whether a batch of a committed epoch does not count: another copy does, or the epoch had ended before."""
+        copies = self.copies.get(producer)
+        if copies is None:
+            return False
+        if _is_bounded(copies):
+            return base_offset >= copies.get((*place, END_OF_DATA), 0)
+        return copies.get((*place, base_sequence), base_offset) != base_offset
 
     def forget_copies(self, producer: Producer, place: TopicPartition) -> None:
         left = {batch: at for batch, at in self.copies.pop(producer, {}).items() if batch[:2] != place}
@@ -386,6 +450,17 @@ class IdView:
             return False
         self.expired = True  # the last decision stays: the client may not have received its response
         return True
+
+
+def _continued_by(body: TransactionClaim) -> Producer | None:
+    """The epoch that a claim means to continue; a new producer of the id never continues what another began."""
+    is_same_client = body.client_producer_id < 0
+    return Producer(body.continued_producer_id, body.continued_epoch) if is_same_client else None
+
+
+def _is_bounded(copies: Mapping[tuple[str, int, int], int] | None) -> bool:
+    """Whether they say where a former epoch's data end."""
+    return copies is not None and next(iter(copies))[2] == END_OF_DATA
 
 
 def _native(body: TransactionMember) -> BrokerTransaction | None:

@@ -23,6 +23,10 @@ LOST_MEMBERS: Final = "claim, of members"
 BATCH_IDS: Final = 128
 
 
+#: In ``IdView.copies`` in place of a sequence: with the offset below which an epoch's data in a partition count.
+END_OF_DATA: Final = -1
+
+
 class LogPosition(NamedTuple):
     """The offset of a record, and when the broker took it (ms since 1970)."""
 

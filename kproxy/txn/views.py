@@ -207,10 +207,9 @@ class Views:
     def is_other_copy(
         self, producer_id: int, epoch: int, topic: str, partition: int, base_sequence: int, base_offset: int
     ) -> bool:
-        """Whether another copy of this batch is the one that counts: it was sent more than once."""
-        view = self._by_producer.get(producer_id)
-        copies = view.copies.get(Producer(producer_id, epoch)) if view is not None else None
-        return copies is not None and copies.get((topic, partition, base_sequence), base_offset) != base_offset
+        """Whether this batch does not count: another copy does, or its epoch was continued by another before."""
+        view, part = self._by_producer.get(producer_id), Producer(producer_id, epoch)
+        return view is not None and view.is_other_copy(part, (topic, partition), base_sequence, base_offset)
 
     def copied(self) -> set[tuple[Producer, "TopicPartition"]]:
         """The transactions and partitions of batches that were sent more than once."""

@@ -21,7 +21,8 @@ _copies = st.dictionaries(
 _natives = st.builds(BrokerTransaction, names, _producers, st.integers(-128, 127), st.integers(0, (1 << 31) - 1))
 any_body: st.SearchStrategy[Message] = st.one_of(
     st.builds(bodies.claim, _nonces, _producers, epochs=_epoch, generation=st.integers(0, 99), client=_producers),
-    st.builds(bodies.partitions, _nonces, _producers, _places),
+    st.builds(bodies.claim, _nonces, _producers, continued=st.builds(Producer, st.integers(0, 1 << 62), _epoch)),
+    st.builds(bodies.partitions, _nonces, _producers, _places, st.integers(-1, (1 << 31) - 1)),
     st.builds(bodies.offsets, _nonces, _producers, names, _places),
     st.builds(bodies.member, _nonces, _producers, _producers, _nonces, names),
     st.builds(bodies.native_member, _nonces, _producers, _producers, _nonces, names, _natives),

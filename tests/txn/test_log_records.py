@@ -11,6 +11,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, Kind, UnknownRecord, decode, encode
 from kproxy.txn.view_values import BrokerTransaction
@@ -33,6 +34,8 @@ SAMPLES: list[Message] = [
     bodies.reject(M.producer_id),
     bodies.ended(M),
     bodies.native_member(1, A, M, 2, "task-4", NATIVE),
+    bodies.claim(3, A, client=NOBODY, continued=M),
+    bodies.partitions(1, A, {("orders", 0): 17}, first_sequence=258),
 ]
 # What released versions have written. A change that makes these differ makes logs unreadable: add a version instead.
 GOLDEN: list[tuple[str, str]] = [
@@ -91,11 +94,21 @@ GOLDEN: list[tuple[str, str]] = [
         "00010000000000000000000000000000000160000000000000640002077461736b2d3460000000000000c80000000000"
         "000000000000000000000000020107736c6f742d31000000000000012c000402000dbba00000",
     ),
+    (
+        "00000000066e61c3af7665",
+        "00010000000000000000000000000000000300000001600000000000006400020002ffffffffffffffffffffffffffff"
+        "ffffffffffff0000ea60096b70726f78792d330461707060000000000000c8000000",
+    ),
+    (
+        "00000100066e61c3af7665",
+        "0000000000000000000000000000000000016000000000000064000202076f7264657273020000000000000000000000"
+        "11010004000001020000",
+    ),
 ]
 
 
 def test_every_kind_is_tested() -> None:
-    assert [Entry("id", body).kind for body in SAMPLES] == [*Kind, Kind.MEMBER]
+    assert [Entry("id", body).kind for body in SAMPLES] == [*Kind, Kind.MEMBER, Kind.CLAIM, Kind.PARTITIONS]
     assert [int(kind) for kind in Kind] == list(range(11))
 
 
@@ -134,7 +147,7 @@ def test_each_cut_of_a_sample_is_refused(body: Message) -> None:
             decode(wrong, value)
 
 
-@pytest.mark.parametrize("version", [1, 7, -1])
+@pytest.mark.parametrize("version", [2, 7, -1])
 def test_newer_versions_are_told_from_damage(version: int) -> None:
     key, value = encode(Entry("id", SAMPLES[0]))
     newer = struct.pack(">h", version) + b"something else"

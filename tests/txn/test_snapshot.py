@@ -45,7 +45,7 @@ RICH: list[tuple[str, Message]] = [
     ("a", decision(1, P1, True, next_client=Producer(7, 2))),
     ("a", mirrored(P1, "h")),
     ("a", decision(1, P2, False)),
-    ("a", partitions(1, P3, {PLACE: 7, ("u", 1): 8})),
+    ("a", partitions(1, P3, {PLACE: 7, ("u", 1): 8}, first_sequence=5)),
     ("a", offsets(1, P3, "g", {PLACE: 5})),
     ("a", member(1, P3, M, 5, "task-1")),
     ("a", member(1, P3, N, 6)),

@@ -736,3 +736,132 @@ def test_a_claim_of_a_fresh_block_decides_all_but_what_is_prepared(records: list
     assert view.apply(fresh, LogPosition(99, 0))
     assert all(part in view.prepared for part in written if view.verdict(part) is U)
     assert replace(view.claim, at=LogPosition(0, 0)).nonce == fresh.nonce
+
+
+# -- an open transaction that the next claim continues
+
+
+def continuing(number: int, first: Producer, continued: Producer, client: Producer = NOBODY) -> TransactionClaim:
+    return claim(number, first, client=client, continued=continued)
+
+
+def commit(number: int, main: Producer, former: Producer, end: int) -> TransactionDecision:
+    body = decision(number, main, True, [main, former], copies={former: {PLACE: {}}})
+    body.parts[1].topics[0].partitions[0].end_offset = end
+    return body
+
+
+OPEN = (claim(1, P0), partitions(1, P0, {PLACE: 7}, first_sequence=3), offsets(1, P0, "g", {PLACE: 4}))
+
+
+def test_a_claim_continues_what_is_open_if_it_names_it() -> None:
+    view = view_of(*OPEN)
+    since = view.ongoing.since if view.ongoing else None
+    view = view_of(*OPEN, continuing(2, P2, P0))
+    assert view.ongoing == Ongoing(P2, since)
+    assert (view.verdict(P0), view.verdict(P2)) == (U, U)
+    assert view.continued(P2) == [P0]
+    assert view.is_former(P0)
+    assert not view.is_former(P2)
+    assert view.last is None
+    assert view.bound(PLACE) == 7
+    assert [(part, row.group_id) for part, row in view.undecided_groups()] == [(P2, "g")]
+    assert view.has_own_data()
+    assert decode_views(encode_views([view])).views == [view]
+
+
+def test_nothing_of_the_former_claim_counts_after_it() -> None:
+    view = view_of(*OPEN, continuing(2, P2, P0))
+    for body in (
+        partitions(1, P0, {("t", 1): 9}),
+        offsets(1, P0, "g", {PLACE: 9}),
+        decision(1, P0, True, [P0]),
+        decision(1, P0, False),
+        member(1, P0, M, 5),
+        prepare(1, P0),
+        commit(2, P0, P0, 9),
+    ):
+        assert refuses(view, body), body
+
+
+def test_the_decision_of_what_continues_decides_all() -> None:
+    view = view_of(*OPEN, continuing(2, P2, P0), commit(2, P2, P0, 20))
+    assert (view.verdict(P0), view.verdict(P2)) == (C, C)
+    assert [key for key in view.unmirrored] == [(P2, "g")]
+    assert not view.bounds
+    assert not view.first_sequences
+    assert not view.members
+    assert decode_views(encode_views([view])).views == [view]
+
+
+def test_what_a_former_instance_writes_after_the_end_is_not_shown() -> None:
+    view = view_of(*OPEN, continuing(2, P2, P0), commit(2, P2, P0, 20))
+    assert not view.is_other_copy(P0, PLACE, 0, 19)
+    assert view.is_other_copy(P0, PLACE, 0, 20)
+    assert view.is_other_copy(P0, ("t", 1), 0, 5), "nothing was announced there"
+    assert not view.is_other_copy(P2, PLACE, 0, 25)
+    assert view.is_former(P0), "its instance may still take it for its own"
+    view.forget_copies(P0, PLACE)
+    assert not view.is_former(P0)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [decision(2, P2, False), decision(2, P2, False, [P2, P0]), decision(2, P2, True, [P2]), claim(3, producer(100, 4))],
+    ids=["abort", "abort of both", "commit without it", "claim"],
+)
+def test_else_the_former_part_is_aborted(end: Message) -> None:
+    view = view_of(*OPEN, continuing(2, P2, P0), end)
+    assert view.verdict(P0) is A
+    assert not view.is_former(P0)
+    assert not view.bounds
+    assert decode_views(encode_views([view])).views == [view]
+
+
+def test_it_may_be_continued_again_and_under_another_producer_id() -> None:
+    view = view_of(
+        *OPEN,
+        continuing(2, P2, P0),
+        partitions(2, P2, {PLACE: 9}, first_sequence=4),
+        claim(3, Q0, generation=2, client=NOBODY, continued=P2),
+    )
+    assert view.continued(Q0) == [P0, P2]
+    assert view.awaits_client()
+    assert decode_views(encode_views([view])).views == [view]
+    body = decision(3, Q0, True, [Q0, P0, P2])
+    assert view.apply(body, LogPosition(9, 9))
+    assert {view.verdict(part) for part in (P0, P2, Q0)} == {C}
+
+
+def test_an_epoch_without_data_leaves_nothing_behind() -> None:
+    view = view_of(*OPEN, continuing(2, P2, P0), continuing(3, producer(100, 4), P2))
+    assert view.continued(producer(100, 4)) == [P0]
+    assert view.verdict(P2) is A
+
+
+@pytest.mark.parametrize(
+    ("before", "second"),
+    [
+        ((), continuing(2, P2, P1)),
+        ((), continuing(2, P2, P0, Producer(7, 1))),
+        ((member(1, P0, M, 5),), continuing(2, P2, P0)),
+        ((decision(1, P0, False),), continuing(2, P2, P0)),
+    ],
+    ids=["another epoch", "a new producer", "it has members", "it is decided"],
+)
+def test_else_it_is_a_claim_as_any_other(before: Iterable[Message], second: Message) -> None:
+    view = view_of(*OPEN, *before, second)
+    assert view.ongoing is None
+    assert (view.verdict(P0), view.verdict(M)) == (A, A if before and view.aborted_members else U)
+    assert view.verdict(P2) is U
+
+
+def test_a_transaction_waits_for_its_client_only_if_its_sequences_are_known() -> None:
+    begun = claim(1, P0)
+    assert view_of(*OPEN).awaits_client()
+    assert not view_of(begun).awaits_client()
+    assert not view_of(begun, offsets(1, P0, "g", {PLACE: 4})).awaits_client()
+    assert not view_of(begun, partitions(1, P0, {PLACE: 7})).awaits_client()
+    assert not view_of(*OPEN, partitions(1, P0, {("t", 1): 7})).awaits_client()
+    assert not view_of(*OPEN, member(1, P0, M, 5)).awaits_client()
+    assert view_of(*OPEN, partitions(1, P0, {PLACE: 9}, first_sequence=5)).first_sequences == {P0: {PLACE: 5}}

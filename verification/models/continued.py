@@ -1,8 +1,9 @@
 """Explicit-state model: an open transaction of kproxy's own coordinator is continued by another instance.
 
-Today the claim of the next instance aborts what is open. Here it continues it: the claim says so, which fences the log;
+The claim of the next instance says that it continues what is open, which fences the log;
 then the instance fences the data epochs of those before it in each partition that they announced, reads what is there,
-answers what the client repeats from that, and decides all parts together.
+answers what the client repeats from that, and decides all parts together. Of former epochs only what was read counts: a
+partition may forget whom it has fenced, long after the decision, while something of the former instance is in flight.
 
 ``python -m verification.models.continued`` explores every interleaving: once with the rules, and once with each rule
 replaced by one that must fail. The exit status is the number of surprises.
@@ -10,8 +11,8 @@ replaced by one that must fail. The exit status is the number of surprises.
 One client with three records in two partitions, which repeats what it has no response to, here or at the next instance,
 and commits when all are acknowledged. Its coordinator may be the next instance while it still writes through the one
 before, which is alive, slow, or killed; what that has sent may arrive at any time. Sequences of the client are counted
-from the announcement of a partition. Not modelled: aborts, time-outs, brokers that forget producers, group offsets,
-members, snapshots, several clients. kproxy does not do this yet.
+from the announcement of a partition. Not modelled: aborts, time-outs, brokers that forget producers before the
+decision, group offsets, members, snapshots, several clients: where these matter kproxy aborts, as any claim does.
 """
 
 import sys
@@ -38,6 +39,8 @@ class Rules(NamedTuple):
     announce: str = "before"
     #: The decision names ``all`` parts, or the instance's ``own``.
     decides: str = "all"
+    #: Of former epochs what lies below the ``ends`` that were read counts, or ``everything``.
+    counts: str = "ends"
 
 
 class Owner(NamedTuple):
@@ -49,6 +52,8 @@ class Owner(NamedTuple):
     """That it has announced."""
     known: tuple[int, ...] = (0, 0)
     """How many of the client's records it knows to be in each partition."""
+    ends: tuple[int, int] = (0, 0)
+    """Of each partition when it read it."""
 
 
 class World(NamedTuple):
@@ -68,6 +73,7 @@ class World(NamedTuple):
     waits: bool = False
     told: bool = False
     kills: int = 0
+    forgot: bool = False
 
 
 class Sizes(NamedTuple):
@@ -75,6 +81,7 @@ class Sizes(NamedTuple):
 
     owners: int = 2
     kills: int = 1
+    forgets: bool = False
 
 
 class Model:
@@ -92,6 +99,8 @@ class Model:
         if len(w.owners) < self._sizes.owners and not w.told:
             stage = "new" if self._rules.claim == "first" else _first(self._rules)
             yield f"the client asks instance {newest + 1}", w._replace(owners=(*w.owners, Owner(stage)))
+        if self._sizes.forgets and w.told and not w.forgot:
+            yield "the partitions forget whom they have fenced", w._replace(fences=(0, 0), forgot=True)
         for message in w.network:
             yield from self._arrives(w, message)
         for number, owner in enumerate(w.owners):
@@ -116,7 +125,8 @@ class Model:
         elif owner.stage == "reads":
             known = tuple(len(w.data[place]) if place in _announced(w) else 0 for place in PLACES)
             stage = "fences" if self._rules.fence == "after" else self._done
-            yield f"{name}: {known}", _owner(w, number, stage=stage, known=known)
+            ends = (len(w.data[0]), len(w.data[1]))
+            yield f"{name}: {known}", _owner(w, number, stage=stage, known=known, ends=ends)
 
     @property
     def _done(self) -> str:
@@ -234,10 +244,11 @@ def broken(w: World, rules: Rules) -> Iterator[str]:
             yield "C1: the client was answered a commit that is not in the log"
         return
     for place in PLACES:
+        end = w.owners[decided].ends[place] if rules.counts == "ends" else len(w.data[place])
         shown = [
             value
-            for epoch, value in w.data[place]
-            if epoch == decided or (rules.decides == "all" and epoch < decided and place in _announced(w))
+            for at, (epoch, value) in enumerate(w.data[place])
+            if epoch == decided or (rules.decides == "all" and epoch < decided and place in _announced(w) and at < end)
         ]
         wanted = [value for other, value in SCRIPT if other == place]
         if any(shown.count(value) > 1 for value in wanted):
@@ -260,12 +271,14 @@ class Scenario(NamedTuple):
 SCENARIOS: Final = (
     Scenario("one after the other"),
     Scenario("three instances, two of them killed", Sizes(owners=3, kills=2)),
+    Scenario("partitions forget", Sizes(owners=3, forgets=True)),
     Scenario("the claim comes last", rules=Rules(claim="last"), flaw="C"),
     Scenario("what is read is fenced after that", rules=Rules(fence="after"), flaw="C"),
     Scenario("nothing is fenced", rules=Rules(fence="never"), flaw="C"),
     Scenario("what is repeated is not compared", rules=Rules(match="nothing"), flaw="C2"),
     Scenario("partitions are announced after their data", rules=Rules(announce="after"), flaw="C"),
     Scenario("the decision names the instance's own part", rules=Rules(decides="own"), flaw="C3"),
+    Scenario("all of former epochs counts", Sizes(forgets=True), Rules(counts="everything"), flaw="C2"),
 )
 
 

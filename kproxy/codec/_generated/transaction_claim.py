@@ -9,21 +9,22 @@ from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_tags
-from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_tags
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_string, write_tags
 from kproxy.codec.protocol_struct import NEW
 
 _unpack_uiqhhqhqhi, _pack_uiqhhqhqhi = Struct(">16siqhhqhqhi").unpack_from, Struct(">16siqhhqhqhi").pack
+_unpack_qh, _pack_qh = Struct(">qh").unpack_from, Struct(">qh").pack
 
 
 class TransactionClaim(Message):
     API_KEY: ClassVar[int] = -1
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('nonce', 'generation', 'producer_id', 'first_epoch', 'epochs', 'client_producer_id', 'client_epoch', 'resumed_producer_id', 'resumed_epoch', 'transaction_timeout_ms', 'instance_id', 'client_id', 'unknown_tags')
+    __slots__ = ('nonce', 'generation', 'producer_id', 'first_epoch', 'epochs', 'client_producer_id', 'client_epoch', 'resumed_producer_id', 'resumed_epoch', 'transaction_timeout_ms', 'instance_id', 'client_id', 'continued_producer_id', 'continued_epoch', 'unknown_tags')
 
-    def __init__(self, nonce: bytes = ZERO_UUID, generation: int = 0, producer_id: int = 0, first_epoch: int = 0, epochs: int = 0, client_producer_id: int = 0, client_epoch: int = 0, resumed_producer_id: int = -1, resumed_epoch: int = -1, transaction_timeout_ms: int = 0, instance_id: str = '', client_id: str = '', unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, nonce: bytes = ZERO_UUID, generation: int = 0, producer_id: int = 0, first_epoch: int = 0, epochs: int = 0, client_producer_id: int = 0, client_epoch: int = 0, resumed_producer_id: int = -1, resumed_epoch: int = -1, transaction_timeout_ms: int = 0, instance_id: str = '', client_id: str = '', continued_producer_id: int = -1, continued_epoch: int = -1, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.nonce = nonce
         self.generation = generation
         self.producer_id = producer_id
@@ -36,6 +37,8 @@ class TransactionClaim(Message):
         self.transaction_timeout_ms = transaction_timeout_ms
         self.instance_id = instance_id
         self.client_id = client_id
+        self.continued_producer_id = continued_producer_id
+        self.continued_epoch = continued_epoch
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
@@ -44,11 +47,22 @@ class TransactionClaim(Message):
         pos += 56
         instance_id, pos = read_compact_string(buf, pos)
         client_id, pos = read_compact_string(buf, pos)
+        continued_producer_id: int = -1
+        continued_epoch: int = -1
+        if version >= 1:
+            continued_producer_id, continued_epoch = _unpack_qh(buf, pos)
+            pos += 10
         unknown_tags, pos = read_tags(buf, pos)
-        return cls(nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, resumed_producer_id, resumed_epoch, transaction_timeout_ms, instance_id, client_id, unknown_tags), pos
+        return cls(nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, resumed_producer_id, resumed_epoch, transaction_timeout_ms, instance_id, client_id, continued_producer_id, continued_epoch, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         out += _pack_uiqhhqhqhi(uuid_bytes(self.nonce), self.generation, self.producer_id, self.first_epoch, self.epochs, self.client_producer_id, self.client_epoch, self.resumed_producer_id, self.resumed_epoch, self.transaction_timeout_ms)
         write_compact_string(out, self.instance_id)
         write_compact_string(out, self.client_id)
+        if version >= 1:
+            out += _pack_qh(self.continued_producer_id, self.continued_epoch)
+        if version < 1 and self.continued_producer_id != -1:
+            raise absent("TransactionClaim.continued_producer_id", version)
+        if version < 1 and self.continued_epoch != -1:
+            raise absent("TransactionClaim.continued_epoch", version)
         write_tags(out, self.unknown_tags)

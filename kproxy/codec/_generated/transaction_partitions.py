@@ -8,33 +8,44 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_length, read_structs, read_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_length, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_length, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_uqh, _pack_uqh = Struct(">16sqh").unpack_from, Struct(">16sqh").pack
+_unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
 
 
 class TransactionPartitionsPartition(ProtocolStruct):
-    __slots__ = ('index', 'end_offset', 'unknown_tags')
+    __slots__ = ('index', 'end_offset', 'first_sequence', 'unknown_tags')
 
-    def __init__(self, index: int = 0, end_offset: int = 0, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, index: int = 0, end_offset: int = 0, first_sequence: int = -1, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.index = index
         self.end_offset = end_offset
+        self.first_sequence = first_sequence
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
 def _read_transaction_partitions_partition(buf: Buffer, pos: int, version: int) -> tuple[TransactionPartitionsPartition, int]:
     index, end_offset = _unpack_iq(buf, pos)
     pos += 12
+    first_sequence: int = -1
     unknown_tags, pos = read_tags(buf, pos)
-    return TransactionPartitionsPartition(index, end_offset, unknown_tags), pos
+    if unknown_tags:
+        if (raw := unknown_tags.pop(0, None)) is not None:
+            first_sequence = whole((_unpack_i(raw, 0)[0], 4), raw)
+    return TransactionPartitionsPartition(index, end_offset, first_sequence, unknown_tags), pos
 
 
 def _write_transaction_partitions_partition(out: bytearray, value: TransactionPartitionsPartition, version: int) -> None:
     out += _pack_iq(value.index, value.end_offset)
-    write_tags(out, value.unknown_tags)
+    tags = dict(value.unknown_tags)
+    if value.first_sequence != -1:
+        raw = bytearray()
+        raw += _pack_i(value.first_sequence)
+        tags[0] = bytes(raw)
+    write_tags(out, tags)
 
 
 class TransactionPartitionsTopic(ProtocolStruct):

@@ -8,13 +8,14 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_bytes, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_uqq, _pack_uqq = Struct(">16sqq").unpack_from, Struct(">16sqq").pack
 _unpack_tt, _pack_tt = Struct(">??").unpack_from, Struct(">??").pack
 _unpack_tqq, _pack_tqq = Struct(">?qq").unpack_from, Struct(">?qq").pack
+_unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_iiq, _pack_iiq = Struct(">iiq").unpack_from, Struct(">iiq").pack
 _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
 _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
@@ -237,14 +238,15 @@ def _write_transaction_views_prepared(out: bytearray, value: TransactionViewsPre
 
 
 class TransactionViewsBound(ProtocolStruct):
-    __slots__ = ('producer_id', 'epoch', 'topic', 'partition', 'offset', 'unknown_tags')
+    __slots__ = ('producer_id', 'epoch', 'topic', 'partition', 'offset', 'first_sequence', 'unknown_tags')
 
-    def __init__(self, producer_id: int = 0, epoch: int = 0, topic: str = '', partition: int = 0, offset: int = 0, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, producer_id: int = 0, epoch: int = 0, topic: str = '', partition: int = 0, offset: int = 0, first_sequence: int = -1, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.first_sequence = first_sequence
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
@@ -254,15 +256,24 @@ def _read_transaction_views_bound(buf: Buffer, pos: int, version: int) -> tuple[
     topic, pos = read_compact_string(buf, pos)
     partition, offset = _unpack_iq(buf, pos)
     pos += 12
+    first_sequence: int = -1
     unknown_tags, pos = read_tags(buf, pos)
-    return TransactionViewsBound(producer_id, epoch, topic, partition, offset, unknown_tags), pos
+    if unknown_tags:
+        if (raw := unknown_tags.pop(0, None)) is not None:
+            first_sequence = whole((_unpack_i(raw, 0)[0], 4), raw)
+    return TransactionViewsBound(producer_id, epoch, topic, partition, offset, first_sequence, unknown_tags), pos
 
 
 def _write_transaction_views_bound(out: bytearray, value: TransactionViewsBound, version: int) -> None:
     out += _pack_qh(value.producer_id, value.epoch)
     write_compact_string(out, value.topic)
     out += _pack_iq(value.partition, value.offset)
-    write_tags(out, value.unknown_tags)
+    tags = dict(value.unknown_tags)
+    if value.first_sequence != -1:
+        raw = bytearray()
+        raw += _pack_i(value.first_sequence)
+        tags[0] = bytes(raw)
+    write_tags(out, tags)
 
 
 class TransactionViewsPending(ProtocolStruct):

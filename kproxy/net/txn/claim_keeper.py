@@ -51,6 +51,8 @@ class ClaimKeeper:
         self.timeout_ms = 0
         self._next_epoch = 0
         self._sequence = 0
+        #: The nonce of another instance's claim that this one took over, or acts for.
+        self._basis = b""
 
     @property
     def client(self) -> Producer:
@@ -82,37 +84,72 @@ class ClaimKeeper:
         """Whether the claim of this keeper is the one under which the next record counts."""
         return self.claim is not None and view is not None and view.is_ours(self.claim.nonce) and not view.expired
 
+    def is_elsewhere(self, view: IdView | None) -> bool:
+        """Whether another instance has claimed the id since this one had it."""
+        claim = view.claim if view is not None else None
+        if claim is None or claim.instance_id == self._tools.instance_id:
+            return False
+        return claim.nonce != self._basis and not self.holds(view)
+
+    def take_over(self, view: IdView) -> None:
+        """From now on claims for the client that has the id."""
+        assert view.claim is not None
+        self.client, self.client_id, self.timeout_ms = view.client, view.claim.client_id, view.claim.timeout_ms
+        self._basis = view.claim.nonce
+
     def serve(self, view: IdView) -> None:
         """From now on claims on behalf of the instance and the client that have the id."""
         assert view.claim is not None
+        self._basis = view.claim.nonce
         self.claim, self.client, self.client_id = None, view.client, view.claim.client_id
         self.instance_id, self.timeout_ms = view.claim.instance_id, view.claim.timeout_ms
 
     # -- claiming
 
     async def claim_for(
-        self, identity: Callable[[IdView | None], Awaitable[Producer]], resumed: Producer = NOBODY
+        self,
+        identity: Callable[[IdView | None], Awaitable[Producer]],
+        resumed: Producer = NOBODY,
+        continued: Producer = NOBODY,
     ) -> IdView:
         """Claims the next block, until the log shows a claim of ours as the one that holds; the view then.
 
         ``identity`` gives the client's identity from each view that is claimed behind; NOBODY: the one that it has by
-        then. TxnError.
+        then. ``continued``: the open transaction that is not to be aborted. TxnError.
         """
         self.claim = None
         view = await self.read_to_end()
         for _ in range(_MOST_CLAIMS):
-            won, view = await self.claim_once(view, await identity(view), resumed)
+            won, view = await self.claim_once(view, await identity(view), resumed, continued)
             if won and view is not None:
                 return view
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
 
-    async def claim_again(self) -> IdView:
-        """The next block for the same client; all that was open is aborted by it. TxnError, also if it was fenced."""
+    async def claim_again(self, own: Producer = NOBODY) -> IdView:
+        """The next block for the same client; all that was open is aborted by it. TxnError, also if it was fenced.
+
+        ``own``: what this instance has begun. If another continues it, nothing is claimed.
+        """
 
         async def same(view: IdView | None) -> Producer:
+            if view is not None and view.is_former(own):
+                raise self.continued_elsewhere(view)
             return self._same_client(view)
 
         return await self.claim_for(same)
+
+    async def claim_to_continue(self, open_part: Producer) -> IdView:
+        """The next block for the same client, which aborts nothing: its first epoch continues what is open.
+
+        TxnError, also if others claim the id.
+        """
+
+        async def same(view: IdView | None) -> Producer:
+            if view is None or view.ongoing is None or view.ongoing.producer != open_part:
+                raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+            return self._same_client(view)
+
+        return await self.claim_for(same, continued=open_part)
 
     async def settle(self, producer: Producer) -> IdView:
         """A view that shows what became of an epoch: a claim aborts it where the log has no decision. TxnError.
@@ -122,6 +159,8 @@ class ClaimKeeper:
         """
 
         async def same(view: IdView | None) -> Producer:
+            if view is not None and view.is_former(producer):
+                raise self.continued_elsewhere(view)
             if view is not None and view.verdict(producer) is not Verdict.UNDECIDED:
                 raise _Superseded(ErrorCode.CONCURRENT_TRANSACTIONS, "it is decided")
             return self._same_client(view)
@@ -155,7 +194,7 @@ class ClaimKeeper:
             await self.claim_for(same)
 
     async def claim_once(
-        self, view: IdView | None, client: Producer, resumed: Producer = NOBODY
+        self, view: IdView | None, client: Producer, resumed: Producer = NOBODY, continued: Producer = NOBODY
     ) -> tuple[bool, IdView | None]:
         """Claims once, for a client as of ``claim_for``.
 
@@ -163,7 +202,7 @@ class ClaimKeeper:
         """
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
         nonce = self._tools.nonce()
-        claimant = Claimant(nonce, client, resumed, self.timeout_ms, self.instance_id, self.client_id)
+        claimant = Claimant(nonce, client, resumed, self.timeout_ms, self.instance_id, self.client_id, continued)
         body = next_claim(view, claimant, fresh)
         entry = Entry(self.transactional_id, body)
         try:
@@ -184,6 +223,12 @@ class ClaimKeeper:
         """The error for a client that has been replaced; the claim is given up."""
         self.claim = None
         return TxnError(ErrorCode.PRODUCER_FENCED, "a newer producer has the transactional id")
+
+    def continued_elsewhere(self, view: IdView) -> TxnError:
+        """The error for a client that continues its transaction through another instance; the claim is given up."""
+        assert view.claim is not None
+        self.claim = None
+        return TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} continues the transaction")
 
     # -- using it
 

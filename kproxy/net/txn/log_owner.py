@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
+import structlog
 import trio
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn.former_epochs import Former, Uncertain
 from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.owner import Owner, places_of
 from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction, why_not_committed
+from kproxy.net.txn.transaction import Transaction, why_not_committed, written_before
 from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.claims import (
     NOBODY,
@@ -45,6 +47,7 @@ from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS
 #: Decisions of parts that others' claims came before.
 _MOST_TRIES: Final = 10
 _RESTARTED: Final = "kproxy was restarted in the transaction"
+log = structlog.get_logger("kproxy.transactions")
 
 
 class LogOwner(Owner):
@@ -62,8 +65,16 @@ class LogOwner(Owner):
         self._undecided: Transaction | None = None
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
+        #: Whether another instance continues the client's transaction.
+        self._has_left = False
 
     # -- who may ask
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another instance has the id by now, and nothing is open here that its claim has aborted."""
+        is_idle = self.transaction is None and self._undecided is None and not self._lock.locked()
+        return self._has_left or (is_idle and self.keeper.is_elsewhere(self.keeper.view))
 
     async def initialize(self, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
         """InitProducerId: fences the former producer, aborts what is open, and gives the client its next identity."""
@@ -82,7 +93,7 @@ class LogOwner(Owner):
             self.keeper.instance_id = self._tools.instance_id
             await self.keeper.claim_for(identity, resumed)
             self._drop("initialized")
-            self._adopted = False
+            self._adopted = self._has_left = False
             self._undecided = None
             self.id.initialize()
             return self.keeper.client
@@ -103,7 +114,7 @@ class LogOwner(Owner):
             self._drop("fenced")
             self._undecided, self.id.doomed = None, None
             self.id.forget_connections()
-            await self._continue(view)
+            await self._adopt(view)
         return True
 
     def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
@@ -121,25 +132,78 @@ class LogOwner(Owner):
         return self._turns.urgent(why)
 
     async def adopt(self, view: IdView) -> None:
-        """Coordinates the id for a client whose former coordinator has ended; aborts what was open there. TxnError."""
-        async with self._lock:
-            await self._continue(view)
+        """Coordinates the id for a client whose former coordinator has ended, or does not answer it. TxnError.
 
-    async def _continue(self, view: IdView) -> None:
-        assert view.claim is not None
-        self.keeper.client, self.keeper.client_id = view.client, view.claim.client_id
-        self.keeper.timeout_ms = view.claim.timeout_ms
-        if view.ongoing is not None:
+        What was open there is continued, or aborted where it can't be told what was written.
+        """
+        async with self._lock:
+            await self._adopt(view, continues=True)
+
+    async def _adopt(self, view: IdView, *, continues: bool = False) -> None:
+        self.keeper.take_over(view)
+        former = None
+        if continues and view.awaits_client():
+            view, former = await self._continue(view)
+        elif view.ongoing is not None:
             view = await self.keeper.claim_again()
         if view.last is not None:
             self.id.restore(committed=view.last.committed)
         self._adopted = True
-        if view.is_doomed:
+        if former is not None:
+            self._restore(await self._begin(), former, view)
+        elif view.is_doomed:
             self.id.doom(_RESTARTED)
+
+    async def _continue(self, view: IdView) -> tuple[IdView, Former | None]:
+        """The view after a claim that continues what is open, and what there is of it; None: it was aborted. TxnError.
+
+        The claim comes first: from then on the log takes nothing from the former instance. Then its data are fenced.
+        """
+        assert view.ongoing is not None
+        view = await self.keeper.claim_to_continue(view.ongoing.producer)
+        if view.ongoing is None:
+            return view, None  # a member came before the claim
+        name, instance_id = self.keeper.transactional_id, self._tools.instance_id
+        try:
+            former = await self._tools.former.read(view, view.continued(view.ongoing.producer))
+        except Uncertain as error:
+            if not self.keeper.holds(view):
+                raise self.keeper.continued_elsewhere(view) from error
+            log.warning("can't continue a transaction, aborting it", transactional_id=name, reason=str(error))
+            return await self.keeper.claim_again(), None
+        if not self.keeper.holds(view):
+            raise self.keeper.continued_elsewhere(view)
+        log.info("continuing a transaction of another instance", transactional_id=name, instance_id=instance_id)
+        return view, former
+
+    def _restore(self, transaction: Transaction, former: Former, view: IdView) -> None:
+        """What the former instances of this transaction knew, as far as the log and the partitions say it.
+
+        A partition without data is not among those that the client has added: its AddPartitionsToTxn may be late.
+        """
+        assert view.claim is not None
+        assert view.ongoing is not None
+        self._stats.resumed += 1
+        elapsed_ms = max(0, view.claim.at.timestamp_ms - view.ongoing.since.timestamp_ms)
+        transaction.began_at -= elapsed_ms / 1000
+        transaction.is_continued, transaction.former = True, former.written
+        transaction.joined.update(place for done in former.written.values() for place in done)
+        pending = view.pending.get(transaction.producer, [])
+        transaction.members = one_of_each_member([record.replaced(topics=[]) for record in pending if record.topics])
+        transaction.former_groups = {record.group_id for record in pending}
+        for place, following in former.following.items():
+            sent = [
+                (one.sequence, one.records, written_before(place, one.base_offset, one.records))
+                for one in former.sent.get(place, ())
+            ]
+            self._sequences.restore(self.keeper.client, place, following, sent)
 
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
         self.used_at = trio.current_time()
         view = self.keeper.view
+        is_open = self.transaction is not None and not self.id.state.is_pending
+        if is_open and self.transaction is not None and self._is_former(self.transaction.producer):
+            raise self._leave()
         self.id.admit(request, coordinator, view.client if view is not None else NOBODY)
 
     def _refuse_while_deciding(self) -> None:
@@ -159,17 +223,48 @@ class LogOwner(Owner):
         async with self._turn_to_grow(request, COORDINATOR):
             (await self._begin()).joined.update(places)
 
-    async def _announce(self, transaction: Transaction, places: Sequence[TopicPartition]) -> None:
+    def _is_former(self, part: Producer) -> bool:
+        """Whether another instance continues what this one has begun under an epoch."""
+        view = self.keeper.view
+        return view is not None and view.is_former(part)
+
+    def discard(self) -> None:
+        """What is open is nothing of this owner's any more."""
+        if self.id.drop():
+            self._stats.open -= 1
+        self._abandon()
+
+    def _leave(self) -> TxnError:
+        """Another instance continues the open transaction."""
+        view = self.keeper.view
+        assert view is not None
+        self._has_left = True
+        self.discard()
+        return self.keeper.continued_elsewhere(view)
+
+    async def _announce(self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]) -> None:
         """Has partitions in the log, before anything is written there."""
-        if not (written := transaction.unannounced(dict.fromkeys(places))):
+        sequences, client = self._sequences, request.client
+        firsts = {
+            place: sequences.following(client, place, batch.base_sequence)
+            for batch in reversed(batches)
+            for place in places_of([batch])
+            if not transaction.is_announced(batch, client, sequences)
+        }
+        if not (written := [place for place in dict.fromkeys(places_of(batches)) if place in firsts]):
             return
         added, usual = transaction.unannounced(transaction.joined), transaction.unannounced(self._usual)
         ends = await self._wait(lambda: self._ends.with_likely(written, added, usual))
         if self.keeper.claim is None:
             raise await self._lose("the claim was lost")
-        if not await self.keeper.announce(transaction.announcement(self.keeper.claim.nonce, ends)):
+        if not request.is_own and all(batch.base_sequence >= 0 for batch in batches):
+            firsts = {place: firsts.get(place, sequences.following(client, place, 0)) for place in ends}
+        else:
+            firsts = {}
+        if not await self.keeper.announce(transaction.announcement(self.keeper.claim.nonce, ends, firsts)):
             raise await self._lose("the log did not take the transaction's partitions")
         transaction.announced.update(ends)
+        transaction.first_sequences.update(firsts)
 
     async def _begin(self) -> Transaction:
         if self.transaction is not None:
@@ -191,11 +286,22 @@ class LogOwner(Owner):
             return self.keeper.fenced()
         open_part = self.transaction.producer if self.transaction is not None else None
         if view is None or open_part is None or view.verdict(open_part) is Verdict.UNDECIDED:
-            await self.keeper.claim_again()
+            try:
+                await self.keeper.claim_again(open_part or NOBODY)
+            except TxnError:
+                if open_part is not None and self._is_former(open_part):
+                    raise self._leave() from None
+                raise
         else:
             self.keeper.claim = None  # a claim now would abort a transaction of another instance
         self._drop("failed")
         return self.id.doom(why)
+
+    def _drop(self, reason: str) -> None:
+        if self.transaction is not None and self.transaction.is_continued:
+            # what the client has no response to it may give up, and use its sequences for something else
+            self._sequences.clear()
+        super()._drop(reason)
 
     def _count_aborted(self, reason: str) -> None:
         if self._undecided is not None:
@@ -216,7 +322,7 @@ class LogOwner(Owner):
                 raise self._not_added("the partition")
             size = sum(len(batch.batch) for batch in batches)
             with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
-                await self._announce(transaction, places)
+                await self._announce(transaction, request, batches)
                 await self._wait(lambda: transaction.writer.room(size))
             sends = transaction.accept(request.client, batches, self._sequences)
             accepted()
@@ -228,6 +334,8 @@ class LogOwner(Owner):
             # to abort must be a success then: a client gives up for good otherwise
             self._adopted = False
             self.id.restore(committed=False)
+            return self.id.doom(_RESTARTED)
+        if self.transaction is not None and self.transaction.is_continued:
             return self.id.doom(_RESTARTED)
         return not_added(what)
 
@@ -241,6 +349,8 @@ class LogOwner(Owner):
             transaction = await self._begin()
             if is_other_generation(offsets, transaction.members):
                 raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
+            if not implicit and offsets.group_id in transaction.former_groups:
+                raise self.id.doom(_RESTARTED)  # whether what is there was late can't be told
             if not implicit:
                 self.id.take_offsets(transaction.added_groups, offsets, request.connection)
             if self.keeper.claim is None:
@@ -280,6 +390,7 @@ class LogOwner(Owner):
             elif bumps or self._reports_doom(committed, also):
                 await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know of it
             else:
+                await self._check_nothing_open()
                 self.id.end_nothing(committed=committed)
             if self._waits(beside):
                 why = "another claim came before the decision: what was prepared still is"
@@ -289,6 +400,13 @@ class LogOwner(Owner):
             if bumps:
                 await self._raise_epoch(request.client)
             return self.keeper.client
+
+    async def _check_nothing_open(self) -> None:
+        """TxnError if the client has begun its transaction at another instance."""
+        view = await self.keeper.read_to_end()
+        if view is not None and self.keeper.is_elsewhere(view):
+            self._has_left = True
+            raise self.keeper.continued_elsewhere(view)
 
     def _refuse_overtaken(self) -> None:
         """TxnError (PRODUCER_FENCED) where another producer took the id while this abort was in flight."""
@@ -350,6 +468,7 @@ class LogOwner(Owner):
                 transaction, why, bumps and as_asked, beside if as_asked else NOTHING_BESIDE
             )
         except BaseException:
+            self._has_left |= self._is_former(transaction.producer)
             # its outcome has to be known before any response; nothing proceeds before
             self._count_aborted("failed")
             self._abandon()
@@ -369,9 +488,7 @@ class LogOwner(Owner):
         transaction = self._undecided
         if transaction is None:
             return
-        view = await self.keeper.read_to_end()
-        if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
-            view = await self.keeper.settle(transaction.producer)
+        view = await self._settled(transaction, await self.keeper.read_to_end())
         self._undecided = None
         self._take_decided(view, transaction)
         if view.verdict(transaction.producer) is Verdict.COMMITTED:
@@ -380,6 +497,16 @@ class LogOwner(Owner):
         else:
             self.id.apply(Event.ABORTED)
             self.id.doom("the decision did not reach the log")
+
+    async def _settled(self, transaction: Transaction, view: IdView | None) -> IdView:
+        """A view that shows what became of a transaction, by a claim if it must. TxnError if others continue it."""
+        part = transaction.producer
+        if view is not None and view.verdict(part) is not Verdict.UNDECIDED and not view.is_former(part):
+            return view
+        try:
+            return await self.keeper.settle(part)
+        finally:
+            self._has_left |= self._is_former(part)
 
     def _take_decided(self, view: IdView, transaction: Transaction) -> None:
         """The client's identity after a decision of its own: the one that this decision gave it.
@@ -423,12 +550,11 @@ class LogOwner(Owner):
         else:
             body = transaction.decision(self.keeper.claim.nonce, following_client, written, why or "", beside)
             view = await self.keeper.append(body)
-        if view is None or view.verdict(transaction.producer) is Verdict.UNDECIDED:
-            view = await self.keeper.settle(transaction.producer)
+        view = await self._settled(transaction, view)
         self._take_decided(view, transaction)
         self._stats.appends.observe(trio.current_time() - began)
         if written is not None:
-            self._usual = set(written)
+            self._usual = {*written, *(place for done in transaction.former.values() for place in done)}
             self._ends.note(written)
         return view.verdict(transaction.producer)
 
@@ -436,7 +562,7 @@ class LogOwner(Owner):
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
         async with self._turn_to_grow(request, None):
             transaction = await self._begin()
-            why = await self._why_not(transaction)
+            why = await self._why_not(transaction) if not transaction.is_continued else "another instance began it"
             if why is not None:
                 raise await self._lose(why)
             view = None

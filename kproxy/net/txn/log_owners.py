@@ -19,7 +19,7 @@ from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.owner_services import OwnerTools, Topics
-from kproxy.txn.claims import refuse_replaced
+from kproxy.txn.claims import NOBODY, refuse_replaced
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import DecisionScope
@@ -45,6 +45,10 @@ _EXPIRY_TURNS_MS: Final = 3_600_000
 _IDLE_SECONDS: Final = 3_600.0
 #: Ids that are given up in one look at all of them.
 _MOST_EXPIRED: Final = 10
+#: A client that asks here for so long, and nowhere else, has lost its instance: this one takes its id over.
+_PATIENCE_SECONDS: Final = 3.0
+#: Ids of other instances whose clients ask here.
+_MOST_ASKING: Final = 10_000
 
 
 class LogOwners:
@@ -68,7 +72,12 @@ class LogOwners:
         self._nursery = nursery
         self._jobs = jobs
         self._owners: dict[str, LogOwner] = {}
-        self._taking_over = trio.Lock()
+        #: By id: one takeover may wait for partitions that have no leader, and others must not wait for it.
+        self._taking_over: dict[str, trio.Lock] = {}
+        #: Of ids of other instances: who asks here, the last record by then, and when it did so first and last.
+        self._asking: dict[str, tuple[tuple[Producer, int], float, float]] = {}
+        #: Whether no former self of this instance is there any more.
+        self._is_alone = False
         #: Set when kproxy stops: no transaction begins here after that.
         self.leaving = False
         self._ending: set[str] = set()
@@ -140,24 +149,61 @@ class LogOwners:
     async def owner(self, request: TxnRequest) -> "LogOwner":
         """The owner for a request; one is made where the id's last owner was this instance's former self."""
         owner = self._owners.get(request.transactional_id)
-        if owner is not None:
+        if owner is not None and not owner.is_elsewhere:
             return owner
         return await self._jobs.run(lambda: self._take_over(request.transactional_id, request.client))
 
     async def _take_over(self, transactional_id: str, client: Producer) -> "LogOwner":
         await self._succession.alone()
-        async with self._taking_over:
-            if transactional_id in self._owners:
-                return self._owners[transactional_id]  # another request came first
-            view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
-            if view is None or view.claim is None or view.expired:
-                raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
-            if view.claim.instance_id != self._tools.instance_id and not self._is_silent(view):
-                refuse_replaced(view, client)  # else it would ask for the coordinator, come here, and retry for ever
+        lock = self._taking_over.setdefault(transactional_id, trio.Lock())
+        try:
+            async with lock:
+                return await self._taken_over(transactional_id, client)
+        finally:
+            if not lock.statistics().tasks_waiting:
+                self._taking_over.pop(transactional_id, None)
+
+    async def _taken_over(self, transactional_id: str, client: Producer) -> "LogOwner":
+        known = self._owners.get(transactional_id)
+        if known is not None:
+            if not known.is_elsewhere:
+                return known  # another request came first
+            self._forget(transactional_id, known)
+        view = await ClaimKeeper(transactional_id, self._tools).read_to_end()
+        if view is None or view.claim is None or view.expired:
+            raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
+        if not (self._is_mine(view) or self._is_silent(view)):
+            refuse_replaced(view, client)  # else it would ask for the coordinator, come here, and retry for ever
+            if not self._has_waited(view, client):
                 raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
-            owner = self._new(transactional_id)
-            await owner.adopt(view)
-            return self._owners.setdefault(transactional_id, owner)
+        owner = self._new(transactional_id)
+        await owner.adopt(view)
+        self._asking.pop(transactional_id, None)
+        found = self._owners.setdefault(transactional_id, owner)
+        if found is not owner:
+            owner.discard()  # a producer has initialized the id meanwhile
+        return found
+
+    def _is_mine(self, view: IdView) -> bool:
+        """Whether this instance, or its former self, coordinates the id."""
+        return view.claim is not None and view.claim.instance_id == self._tools.instance_id
+
+    def _has_waited(self, view: IdView, client: Producer) -> bool:
+        """Whether the client that has the id asks here for long enough, while the log has nothing new of the id."""
+        if client == NOBODY:
+            return False
+        now, mark = trio.current_time(), (client, view.touched.offset)
+        known, since, last = self._asking.get(view.transactional_id, (mark, now, now))
+        if known != mark or now > last + _PATIENCE_SECONDS:
+            since = now
+        if len(self._asking) >= _MOST_ASKING:
+            self._asking.clear()
+        self._asking[view.transactional_id] = (mark, since, now)
+        return now >= since + _PATIENCE_SECONDS
+
+    def _forget(self, transactional_id: str, owner: "LogOwner") -> None:
+        owner.close()
+        del self._owners[transactional_id]
 
     def _turn(self, view: IdView, within_ms: int) -> float:
         """How much later than others this instance does for an id what any may do: so seldom two do it at once."""
@@ -201,6 +247,8 @@ class LogOwners:
         """Aborts what disconnected clients have left open here, and what a group waits for."""
         for view, _, _ in list(self._tools.log.views.undecided_offsets(group_id)):
             owner = self._owners.get(view.transactional_id)
+            if owner is None and self._is_alone and self._is_mine(view) and view.ongoing is not None:
+                self.end_overdue(view)
             if owner is not None and owner.id.is_left:
                 why = "the producer's connection ended, and its group asks for its offsets"
                 self._start(view.transactional_id, partial(owner.give_up, owner.keeper.client, why))
@@ -217,8 +265,7 @@ class LogOwners:
                 if owner.is_overdue(now):
                     self._start(name, owner.time_out)
                 elif not owner.is_open and now > owner.used_at + _IDLE_SECONDS:
-                    owner.close()
-                    del self._owners[name]
+                    self._forget(name, owner)
             self._note()
             views = self._tools.log.views
             if now < self._swept_at + _ALL_SECONDS:
@@ -228,13 +275,14 @@ class LogOwners:
                 self._sweep(list(views.all()))
 
     def _end_former(self) -> None:
-        """What this instance's former self left open can only be aborted: readers need not wait for its time-out.
+        """What this instance's former self left open, and nobody can continue: readers need not wait for its time-out.
 
         Where nothing was written but by members it is left to them: they may be elsewhere.
         """
+        self._is_alone = True
         for view in list(self._tools.log.views.all()):
-            mine = view.claim is not None and view.claim.instance_id == self._tools.instance_id
-            if mine and view.has_own_data() and view.transactional_id not in self._owners:
+            is_lost = self._is_mine(view) and view.has_own_data() and not view.awaits_client()
+            if is_lost and view.transactional_id not in self._owners:
                 self.end_overdue(view)
 
     def _note(self) -> None:

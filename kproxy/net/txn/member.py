@@ -84,7 +84,7 @@ class Member:
         if not wanted:
             return
         ends = await self._turns.wait(lambda: self._ends.of(wanted))
-        body = self._transaction.announcement(self._nonce, ends)
+        body = self._transaction.announcement(self._nonce, ends, {})
         try:
             await self._tools.log.append_unread(self._entry(body), *self.producer, self._next_sequence())
         except AppendError as error:

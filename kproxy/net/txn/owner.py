@@ -77,7 +77,7 @@ class Owner(ABC):
         return (
             transaction is not None
             and not self._lock.locked()
-            and transaction.announced.issuperset(places_of(batches))
+            and all(transaction.is_announced(batch, self.id.client, self._sequences) for batch in batches)
             and transaction.writer.has_room(sum(len(batch.batch) for batch in batches))
         )
 

@@ -9,6 +9,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.txn.former_epochs import FormerEpochs
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.traces import NoTraces, Traces
@@ -63,6 +64,7 @@ class OwnerTools:
     groups: Groups
     ends: Ends
     topics: Topics
+    former: FormerEpochs
     #: Connections for the data of one transactional id.
     connections: Callable[[], WriterConnections]
     #: 16 random bytes.

@@ -32,6 +32,7 @@ from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.former_epochs import FormerEpochs
 from kproxy.net.txn.group_offset_requests import GroupAsks
 from kproxy.net.txn.group_offset_writes import GroupOffsets
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
@@ -113,6 +114,7 @@ class Transactions:
             groups=GroupOffsets(cluster, self._mirror),
             ends=self._ends,
             topics=TopicPolicies(cluster),
+            former=FormerEpochs(self._leaders, config, stats.retries),
             connections=connections,
             nonce=_nonce,
             instance_id=config.instance_id,

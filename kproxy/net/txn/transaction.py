@@ -1,7 +1,7 @@
 """One transaction that has begun here: its data, its partitions, its groups, and what its decision has to say."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -60,6 +60,14 @@ class Transaction:
         self.joined: set[TopicPartition] = set()
         #: Partitions that are in the log.
         self.announced: set[TopicPartition] = set()
+        #: The client's sequence that the log names as its first, by partition where nothing was accepted yet.
+        self.first_sequences: dict[TopicPartition, int] = {}
+        #: Whether another instance began it.
+        self.is_continued = False
+        #: What other instances have written for it, by the epoch of each.
+        self.former: Mapping[Producer, Mapping[TopicPartition, Written]] = {}
+        #: Groups whose offsets other instances have taken for it.
+        self.former_groups: Collection[str] = ()
         #: Each member, without its offsets, that has offsets in the log: a commit checks that it is still current.
         self.members: list[TransactionOffsets] = []
         #: Whether a broker's group has offsets of it.
@@ -88,15 +96,30 @@ class Transaction:
             accepted = self.writer.accept([(one.topic, one.partition, one.batch, one.records) for _, one in turn])
             for (at, batch), send in zip(turn, accepted, strict=True):
                 sequences.note(batch, send)
+                self.first_sequences.pop((batch.topic, batch.partition), None)
                 sends[at] = send
         return sends
 
-    def announcement(self, nonce: bytes, ends: Mapping[TopicPartition, int]) -> TransactionPartitions:
-        """The record that names partitions, each with an offset below which none of the data lies."""
+    def is_announced(self, batch: ClientBatch, client: Producer, sequences: ClientSequences[TxnSend]) -> bool:
+        """Whether the log names the batch's partition and, if it is to be the first there, the client's sequence."""
+        place = (batch.topic, batch.partition)
+        if place not in self.announced:
+            return False
+        first = self.first_sequences.get(place) if self.first_sequences else None
+        return first is None or first == sequences.following(client, place, batch.base_sequence)
+
+    def announcement(
+        self, nonce: bytes, ends: Mapping[TopicPartition, int], first_sequences: Mapping[TopicPartition, int]
+    ) -> TransactionPartitions:
+        """The record that names partitions, each with an offset below which none of the data lies.
+
+        ``first_sequences``: what the first batch of the client's has in each, if the client counts its records.
+        """
         topics: dict[str, TransactionPartitionsTopic] = {}
         for (name, index), end in ends.items():
             topic = topics.setdefault(name, TransactionPartitionsTopic(name))
-            topic.partitions.append(TransactionPartitionsPartition(index, end))
+            first = first_sequences.get((name, index), -1)
+            topic.partitions.append(TransactionPartitionsPartition(index, end, first))
         return TransactionPartitions(nonce, *self.producer, list(topics.values()))
 
     def decision(
@@ -114,6 +137,8 @@ class Transaction:
             TransactionDecisionPart(row.producer_id, row.epoch, _topics(_prepared(row)) if written is not None else [])
             for row in beside.parts
         ]
+        if written is not None:
+            others += [TransactionDecisionPart(*former, _topics(done)) for former, done in self.former.items()]
         return TransactionDecision(
             nonce=nonce,
             producer_id=self.producer.producer_id,
@@ -155,6 +180,11 @@ def written_of(send: TxnSend | None) -> WrittenBatch:
     if send.error_code:
         return WrittenBatch(send.error_code, -1, -1)
     return WrittenBatch(0, send.base_offset, send.log_append_time_ms)
+
+
+def written_before(place: TopicPartition, base_offset: int, records: int) -> TxnSend:
+    """A batch that another instance has written."""
+    return TxnSend(place, memoryview(b""), records, -1, settled=True, base_offset=base_offset)
 
 
 def _turns(batches: Sequence[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:

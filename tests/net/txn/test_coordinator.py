@@ -228,13 +228,13 @@ class TestInstances:
             client.producer = had
             assert await client.end(again, committed=committed) == told
 
-    async def test_what_was_open_when_the_instance_died_can_only_be_aborted(self) -> None:
+    async def test_what_only_moved_offsets_when_the_instance_died_can_only_be_aborted(self) -> None:
         async with stage() as cast:
             a, client = await cast.instance("a"), Client("id")
             await client.init(a)
             await client.write(a, "1", P0)
             await client.end(a)
-            await client.write(a, "2", P0)
+            await client.offsets(a, "g", 5)
             await a.kill()
             again = await cast.instance("a")
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):

@@ -148,12 +148,12 @@ async def test_an_operator_may_ask_the_instance_that_had_the_id_before() -> None
             await client.end(b)
 
 
-async def test_a_restarted_kproxy_aborts_what_it_has_left_open_and_nothing_of_others() -> None:
+async def test_a_restarted_kproxy_aborts_what_nobody_can_continue_and_nothing_of_others() -> None:
     async with stage() as cast:
         names = ("a", "b", "c")
         instances = {name: await cast.instance(name) for name in names}
         for name in names:
-            await (client := Client(name)).init(instances[name])
+            await (client := Client(name, bumps=True, connection=0)).init(instances[name])
             await client.write(instances[name], "1", P0)
         await instances["b"].kill()
         views = (await cast.instance("b")).transactions.views

@@ -89,7 +89,7 @@ async def goes_on(client: Client, at: Instance, name: str) -> bool:
         await client.end(at, committed=False)
         return False
     if name not in ("decision", "init", "init-again"):
-        for place in (P0, P1):
+        for place in (P0, P1) if name != "offsets" else ():
             client._next[place] = client._next.get(place, 0) + 1
         await client.end(at)
         return True
@@ -129,8 +129,8 @@ async def test_its_instance_is_started_again(name: str, point: Point, bumps: boo
         await client.end(again)
         before = [] if name == "init" else ["1"]
         if name == "decision":
-            assert committed is is_decided(name, point)
-            assert moved(again) is committed
+            assert committed, "it is decided, or continued"
+            assert moved(again)
         assert await shown(cast, again) == [*before, *(["2"] if committed else []), "3"]
         nothing_of_former_owners(cast)
 

@@ -32,6 +32,7 @@ from kproxy.codec._generated.transaction_prepare import (
 )
 from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.view_values import BrokerTransaction
 
@@ -52,7 +53,13 @@ def producer(number: int, epoch: int) -> Producer:
 
 
 def claim(
-    number: int, first: Producer, *, epochs: int = 2, generation: int = 1, client: Producer = CLIENT
+    number: int,
+    first: Producer,
+    *,
+    epochs: int = 2,
+    generation: int = 1,
+    client: Producer = CLIENT,
+    continued: Producer = NOBODY,
 ) -> TransactionClaim:
     """The claim with the nonce ``number`` to the block of epochs that begins at ``first``."""
     return TransactionClaim(
@@ -66,15 +73,19 @@ def claim(
         transaction_timeout_ms=60_000,
         instance_id=f"kproxy-{number}",
         client_id="app",
+        continued_producer_id=continued.producer_id,
+        continued_epoch=continued.epoch,
     )
 
 
-def partitions(number: int, part: Producer, places: Mapping[TopicPartition, int]) -> TransactionPartitions:
-    """Partitions, each with the offset below which none of the data lies."""
+def partitions(
+    number: int, part: Producer, places: Mapping[TopicPartition, int], first_sequence: int = -1
+) -> TransactionPartitions:
+    """Partitions, each with the offset below which none of the data lies, and the client's first sequence."""
     topics: dict[str, TransactionPartitionsTopic] = {}
     for (name, index), end in places.items():
         topic = topics.setdefault(name, TransactionPartitionsTopic(name))
-        topic.partitions.append(TransactionPartitionsPartition(index, end))
+        topic.partitions.append(TransactionPartitionsPartition(index, end, first_sequence))
     return TransactionPartitions(nonce(number), *part, list(topics.values()))
 
 

@@ -94,6 +94,12 @@ def without_copies(self: Transaction, *parts: Any) -> TransactionDecision:
     return decision
 
 
+def without_former(self: Transaction, *parts: Any) -> TransactionDecision:
+    """What other instances have written is left out."""
+    self.former = {}
+    return _DECISION(self, *parts)
+
+
 def _claims_in_silence(self: IdView, body: TransactionClaim, at: LogPosition) -> bool:
     last = self.last
     took = _CLAIM(self, body, at)
@@ -245,12 +251,12 @@ async def lost_without_a_claim(self: LogOwner, why: str) -> TxnError:
 # -- data
 
 
-async def announces_behind(self: LogOwner, transaction: Transaction, places: Any) -> None:
+async def announces_behind(self: LogOwner, transaction: Transaction, request: TxnRequest, batches: Any) -> None:
     """The data do not wait for what announces them."""
 
     async def announce() -> None:
         with suppress(KproxyError, OSError):
-            await _ANNOUNCE(self, transaction, places)
+            await _ANNOUNCE(self, transaction, request, batches)
 
     self._connections.nursery.start_soon(announce)
 

@@ -118,8 +118,51 @@ def crashed_in_second(seed: int) -> WorldPlan:
         await process.initialize()
         await process.end(await write_one(process, 0), committed=True)
         second = await write_one(process, 1)
+        world.brokers.control(ApiKey.WRITE_TXN_MARKERS, lambda _: Close())  # else the successor continues it
         await world.crash(0, 0.2)
         await goes_well(process.end(second, committed=True))
+
+    return by_hand(seed, script, plan)
+
+
+def continued(seed: int) -> WorldPlan:
+    """A kproxy crashes in a transaction, twice, and continues it; some of the batches had no response."""
+    plan = producer(second_version=bool(seed % 2))
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        await process.end(await write_one(process, 0), committed=True)
+        claimed = await write_one(process, 1)
+        for _ in range(2):
+            await world.crash(0, 0.2)
+            await process.write(claimed, _ONE)
+            await _crash_unheard(world, process, claimed)
+        await process.end(claimed, committed=True)
+
+    return by_hand(seed, script, plan)
+
+
+async def _crash_unheard(world: TransactionWorld, process: Process, claimed: Claimed) -> None:
+    """A kproxy crashes after its batch was written, and before it knows."""
+    unheard = Gate(world, lambda call: any(values(call)), serves=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(process.write, claimed, _ONE)
+        await unheard.reached.wait()
+        await world.crash(0, 0.2)
+        unheard.open()
+
+
+def continued_unheard(seed: int) -> WorldPlan:
+    """A kproxy crashes in a transaction, and its client repeats a batch that had no response."""
+    plan = producer(second_version=bool(seed % 2))
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        claimed = await write_one(process, 0)
+        await _crash_unheard(world, process, claimed)
+        await process.end(claimed, committed=True)
 
     return by_hand(seed, script, plan)
 

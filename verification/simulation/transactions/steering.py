@@ -10,7 +10,8 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_topic import TOPIC as LOG
-from kproxy.testing.fake_broker import Call
+from kproxy.testing.fake_broker import Answer, Call
+from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.group_members import Member
@@ -48,18 +49,22 @@ def values(call: Call) -> Iterator[bytes]:
 class Gate:
     """Holds requests back until it is opened; they are served then."""
 
-    def __init__(self, world: "TransactionWorld", holds: Callable[[Call], bool]) -> None:
-        """``holds`` tells which Produce requests."""
+    def __init__(self, world: "TransactionWorld", holds: Callable[[Call], bool], *, serves: bool = False) -> None:
+        """``holds`` tells which Produce requests. ``serves``: they are served at once, and their responses held."""
         self._holds = holds
+        self._serves = serves
         self._opened = trio.Event()
         #: Set when the first of them has come.
         self.reached = trio.Event()
         world.brokers.control(ApiKey.PRODUCE, self._control)
 
-    async def _control(self, call: Call) -> None:
-        if not self._opened.is_set() and self._holds(call):
-            self.reached.set()
-            await self._opened.wait()
+    async def _control(self, call: Call) -> Fault | None:
+        if self._opened.is_set() or not self._holds(call):
+            return None
+        answer = await APIS[ApiKey.PRODUCE].handle(call) if self._serves else None
+        self.reached.set()
+        await self._opened.wait()
+        return Answer(answer) if answer is not None else None
 
     def open(self) -> None:
         """From now on nothing is held."""

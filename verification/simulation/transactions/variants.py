@@ -19,6 +19,7 @@ from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.txn import view as view_module
 from kproxy.txn import views as views_module
+from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.last_stable import LastStable
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView
@@ -164,6 +165,18 @@ VARIANTS: Final = (
         ((view_module, "_RULES", broken_rules.CLAIMS_IN_SILENCE),),
         scripts.crashed_in_second,
         (invariants.OUTCOME,),
+    ),
+    Variant(
+        "the decision of a continued transaction names what its last instance wrote",
+        ((Transaction, "decision", broken_rules.without_former),),
+        scripts.continued,
+        (invariants.LOST, invariants.TORN, invariants.OUTCOME),
+    ),
+    Variant(
+        "what a client repeats at the next instance is not compared with what is there",
+        ((ClientSequences, "restore", broken_rules.keep),),
+        scripts.continued_unheard,
+        (invariants.DUPLICATE,),
     ),
     Variant(
         "an EndTxn over an old connection is let in",

@@ -1,0 +1,46 @@
+"""Open transactions survive their kproxy in simulated runs: they are continued, and nothing is lost or doubled."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from kproxy.net.txn.log_owner import LogOwner
+from kproxy.proxy.coordinator_rules import Home
+from verification.simulation.transactions import scripts
+from verification.simulation.transactions.plan import Taste, make_plan
+from verification.simulation.transactions.world import run
+
+_RESTORE = LogOwner._restore
+
+
+@contextmanager
+def counting(found: list[str]) -> Iterator[None]:
+    """Adds the id of each transaction that is continued."""
+
+    def restore(self: LogOwner, *what: Any) -> None:
+        found.append(self.keeper.transactional_id)
+        _RESTORE(self, *what)
+
+    with patch.object(LogOwner, "_restore", restore):
+        yield
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_transaction_survives_four_crashes(seed: int) -> None:
+    found: list[str] = []
+    with counting(found):
+        assert run(scripts.continued(seed)).broken is None
+    assert len(found) == 4
+
+
+def test_runs_with_crashes_continue_transactions() -> None:
+    found: list[str] = []
+    crashes = replace(Taste(), homes=(Home.KPROXY,), faults=("crash",), fault_count=(6, 10), timeouts_ms=(15_000,))
+    with counting(found):
+        for seed in range(3):
+            assert run(make_plan(seed, crashes)).broken is None
+    assert found
