@@ -1,6 +1,7 @@
 """A kproxy that can be killed, frozen, started again, and looked at from outside."""
 
 import http.client
+import os
 import re
 import signal
 import subprocess
@@ -51,8 +52,9 @@ class KproxyProcess:
     """``kproxy run`` as a process of its own, always on the same ports and with the same instance.id.
 
     :param more: options of ``kproxy run`` beside those that make it what it is.
-    :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``; its own if
-        not given.
+    :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``; any free
+        ones if not given.
+    :param relayed: whether clients reach it through relays; otherwise ``advertised`` is its own ports.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class KproxyProcess:
         directory: Path,
         more: Mapping[str, str] | None = None,
         advertised: Sequence[int] | None = None,
+        *,
+        relayed: bool = True,
     ) -> None:
         self.name = name
         self.listen, self.http = free_ports(2)
         self.broker_ports = free_ports(BROKER_PORTS)
-        self.advertised = advertised or free_ports(1 + BROKER_PORTS)
+        self.advertised = advertised or (free_ports(1 + BROKER_PORTS) if relayed else self.targets)
         self.log = directory / f"{name}.log"
         self.starts = 0
         self.at_start: Footprint | None = None
@@ -117,6 +121,24 @@ class KproxyProcess:
             self._process.wait()
             self._process = None
 
+    def stop(self, timeout_s: float) -> None:
+        """End it in good order, as SIGTERM does.
+
+        :raises subprocess.TimeoutExpired: it takes longer than ``timeout_s``.
+        """
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout_s)
+            self._process = None
+
+    def cpu_seconds(self) -> float:
+        """The processor time of the process that runs now.
+
+        :raises OSError: it does not run.
+        """
+        fields = (self._home / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def pause(self) -> None:
         """Freeze it: its connections stay open and nothing answers."""
         if self._process is not None:
@@ -136,9 +158,12 @@ class KproxyProcess:
 
         :raises OSError: it does not run.
         """
-        home = Path("/proc") / str(self._process.pid if self._process else -1)
-        pages = int((home / "statm").read_text().split()[1])
-        return Footprint(pages * 4096, sum(1 for _ in (home / "fd").iterdir()))
+        pages = int((self._home / "statm").read_text().split()[1])
+        return Footprint(pages * 4096, sum(1 for _ in (self._home / "fd").iterdir()))
+
+    @property
+    def _home(self) -> Path:
+        return Path("/proc") / str(self._process.pid if self._process else -1)
 
     def metrics(self) -> dict[str, float]:
         """Read the metrics page: sums over all labels, by name without ``_total``; empty if it does not answer."""

@@ -1,4 +1,4 @@
-"""``python -m verification.fleet_scale``: a fleet on a virtual clock, and what it asks of three brokers.
+"""``python -m verification.fleet_scale``: a fleet, on a virtual clock or of processes, and what it asks of 3 brokers.
 
 The exit status is the number of bars that are missed.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import trio
 
+from verification.fleet_scale import processes
 from verification.fleet_scale.fleet import Findings, Fleet
 from verification.fleet_scale.meter import Load
 from verification.simulation.plan import BROKERS
@@ -25,7 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle-seconds", type=float, default=240.0, help="virtual (default: %(default)s)")
     parser.add_argument("--decisions", type=int, default=5)
     parser.add_argument("--clients", type=int, default=100, help="that write during the restart of all")
+    parser.add_argument("--processes", type=int, help="so many real processes before real brokers, and nothing else")
     options = parser.parse_args(arguments)
+    if options.processes:
+        return _with_processes(options.processes, options.idle_seconds, options.clients)
     began = time.process_time()
     found = run(options.instances, options.idle_seconds, options.decisions, min(options.clients, options.instances))
     for line in report(found):
@@ -34,6 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.writelines(f"MISSED: {line}\n" for line in missed)
     sys.stdout.write(f"{time.process_time() - began:.0f} s of CPU\n")
     return len(missed)
+
+
+def _with_processes(count: int, idle_s: float, clients: int) -> int:
+    found = processes.run(count, idle_s, min(clients, count))
+    sys.stdout.writelines(f"{line}\n" for line in processes.report(found))
+    return len(found.faults)
 
 
 def run(instances: int, idle_s: float, decisions: int, clients: int) -> Findings:
