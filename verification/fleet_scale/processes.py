@@ -56,7 +56,7 @@ class Findings:
     idle: Cost
     restarts: Cost
     acknowledged: int
-    #: Errors that a client was told, and anomalies of the history.
+    #: Errors that a client received, and anomalies of the history.
     faults: list[str]
 
 
