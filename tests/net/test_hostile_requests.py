@@ -84,7 +84,8 @@ def test_a_small_wrapper_with_millions_of_empty_records(proxy: Besieged, records
     frame = encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 0, 1, "bomb")
     assert len(frame) < 200_000
     proxy.longest_stretch.seconds = 0.0
-    with costs_at_most(proxy, 8.0, 10 * MIB), Pings(proxy) as pings:
+    # It takes 50 MiB for a moment. Of these a few pages may stay in use by small objects that happen to lie there.
+    with costs_at_most(proxy, 8.0, 20 * MIB), Pings(proxy) as pings:
         answer_to(proxy, frame)
     assert pings.count > 20
     assert proxy.longest_stretch.seconds < 1.0
