@@ -45,7 +45,7 @@ class FakeOwner:
     """Notes what is asked of it."""
 
     def __init__(self, *, is_open: bool = False) -> None:
-        self.is_open = is_open
+        self.is_open, self.is_elsewhere = is_open, False
         self.transaction = object() if is_open else None
         self.asked: list[str] = []
 
@@ -97,6 +97,7 @@ def claimed(name: str, *, open_since: int | None = None) -> Any:
         expired=False,
         prepared=False,
         has_own_data=lambda: True,
+        awaits_client=lambda: False,
         client=OLD,
         last=None,
         ongoing=None,
@@ -139,11 +140,10 @@ async def test_only_the_last_end_of_an_expired_id_is_answered_again(
 
 
 async def test_an_owner_that_is_here_is_not_taken_over(nursery: trio.Nursery) -> None:
-    alone = owners(nursery)
-    alone._owners["id"] = owner = object()
-    async with alone._taking_over:
-        with trio.fail_after(60):
-            assert await alone.owner(REQUEST) is owner
+    alone = owners(nursery, succession=SimpleNamespace(alone=trio.sleep_forever))
+    alone._owners["id"] = owner = FakeOwner()
+    with trio.fail_after(60):
+        assert await alone.owner(REQUEST) is owner
 
 
 async def test_all_owners_are_closed(nursery: trio.Nursery) -> None:
@@ -363,11 +363,12 @@ async def test_an_id_is_taken_over_once_when_its_former_self_has_ended(
 async def test_what_a_former_self_wrote_is_ended_and_nothing_else(nursery: trio.Nursery) -> None:
     alone, ended_ids = owners(nursery), list[str]()
     alone.end_overdue = lambda view: ended_ids.append(view.transactional_id)
-    views = [claimed(name) for name in ("mine", "another's", "unclaimed", "of members", "here")]
+    views = [claimed(name) for name in ("mine", "another's", "unclaimed", "of members", "awaited", "here")]
     for view in views:
         view.claim.instance_id = "b" if view.transactional_id == "another's" else "a"
     views[2].claim = None
     views[3].has_own_data = lambda: False
+    views[4].awaits_client = lambda: True
     alone._owners["here"] = FakeOwner()
     alone._tools.log.views.ids = views
     alone._end_former()
