@@ -1,6 +1,7 @@
 """A coordinator that does what a test says, and notes what it was asked."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -31,6 +32,7 @@ class FakeCoordinator:
         self.writes: dict[int, trio.Event] = {}
         self.done: list[int] = []
         self.open = 0
+        self.brokers = SimpleNamespace()
 
     @property
     def log(self) -> "FakeCoordinator":

@@ -266,6 +266,9 @@ class Asked:
         self._at_broker = at_broker
         self._nursery = nursery
 
+    def renews_timestamps(self, _: str) -> bool:
+        return False
+
     def is_at_broker(self, _: str) -> bool:
         return self._at_broker
 
