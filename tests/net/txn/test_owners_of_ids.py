@@ -11,6 +11,7 @@ from kproxy.config import Config
 from kproxy.net.txn import log_owners
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_owners import LogOwners
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
@@ -415,3 +416,55 @@ async def test_a_group_waits_for_what_was_left_open_at_another_instance(nursery:
     alone._tools.log.views.undecided_offsets = lambda group: [(claimed("elsewhere"), None, None)]
     alone.end_left("g")
     assert not alone._ending
+
+
+async def test_a_client_has_waited_if_it_asks_here_again_and_again_and_the_log_has_nothing_new(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    alone, view = owners(nursery), claimed("id", open_since=5)
+
+    async def asked(*waits: float, client: Producer = OLD) -> list[bool]:
+        found = []
+        for wait in waits:
+            await trio.sleep(wait)
+            found.append(alone._has_waited(view, client))
+        return found
+
+    assert await asked(0, 2, 1, 3) == [False, False, True, True]
+    assert await asked(3.5, 1, 2) == [False, False, True]  # it was away
+    view.touched.offset += 1
+    assert await asked(0, 3) == [False, True]
+    assert await asked(0, 3, client=NEW) == [False, True]
+    assert await asked(0, 3, client=Producer(0, 0)) == [False, True]
+    assert await asked(0, 3, 3, client=NOBODY) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("is_alone", "instance_id", "is_open", "ends"),
+    [(True, "a", True, True), (False, "a", True, False), (True, "b", True, False), (True, "a", False, False)],
+    ids=["left open", "a former self is there", "another's", "nothing open"],
+)
+async def test_what_a_former_self_left_open_ends_when_its_group_asks(
+    is_alone: bool, instance_id: str, is_open: bool, ends: bool, nursery: trio.Nursery
+) -> None:
+    alone, view, ended_views = owners(nursery), claimed("id", open_since=5), list[Any]()
+    view.claim.instance_id, view.ongoing = instance_id, object() if is_open else None
+    alone._tools.log.views.undecided_offsets = lambda group: [(view, None, None)]
+    alone.end_overdue = ended_views.append
+    if is_alone:
+        alone._end_former()
+    alone.end_left("g")
+    assert ended_views == [view] * ends
+
+
+async def test_an_owner_whose_id_is_elsewhere_is_made_again(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = claimed("id", open_since=5)
+    view.claim.instance_id = "a"
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    alone, former, owner, closed = owners(nursery), FakeOwner(), FakeOwner(), list[int]()
+    vars(former).update(is_elsewhere=True, close=lambda: closed.append(1))
+    alone._owners["id"], alone._new = former, lambda name: owner
+    assert await alone.owner(REQUEST) is alone.of("id") is owner
+    assert (closed, owner.asked, alone._taking_over) == ([1], ["adopt"], {})
