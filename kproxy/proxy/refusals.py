@@ -38,7 +38,8 @@ class _Refusal:
             return False
         if refused.in_retry_of_another_time(records, empty_at):
             return False
-        self.left -= 1
+        if not refused.is_repeated_by(records):  # a retry with new timestamps that came too soon to be known for one
+            self.left -= 1
         return True
 
 

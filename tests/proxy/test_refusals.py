@@ -113,6 +113,13 @@ def test_an_equal_record_that_was_made_after_the_refusal_is_a_retry() -> None:
     assert not talk.refusals.some
 
 
+def test_a_retry_with_new_timestamps_that_comes_too_soon_does_not_count_as_what_a_client_had_ready() -> None:
+    talk = moved(record("a", 7))
+    assert talk.ask([A], 1.01, record("a", 17)) == {A: MOVED}
+    assert talk.ask([A], 1.02, record("b", 18)) == {A: MOVED}  # what it had ready
+    assert talk.ask([A], 1.3, record("a", 307)) == {}
+
+
 def test_a_refusal_told_elsewhere_counts_too() -> None:
     talk = Talk()
     talk.refusals.told(A, LATE, refused(5.0, record("a")), 1, here=False)
