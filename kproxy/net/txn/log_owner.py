@@ -402,11 +402,16 @@ class LogOwner(Owner):
             return self.keeper.client
 
     async def _check_nothing_open(self) -> None:
-        """TxnError if the client has begun its transaction at another instance."""
+        """TxnError if the client has begun its transaction at another instance.
+
+        A former instance may have begun it, and the log not know it yet. After a claim nothing of that counts.
+        """
         view = await self.keeper.read_to_end()
         if view is not None and self.keeper.is_elsewhere(view):
             self._has_left = True
             raise self.keeper.continued_elsewhere(view)
+        if view is not None and self.keeper.claim is None and not view.expired:
+            await self.keeper.claim_again()
 
     def _refuse_overtaken(self) -> None:
         """TxnError (PRODUCER_FENCED) where another producer took the id while this abort was in flight."""

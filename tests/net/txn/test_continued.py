@@ -195,6 +195,36 @@ async def test_a_commit_that_the_former_instance_sends_too_late_is_refused(bumps
 
 
 @VERSIONS
+async def test_what_a_former_instance_announces_after_the_abort_is_not_continued(bumps: bool) -> None:
+    async with stage(2, upstream_request_timeout_ms=60_000) as cast:
+        client = Client("id", bumps)
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        await client.end(a, committed=False)
+        gate, batches = Gate(Kind.PARTITIONS, Point.LATE), [client.batch("2", place) for place in (P0, P1)]
+        if not bumps:
+            await client.add(a, P0, P1)
+        gate.close(cast)
+        slow = Client("id", bumps, producer=client.producer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(quietly, lambda: slow.send(a, batches))
+            with trio.fail_after(PATIENCE):
+                await gate.reached.wait()
+            await arrives(client, b, lambda: client.end(b, committed=False))
+            gate.go.set()
+        await a.kill()
+        again = await cast.instance("a")
+        client._next.setdefault(P0, 1)
+        client._next.setdefault(P1, 1)
+        if not bumps:
+            await arrives(client, again, lambda: client.add(again, P0, P1))
+        more = [client.batch("3", place) for place in (P0, P1)]
+        await arrives(client, again, lambda: client.send(again, [fresh(batch) for batch in more]))
+        await arrives(client, again, lambda: client.end(again))
+        assert await shown(cast, again, b) == ["3"]
+        nothing_of_former_owners(cast)
+
+
+@VERSIONS
 @pytest.mark.parametrize("writes", [False, True])
 async def test_an_instance_that_the_client_comes_back_to_knows_what_it_did_elsewhere(bumps: bool, writes: bool) -> None:
     async with stage(2) as cast:

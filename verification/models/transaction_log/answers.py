@@ -22,7 +22,7 @@ class Answers(Protocol):
             return s
         s = s.put(i, waits=None)
         seen = max(a.read, s.log.end if answer.error else answer.offset + 1)
-        if a.phase == "claiming":
+        if a.phase in ("claiming", "continuing", "initializing"):
             return self._claimed(s, i, q, answer)
         if a.phase == "ending":
             return self._decided(s, i, q, answer, s.log.end if a.read < s.start else seen)
@@ -60,7 +60,14 @@ class Answers(Protocol):
             mine = not answer.error and body_of(s.log.records[answer.offset]) == body_of(q.body)
         if answer.error or not mine:
             return self.give_up(s, i, end)
-        return s.put(i, phase="own", read=end)
+        view = s.views(end)[self.id_of(i)]
+        if a.phase == "initializing":
+            if view.claim is None or not view.claim.names_client:
+                return self.give_up(s, i, end)
+            s = s._replace(given=s.given | {(a.client, a.own.first)})
+        if a.phase == "continuing" and view.ongoing is not None and view.ongoing.producer == a.own.first:
+            return s.put(i, phase="fencing", read=end, part=a.own.first)
+        return s.put(i, phase="own", read=end, client=view.client)
 
     def _decided(self, s: State, i: int, q: Request, answer: Answer, seen: int) -> State:
         a = s.actors[i]
@@ -74,7 +81,12 @@ class Answers(Protocol):
                 given = Verdict.COMMITTED if asked else Verdict.ABORTED
             if given is not Verdict.UNDECIDED:  # else it stays open until a claim
                 heard.add(Told(a.name, part, given is Verdict.COMMITTED))
-        s = s._replace(told=s.told | heard).put(i, read=seen)
+        s = s.put(i, read=seen)
+        if not a.left:
+            identities = {(self.following(a), told.part) for told in heard if told.committed and self.run.bumps}
+            s = s._replace(told=s.told | heard, given=s.given | identities)
+        if any(told.committed for told in heard):
+            s = s.put(i, client=self.following(a))
         well = not answer.error and len(heard) == len(parts) and all(told.committed == asked for told in heard)
         return self.finish(s, i) if well else self.give_up(s, i, seen)
 

@@ -132,8 +132,9 @@ def decision(
     copies: Mapping[Producer, Copies] | None = None,
     next_client: Producer = CLIENT,
     batch_id: str | None = None,
+    ends: Mapping[Producer, Mapping[TopicPartition, int]] | None = None,
 ) -> TransactionDecision:
-    """The decision of ``main`` and, with it, of ``parts``."""
+    """The decision of ``main`` and, with it, of ``parts``; ``ends``: of their data, where copies do not say it."""
     return TransactionDecision(
         nonce=nonce(number),
         producer_id=main.producer_id,
@@ -142,15 +143,19 @@ def decision(
         next_client_producer_id=next_client.producer_id,
         next_client_epoch=next_client.epoch,
         batch_id=batch_id,
-        parts=[TransactionDecisionPart(*part, _topics((copies or {}).get(part, {}))) for part in parts],
+        parts=[
+            TransactionDecisionPart(*part, _topics((copies or {}).get(part, {}), (ends or {}).get(part, {})))
+            for part in parts
+        ],
     )
 
 
-def _topics(copies: Copies) -> list[TransactionDecisionTopic]:
+def _topics(copies: Copies, ends: Mapping[TopicPartition, int]) -> list[TransactionDecisionTopic]:
     topics: dict[str, TransactionDecisionTopic] = {}
-    for (name, index), named in copies.items():
+    for name, index in {**copies, **ends}:
+        named = copies.get((name, index), {})
         rows = [TransactionDecisionCopy(sequence, offset) for sequence, offset in named.items()]
-        end = max(named.values(), default=-1) + 1
+        end = ends.get((name, index), max(named.values(), default=-1) + 1)
         topics.setdefault(name, TransactionDecisionTopic(name)).partitions.append(
             TransactionDecisionPartition(index, end, rows)
         )

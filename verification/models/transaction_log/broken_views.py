@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
-from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.errors import RemoteProtocolError
@@ -12,6 +12,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.snapshot import PartitionLoader, Step
 from kproxy.txn.view import IdView, LogPosition
+from kproxy.txn.view_values import Ongoing
 from verification.models.transaction_log.rules import Run
 
 
@@ -58,6 +59,40 @@ class LoyalView(IdView):
         return bool(waiting)
 
 
+@dataclass(slots=True)
+class BoundlessView(IdView):
+    """Shows all of a former epoch, whenever it was written."""
+
+    def _note_copies(self, row: TransactionDecisionPart, *, is_former: bool) -> None:
+        IdView._note_copies(self, row, is_former=False)
+
+
+@dataclass(slots=True)
+class WelcomingView(IdView):
+    """Lets a new producer of the id continue what the one before began."""
+
+    def apply(self, body: Any, at: LogPosition) -> bool:
+        """Takes the claim as one of the same client, which has another identity then."""
+        if not isinstance(body, TransactionClaim) or body.continued_producer_id < 0 or body.client_producer_id < 0:
+            return IdView.apply(self, body, at)
+        took = IdView.apply(self, body.replaced(client_producer_id=-1, client_epoch=-1), at)
+        if took and self.claim is not None:
+            self.client = Producer(body.client_producer_id, body.client_epoch)
+            self.claim = replace(self.claim, client=self.client, names_client=True)
+        return took
+
+
+@dataclass(slots=True)
+class ForgetfulView(IdView):
+    """Leaves group offsets under the epoch that they were announced under."""
+
+    def _continue(self, former: Ongoing, owner: Producer, nonce: bytes) -> None:
+        records = self.pending.pop(former.producer, None)
+        IdView._continue(self, former, owner, nonce)
+        if records:
+            self.pending[former.producer] = records
+
+
 class HastyLoader(PartitionLoader):
     """Continues from a snapshot when one chunk of it is there."""
 
@@ -85,7 +120,25 @@ def view_class(run: Run) -> type[IdView]:
         return OngoingView
     if not run.is_kproxys("claim"):
         return ImpatientView
-    return IdView if run.is_kproxys("decide") else LoyalView
+    if not run.is_kproxys("decide"):
+        return LoyalView
+    if not run.is_kproxys("ends"):
+        return BoundlessView
+    if not run.is_kproxys("continues"):
+        return WelcomingView
+    return IdView if run.is_kproxys("pending") else ForgetfulView
+
+
+def stated(run: Run, views: tuple[IdView, ...]) -> tuple[IdView, ...]:
+    """What a run's snapshots say of these views."""
+    if run.rules["states"] == "no-former":
+        return tuple(
+            replace(view, members={part: one for part, one in view.members.items() if not view.is_former(part)})
+            for view in views
+        )
+    if run.rules["states"] == "no-ends":
+        return tuple(replace(view, copies={}) for view in views)
+    return views
 
 
 def loader_class(run: Run) -> type[PartitionLoader]:

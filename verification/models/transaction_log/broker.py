@@ -34,9 +34,18 @@ def arrive(table: Table, end: int, producer: Producer, sequence: int) -> Answer:
     before = dict(batches).get(sequence)
     if before is not None:
         return Answer("", before, table)  # a duplicate, also if it holds something else
-    if sequence != batches[-1][0] + 1:
+    if sequence != (batches[-1][0] if batches else -1) + 1:
         return Answer("out of order", -1, table)
     return _taken(table, producer, (*batches, (sequence, end))[-_REMEMBERED:])
+
+
+def fence(table: Table, producer: Producer) -> Table:
+    """After an end marker of this epoch, which fences the earlier ones, and which the partition takes from anybody."""
+    row = next((row for row in table if row[0] == producer.producer_id), None)
+    if row is not None and row[1] >= producer.epoch:
+        return table
+    others = [row for row in table if row[0] != producer.producer_id]
+    return tuple(sorted([*others, (*producer, ())]))
 
 
 def _taken(table: Table, producer: Producer, batches: tuple[tuple[int, int], ...]) -> Answer:

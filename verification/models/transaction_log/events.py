@@ -4,16 +4,19 @@ from collections.abc import Iterator
 
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.txn.ids import Producer
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.snapshot_views import encode_views
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.answers import Answers
+from verification.models.transaction_log.broken_views import stated
 from verification.models.transaction_log.broker import Answer, arrive
 from verification.models.transaction_log.log import Item, Known, body_of, entry_of, is_known, step
 from verification.models.transaction_log.protocol import CLAIMED
 from verification.models.transaction_log.rules import Run
 from verification.models.transaction_log.state import (
     DELETE,
+    EXPIRE,
     LOG,
     NOBODY,
     REJECT,
@@ -42,6 +45,7 @@ class Events:
         """Each next state, with what happened."""
         yield from self._network(s)
         yield from self._trouble(s)
+        yield from self._expiry(s)
         yield from self._snapshots(s)
         yield from self._reader(s)
         yield from self._unknown(s)
@@ -68,6 +72,8 @@ class Events:
             return s._replace(rejected=s.rejected | {q.body}), nothing
         if q.to == SNAPSHOT:  # not fenced: each copy is appended
             return self._appended_snapshot(s._replace(log=s.log.add(q.body)), q.body), nothing
+        if q.to == EXPIRE:
+            return s._replace(log=s.log.add(q.body)), nothing
         if q.to == LOG:
             answer = arrive(s.table, s.log.end, q.producer, q.sequence)
             log = s.log.add(q.body) if answer.is_new else s.log
@@ -120,6 +126,13 @@ class Events:
             t = s.spend("rebalance")._replace(group=(generation, member)).put(member, generation=generation)
             yield f"the group's input goes to {who(member)}", t
 
+    def _expiry(self, s: State) -> Iterator[Move]:
+        claim = s.log.views[0].claim
+        if s.budget("expire") and claim is not None:
+            number = int.from_bytes(claim.nonce, "big")
+            item = Item(encode(Entry("0", bodies.expiry(number))), f"EXPIRY of claim {number}")
+            yield f"somebody sends {item.what}", s.spend("expire").send(request(NOBODY, EXPIRE, _NO_PRODUCER, 0, item))
+
     def _snapshots(self, s: State) -> Iterator[Move]:
         if not s.budget("snaps") or not s.log.end:
             return
@@ -129,6 +142,7 @@ class Events:
             waiting = [a.waits.body.raw for a in s.actors if a.phase == "ending" and a.waits is not None]
             states = [step(states[0], entry_of(raw), up_to) for raw in waiting]
         for views in states:
+            views = stated(self.run, views)
             size = -(-len(encode_views(views)) // self.run.chunks)
             raws = snapshot_records(views, up_to, bodies.nonce(writer), size)
             chunks = [Item(raw, f"SNAPSHOT({up_to}, {n + 1} of {len(raws)})") for n, raw in enumerate(raws)]
@@ -180,7 +194,7 @@ def _sent(q: Request) -> str:
         return f"DeleteRecords before {q.body}"
     if q.to == REJECT:
         return f"REJECT {q.body:#x}"
-    if q.to == SNAPSHOT:
+    if q.to in (SNAPSHOT, EXPIRE):
         return str(q.body.what)
     what = q.body.what if q.to == LOG else f"a batch to {q.to}"
     return f"{who(q.source)}'s {what} (epoch {q.producer.epoch}, sequence {q.sequence})"

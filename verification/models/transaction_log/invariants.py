@@ -9,7 +9,7 @@ from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.verdict import Verdict
 from verification.models.transaction_log.broker import arrive
 from verification.models.transaction_log.log import Item, Log, body_of, is_known
-from verification.models.transaction_log.protocol import TOPIC, Protocol
+from verification.models.transaction_log.protocol import OFFSETS, TOPIC, Protocol
 from verification.models.transaction_log.rules import Run
 from verification.models.transaction_log.state import State, Told
 
@@ -18,7 +18,16 @@ C, A, U = Verdict.COMMITTED, Verdict.ABORTED, Verdict.UNDECIDED
 
 def broken(run: Run, s: State) -> list[str]:
     """The invariants that do not hold."""
-    checks = (_told, _torn, _readers, _owners, partial(_claims, run), partial(_groups, run), _reported)
+    checks = (
+        _told,
+        partial(_torn, run),
+        _readers,
+        _owners,
+        _identities,
+        partial(_claims, run),
+        partial(_groups, run),
+        _reported,
+    )
     return sorted({name for check in checks for name in check(s)})
 
 
@@ -41,28 +50,37 @@ def _shown(s: State) -> list[tuple[Producer, int, object]]:
         (part, p, body)
         for p, (batches, _) in enumerate(s.data)
         for offset, (part, sequence, body) in enumerate(batches)
-        if s.verdict(part) is C and not _is_other_copy(s, part, p, sequence, offset)
+        if s.verdict(part) is C
+        and not any(view.is_other_copy(part, (TOPIC, p), sequence, offset) for view in s.log.views)
     ]
 
 
-def _is_other_copy(s: State, part: Producer, partition: int, sequence: int, offset: int) -> bool:
-    named = next((view.copies[part] for view in s.log.views if part in view.copies), {})
-    return named.get((TOPIC, partition, sequence), offset) != offset
+def _moved(run: Run, s: State) -> set[tuple[Producer, int, object]]:
+    """The group offsets that have moved, in the same form."""
+    protocol = Protocol(run)
+    return {
+        (part, OFFSETS, protocol.offsets_of(record))
+        for (part, _), records in (s.log.views[0].unmirrored.items() if run.consumes else ())
+        for record in records
+        if record.topics
+    }
 
 
-def _decisions(log: Log, what: str) -> list[tuple[Item, set[Producer]]]:
-    """The records of that kind with the parts that they name."""
+def _decisions(log: Log, what: str, *, counted: bool = False) -> list[tuple[Item, set[Producer]]]:
+    """The records of that kind with the parts that they name; ``counted``: those that changed something."""
     found: list[tuple[Item, set[Producer]]] = []
-    for item in log.records:
+    for at, item in enumerate(log.records):
         body = body_of(item)
+        if counted and log.prefixes[at].views is log.prefixes[at + 1].views:
+            continue
         if item.what == what and isinstance(body, TransactionDecision):
             found.append((item, {Producer(part.producer_id, part.epoch) for part in body.parts}))
     return found
 
 
-def _torn(s: State) -> Iterator[str]:
-    shown = _shown(s)
-    commits = _decisions(s.log, "COMMIT")
+def _torn(run: Run, s: State) -> Iterator[str]:
+    shown = [*_shown(s), *_moved(run, s)]
+    commits = _decisions(s.log, "COMMIT", counted=True)
     named = {part for _, parts in commits for part in parts}
     if any(part not in named for part, _, _ in shown):
         yield "I2 shown: data that nobody committed"
@@ -97,10 +115,16 @@ def _owners(s: State) -> Iterator[str]:
     owners = [
         Producer(a.own.first.producer_id, a.epoch)
         for a in s.actors
-        if a.own is not None and (a.phase in ("beginning", "tx", "ending") or (a.phase == "own" and a.sequence))
+        if a.own is not None
+        and (a.phase in ("beginning", "tx", "ending", "fencing", "reading") or (a.phase == "own" and a.sequence))
     ]
     if len(set(owners)) < len(owners):
         yield "I5 two owners of one epoch"
+
+
+def _identities(s: State) -> Iterator[str]:
+    if len({identity for identity, _ in s.given}) < len(s.given):
+        yield "I11 an identity is given twice"
 
 
 def _claims(run: Run, s: State) -> Iterator[str]:

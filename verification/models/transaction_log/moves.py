@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from verification.models.transaction_log.answers import Answers
+from verification.models.transaction_log.continuing import Continuing
 from verification.models.transaction_log.events import Events
 from verification.models.transaction_log.rules import Run
 from verification.models.transaction_log.state import Actor, Asking, Move, State, Told, who
@@ -16,6 +17,7 @@ class Moves:
         self.run = run
         self._protocol = Answers(run)
         self._events = Events(run, self._protocol)
+        self._continuing = Continuing(run, self._protocol)
 
     def __call__(self, s: State) -> Iterator[Move]:
         """Each next state, with what happened."""
@@ -25,6 +27,8 @@ class Moves:
             else:
                 yield from self._claiming(s, i)
                 yield from self._owner(s, i)
+                if self.run.moves:
+                    yield from self._continuing(s, i)
             yield from self._again(s, i)
         yield from self._events(s)
 
@@ -52,9 +56,15 @@ class Moves:
             if self.run.repeat and a.phase in ("tx", "ending") and len(a.acked) == len(a.todo):
                 asking = Asking(a.name, a.part)
             t = self._protocol.give_up(s.spend("crash"), i, s.log.end)
-            yield f"{who(i)} crashes, starts again and reads the log to its end", t._replace(asking=asking)
+            for known in self._continuing.known(s, i):
+                name = f"{who(i)} crashes, starts again and reads the log to its end"
+                yield name, t._replace(asking=asking, open=known)
 
     def _may_begin(self, s: State, i: int) -> bool:
+        if self.run.moves:
+            client, others = s.actors[i].client, s.actors[self.run.members + 1 :] + s.actors[:1]
+            is_busy = any(a.client == client and not a.left and a.name for a in others)
+            return not is_busy and (s.open is None or s.open.client != client)
         if self.run.repeat and (s.asking is not None or any(a.name for n, a in enumerate(s.actors) if n != i)):
             return False  # the one client is busy
         if not self.run.group:
@@ -64,9 +74,10 @@ class Moves:
 
     def _ending(self, s: State, i: int) -> Iterator[Move]:
         a = s.actors[i]
+        assert a.own is not None
         own = self._protocol
-        members = [m for m in s.actors if m.phase == "mdone" and m.name[0] == a.name]
-        done = not a.must_abort and len(a.acked) == len(a.todo)
+        members = [m for m in s.actors if m.phase == "mdone" and m.name[0] == (a.own.number, a.epoch)]
+        done = not (a.must_abort or a.left) and len(a.acked) == len(a.todo)
         if self.run.prepare == 1:
             if done:
                 yield f"{who(i)} prepares its part", own.prepare(s, i)

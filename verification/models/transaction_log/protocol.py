@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import Message
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import IdView
@@ -14,6 +16,10 @@ from verification.models.transaction_log.state import LOG, Actor, Own, Reported,
 #: Producer ids of claims and of members.
 CLAIMED, JOINED = 100, 200
 TOPIC: Final = "t"
+#: In place of a partition: what is wanted there are a group's offsets.
+OFFSETS: Final = -1
+#: More than there are.
+_EPOCHS: Final = 100
 
 
 class Protocol:
@@ -61,16 +67,21 @@ class Protocol:
             return Own(claim.generation, Producer(claim.producer_id, claim.end_epoch), number)
         return Own(claim.generation + 1, bodies.producer(CLAIMED + number, 0), number)
 
-    def claim_record(self, own: Own) -> Message:
+    def claim_record(self, own: Own, client: Producer = bodies.CLIENT, continued: Producer = NOBODY) -> Message:
         """What it appends for that."""
-        return bodies.claim(own.number, own.first, epochs=self.run.block, generation=own.generation)
+        block = self.run.block
+        return bodies.claim(
+            own.number, own.first, epochs=block, generation=own.generation, client=client, continued=continued
+        )
 
-    def claim(self, s: State, i: int, position: int) -> State:
+    def claim(
+        self, s: State, i: int, position: int, client: Producer = bodies.CLIENT, continued: Producer = NOBODY
+    ) -> State:
         """Claims on top of the view of an instance that has read so far."""
         own = self.behind(s.views(position)[self.id_of(i)], s.number)
         s = s.spend("claims")._replace(number=s.number + 1)
         s = s.put(i, phase="claiming", read=position, own=own, sequence=0, epoch=own.first.epoch)
-        return self.append(s, i, self.claim_record(own), "CLAIM")
+        return self.append(s, i, self.claim_record(own, client, continued), "CLAIM")
 
     # -- a transaction
 
@@ -80,12 +91,12 @@ class Protocol:
         assert a.own is not None
         part = Producer(a.own.first.producer_id, a.epoch)
         todo = frozenset((p, 0) for p in range(self.run.partitions if self.run.batches else 0))
-        gates = tuple(self.run.rules["offsets"].split("-")) if self.run.group else ()
+        gates = tuple(self.run.rules["offsets"].split("-")) if self.run.group else ("announce",) * self.run.consumes
         name = (a.own.number, a.epoch)
         s = s.put(i, phase="tx", name=name, part=part, todo=todo, must_abort=False, gates=gates, began=a.generation)
         if not todo:
             return s
-        body = bodies.partitions(a.own.number, part, {(TOPIC, p): 0 for p, _ in todo})
+        body = self.announcement(s.actors[i])
         if not self.run.is_kproxys("next"):
             if a.sequence == 0:  # announced, and nobody waits for it
                 s = self.append(s, i, body, "PARTITIONS").put(i, waits=None)
@@ -94,6 +105,13 @@ class Protocol:
         elif self.run.rules["begin"] == "awaited":
             return self.append(s.put(i, phase="beginning"), i, body, "PARTITIONS")
         return self.write(s, i)
+
+    def announcement(self, a: Actor) -> Message:
+        """The partitions of its transaction; no client has written there before."""
+        assert a.own is not None
+        return bodies.partitions(
+            a.own.number, a.part, {(TOPIC, p): 0 for p, _ in a.todo - set(dict(a.acked))}, first_sequence=0
+        )
 
     def write(self, s: State, i: int) -> State:
         """Sends the batches."""
@@ -104,8 +122,9 @@ class Protocol:
         return [request(i, p, a.part, 0, (a.name, n)) for p, n in sorted(a.todo - set(dict(a.acked)))]
 
     def wanted(self, a: Actor) -> Written:
-        """What it has acknowledged."""
-        return frozenset((p, (a.name, n)) for (p, n), _ in a.acked)
+        """What it has acknowledged; a group's offsets as if they were in a partition -1."""
+        moved = {(OFFSETS, a.name)} if self.run.consumes and len(a.name) == 2 and not a.gates else set()
+        return frozenset({*((p, (a.name, n)) for (p, n), _ in a.acked), *moved})
 
     def copies(self, a: Actor) -> bodies.Copies:
         """The copies that count, of the batches that were sent more than once."""
@@ -120,9 +139,18 @@ class Protocol:
         parts = [one.part for one in (a, *members)]
         copies = {one.part: self.copies(one) for one in (a, *members)}
         want = frozenset[tuple[int, object]]().union(*(self.wanted(one) for one in (a, *members)))
-        body = bodies.decision(a.own.number, a.part, committed, parts, copies=copies)
+        ends = {part: {(TOPIC, p): end for p, end in places} for part, places in a.former}
+        if committed and self.run.is_kproxys("former"):
+            parts += ends
+        body = bodies.decision(
+            a.own.number, a.part, committed, parts, copies=copies, next_client=self.following(a), ends=ends
+        )
         what = "COMMIT" if committed else "ABORT"
         return self.append(s.put(i, phase="ending", must_abort=not committed), i, body, what, want=want)
+
+    def following(self, a: Actor) -> Producer:
+        """The client's identity after its decision: the next one if ends raise it, as KIP-890's do."""
+        return Producer(a.client.producer_id, a.client.epoch + self.run.bumps)
 
     def decide_prepared(self, s: State, i: int, committed: bool) -> State:
         """The then owner's decision of all that was reported, under an epoch of its own."""
@@ -150,7 +178,13 @@ class Protocol:
         """The group's offsets, in the log."""
         a = s.actors[i]
         assert a.own is not None
-        return self.append(s, i, bodies.offsets(a.own.number, a.part, "g", {("in", 0): 1}), "OFFSETS")
+        offset = a.name[0] * _EPOCHS + a.name[1] if self.run.consumes else 1
+        place = ("in", offset)  # others' do not supersede them
+        return self.append(s, i, bodies.offsets(a.own.number, a.part, "g", {place: offset}), "OFFSETS")
+
+    def offsets_of(self, record: TransactionOffsets) -> tuple[int, int]:
+        """The name of the transaction that announced them."""
+        return divmod(record.topics[0].partitions[0].offset, _EPOCHS)
 
     def finish(self, s: State, i: int) -> State:
         """A transaction has ended: the next epoch of the block, or none."""
@@ -160,7 +194,7 @@ class Protocol:
         read = a.read
         following = a.epoch + 1
         if self.run.is_kproxys("next") and following < a.own.first.epoch + self.run.block:
-            kept = Actor("own", read, a.own, a.sequence, following, generation=a.generation)
+            kept = Actor("own", read, a.own, a.sequence, following, generation=a.generation, client=a.client)
         elif not self.run.is_kproxys("next") and following <= self.run.last_epoch:
             own = a.own._replace(first=Producer(a.own.first.producer_id, following))
             kept = Actor("own", read, own, 0, following, generation=a.generation)

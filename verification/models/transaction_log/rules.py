@@ -47,6 +47,18 @@ RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         # a producer id is rejected that data were met of and the log, read to its end, does not know | as far as it was
         # read | though no data were met | never
         "reject": ("met", "anywhere", "guessed", "never"),
+        # a decision of what continues names the former epochs | its own alone
+        "former": ("named", "left-out"),
+        # of a former epoch what lies below the ends counts that the decision names | everything
+        "ends": ("bounded", "open"),
+        # a claim continues the transaction of the same client | also for a new producer
+        "continues": ("same", "anybody"),
+        # group offsets go to the epoch that continues | stay with the former one
+        "pending": ("moved", "left"),
+        # a snapshot states all | not that epochs are continued | not where the data of former epochs end
+        "states": ("all", "no-former", "no-ends"),
+        # an instance that knows of nothing open claims before it tells a client that it is aborted | says so at once
+        "nothing": ("claimed", "at-once"),
     }
 )
 #: What can happen only so often in a run.
@@ -65,6 +77,9 @@ BUDGETS: Final = (
     "rebalance",
     "stray",
     "rejects",
+    "moves",
+    "inits",
+    "expire",
 )
 
 
@@ -105,6 +120,14 @@ class Run:
     #: Data of an id that a log knew which is lost; and how many ids are rejected.
     stray: int = 0
     rejects: int = 0
+    #: How often a client goes to another instance in a transaction, new producers take the id, an owner lets it expire.
+    moves: int = 0
+    inits: int = 0
+    expire: int = 0
+    #: Whether transactions move a group's offsets, and the group is not checked.
+    consumes: int = 0
+    #: Whether each EndTxn gives the client its next identity.
+    bumps: int = 0
 
     def is_kproxys(self, rule: str) -> bool:
         """Whether a rule is as kproxy has it."""

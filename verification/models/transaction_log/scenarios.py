@@ -185,6 +185,68 @@ SCENARIOS: Final = (
         "reject=anywhere -> I3",
     ),
     _one(
+        "continued",
+        "the client goes to another instance in a transaction, while the former one is alive and slow",
+        "instances=2 claims=2 txns=1 moves=1",
+        "former=left-out -> I3",
+        "nothing=at-once -> I2",
+    ),
+    _one(
+        "continued-ends",
+        "the partition forgets that it has fenced the former instance, whose data come after that",
+        "instances=2 claims=2 txns=1 moves=1 forget_data=1 resend=1",
+        "ends=open -> I7",
+    ),
+    _one(
+        "continued-offsets",
+        "a group's offsets are in the transaction; it is continued again",
+        "instances=2 claims=3 txns=1 moves=2 consumes=1",
+        "pending=left -> I3",
+    ),
+    _one(
+        "continued-new",
+        "a new producer takes the id, in which a transaction is open",
+        "instances=2 claims=2 txns=1 moves=1 inits=1 consumes=1",
+        "continues=anybody -> I7",
+    ),
+    _one(
+        "continued-identities",
+        "a new producer takes the id while another instance continues the transaction; each EndTxn gives an identity",
+        "instances=3 claims=3 txns=2 moves=1 inits=1 consumes=1 bumps=1",
+    ),
+    _one(
+        "continued-snapshots",
+        "snapshots of what is continued, and of what was",
+        "instances=2 claims=2 txns=1 moves=1 snaps=1",
+        "states=no-former -> I4",
+        "states=no-ends -> I4",
+    ),
+    _one(
+        "continued-members",
+        "a member joins before or after the claim that continues",
+        "instances=3 claims=4 txns=1 members=1 moves=1",
+    ),
+    _one(
+        "continued-expiry",
+        "the log and a partition forget producer ids, a former claim expires, requests come late and again",
+        "instances=2 claims=3 txns=1 moves=1 crash=1 resend=1 forget_log=1 expire=1",
+    ),
+    _one(
+        "continued-2p",
+        "two partitions, three claims",
+        "instances=2 partitions=2 claims=3 txns=1 moves=2 resend=1 forget_data=1",
+    ),
+    _one(
+        "continued-slow",
+        "three instances, two moves, a crash, an abort, lost responses, requests that are sent twice",
+        "instances=3 claims=4 txns=2 moves=2 crash=1 abort=1 lost=1 resend=1",
+    ),
+    _one(
+        "continued-rotate",
+        "each claim takes a single epoch, and the third the next generation",
+        "instances=3 claims=4 txns=2 moves=2 crash=1 block=1 last_epoch=1 forget_log=1",
+    ),
+    _one(
         "core",
         "takeovers, crashes, lost answers, a claim for each transaction",
         "instances=2 claims=3 txns=2 crash=1 lost=1 abort=1 block=1",

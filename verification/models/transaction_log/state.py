@@ -5,12 +5,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.txn.ids import Producer
 from kproxy.txn.verdict import Verdict
+from verification.models.transaction_log.bodies import CLIENT
 from verification.models.transaction_log.broker import Table
 from verification.models.transaction_log.log import Known, Log, ViewsOfIds, Written, empty_views, verdict
 from verification.models.transaction_log.rules import BUDGETS, Run
 
 #: Where a request goes that does not go to a data partition.
-LOG, SNAPSHOT, DELETE, REJECT = "log", "snapshot", "delete", "reject"
+LOG, SNAPSHOT, DELETE, REJECT, EXPIRE = "log", "snapshot", "delete", "reject", "expire"
 NOBODY: Final = -1
 
 Batch: TypeAlias = tuple[Producer, int, Any]
@@ -65,6 +66,11 @@ class Actor(NamedTuple):
     gates: tuple[str, ...] = ()
     generation: int = 0
     began: int = 0
+    #: The client's identity; whether it has gone to another instance.
+    client: Producer = CLIENT
+    left: bool = False
+    #: Former epochs of what it continues, each with the ends of its data by partition.
+    former: tuple[tuple[Producer, tuple[tuple[int, int], ...]], ...] = ()
 
 
 class Told(NamedTuple):
@@ -88,6 +94,19 @@ class Asking(NamedTuple):
 
     name: Any
     part: Producer
+
+
+class Open(NamedTuple):
+    """What a client knows of its transaction when it goes to another instance."""
+
+    client: Producer
+    name: Any
+    part: Producer
+    todo: frozenset[tuple[int, int]]
+    acked: frozenset[tuple[int, int]]
+    gates: tuple[str, ...]
+    #: Whether it has asked for the commit.
+    asks: bool
 
 
 class Tail(NamedTuple):
@@ -116,6 +135,9 @@ class State(NamedTuple):
     asking: Asking | None
     #: Producer ids that are rejected, in a partition of the log that has no order with the other.
     rejected: frozenset[int]
+    open: Open | None = None
+    #: Identities, each with the first epoch of the claim, or the epoch of the commit, by which a client was given it.
+    given: frozenset[tuple[Producer, Producer]] = frozenset()
 
     def verdict(self, part: Producer) -> Verdict:
         """What readers see of an epoch that have read all."""

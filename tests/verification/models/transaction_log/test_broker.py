@@ -1,7 +1,7 @@
 """The model's broker, against what was measured (the contract tests ask real ones the same)."""
 
 from kproxy.txn.ids import Producer
-from verification.models.transaction_log.broker import Answer, Table, arrive
+from verification.models.transaction_log.broker import Answer, Table, arrive, fence
 
 P = Producer(5, 3)
 
@@ -36,3 +36,12 @@ def test_five_batches_are_remembered() -> None:
     table = filled(*range(6))
     assert arrive(table, 9, P, 0).error == "out of order"
     assert arrive(table, 9, P, 1).offset == 1
+
+
+def test_a_marker_fences_earlier_epochs_and_a_known_later_one_stays() -> None:
+    fenced = fence(filled(0), Producer(5, 4))
+    assert arrive(fenced, 9, P, 1).error == "fenced"
+    assert arrive(fenced, 9, Producer(5, 4), 1).error == "out of order"
+    assert arrive(fenced, 9, Producer(5, 4), 0).is_new
+    assert arrive(fence((), P), 9, Producer(5, 2), 0).error == "fenced"
+    assert fence(fenced, P) == fenced
