@@ -8,7 +8,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.verdict import Verdict
 from verification.models.transaction_log.broker import arrive
-from verification.models.transaction_log.log import Item, Log, body_of, is_known
+from verification.models.transaction_log.log import Item, Log, body_of, is_known, verdict
 from verification.models.transaction_log.protocol import OFFSETS, TOPIC, Protocol
 from verification.models.transaction_log.rules import Run
 from verification.models.transaction_log.state import State, Told
@@ -26,6 +26,7 @@ def broken(run: Run, s: State) -> list[str]:
         _identities,
         partial(_claims, run),
         partial(_groups, run),
+        partial(_stable, run),
         _reported,
     )
     return sorted({name for check in checks for name in check(s)})
@@ -163,6 +164,21 @@ def _decides_all(run: Run, s: State, parts: frozenset[Producer]) -> bool:
 def _groups(run: Run, s: State) -> Iterator[str]:
     if run.group and sum(len(list(epochs)) for view in s.log.views for epochs in view.committed.values()) > 1:
         yield "I8 the input is in two committed transactions"
+
+
+def _stable(run: Run, s: State) -> Iterator[str]:
+    """Of what is continued: else the last stable offset falls, or passes what is undecided."""
+    if not run.moves or not s.log.end:
+        return
+    former = s.log.prefixes[s.log.end - 1].views
+    for p, (batches, _) in enumerate(s.data):
+        for part, _, _ in batches:
+            before, now = verdict(former, part), s.verdict(part)
+            if before is not U and now is not before:
+                yield "I12 a decision changes"
+            is_member = run.members and part.producer_id not in s.log.views[0].generations
+            if now is U and not is_member and s.log.views[0].bound((TOPIC, p)) is None:
+                yield "I13 undecided data are nowhere announced"
 
 
 def _reported(s: State) -> Iterator[str]:
