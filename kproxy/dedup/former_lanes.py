@@ -35,6 +35,7 @@ class FormerLanes:
         self._lanes: dict[LaneKey, LaneRecord] = {}
         self._by_identity: dict[Identity, dict[LaneKey, LaneRecord]] = {}
         self._size = 0
+        self._is_complete = False
         #: Entries of newer versions, and ones that are no entries: kept in the log, not used.
         self.newer = self.damaged = 0
         #: Lanes beyond ``most`` or ``MOST_BYTES``: retries of what was sent under them are not recognised.
@@ -47,7 +48,7 @@ class FormerLanes:
     def apply(self, records: Iterable[Record]) -> None:
         """Takes the next entries of the log."""
         for record in records:
-            if self._others(record):
+            if self._others(record) or self._is_complete:
                 continue
             try:
                 self._apply(record)
@@ -55,6 +56,10 @@ class FormerLanes:
                 self.newer += 1
             except RemoteProtocolError:
                 self.damaged += 1
+
+    def complete(self) -> None:
+        """What is read from now on is no former process's: this one has begun to write."""
+        self._is_complete = True
 
     def of(self, identity: Identity) -> list[LaneRecord]:
         """The lanes that a producer had, the oldest entry first."""

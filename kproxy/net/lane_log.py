@@ -73,6 +73,7 @@ class LaneLog:
             except Refused as refused:
                 self._give_up(refused)
             else:
+                self._former.complete()
                 self._tell(self._former)
                 self._writer = LaneWriter(self._cluster, self._config, self._leaders, place)
                 nursery.start_soon(self._write)

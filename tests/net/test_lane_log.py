@@ -85,6 +85,15 @@ def test_the_partition_of_an_instance_never_changes() -> None:
     assert [partition_of(name, 16) for name in ("me", "kproxy-0", "kproxy-1", "gateway.example.org")] == [2, 6, 0, 4]
 
 
+async def test_what_this_process_has_recorded_is_none_of_its_former_selfs() -> None:
+    """Else lanes in use would count as left by a killed process: be fenced, given back, and leased once more."""
+    async with open_fake_cluster(1) as fake, instance(fake.bootstrap) as me:
+        await me.log.record(lane(7))
+        await me.log.epochs()  # reads this instance's part of the log again
+        assert me.log.former(ONE) == []
+        assert await me.log.forget() == []
+
+
 async def test_a_record_is_acknowledged_before_it_is_done() -> None:
     arrived, go = trio.Event(), trio.Event()
 
