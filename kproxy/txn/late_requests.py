@@ -31,6 +31,19 @@ class NewestConnections:
     def __init__(self) -> None:
         """No request has arrived."""
         self._newest: dict[str, int] = {}
+        self._least = 0
+
+    def refuse_older(self, than: int) -> None:
+        """The client has come back from another instance: what it sent here before that is late (``check``)."""
+        self._least = than
+
+    def check(self, connection: int) -> None:
+        """TxnError (NETWORK_EXCEPTION) for a request over a connection from before the client came back.
+
+        kproxy's own requests (connection 0) are never late.
+        """
+        if 0 < connection < self._least:
+            raise TxnError(ErrorCode.NETWORK_EXCEPTION, "the client has come back over a newer connection")
 
     def admit(self, coordinator: str, connection: int) -> None:
         """Records the connection of a request to a coordinator (``COORDINATOR``, or the group that it coordinates).
@@ -38,6 +51,7 @@ class NewestConnections:
         TxnError (NETWORK_EXCEPTION) if a newer one was used: the request is late. It is answered by closing the
         connection, since a client that is still there sends the request again over a new one.
         """
+        self.check(connection)
         newest = self._newest.pop(coordinator, -1)
         self._newest[coordinator] = max(newest, connection)
         if connection < newest:
@@ -53,6 +67,7 @@ class NewestConnections:
     def clear(self) -> None:
         """Forgets all: the client has a new identity, which tells its requests from older ones."""
         self._newest.clear()
+        self._least = 0
 
 
 class AddedGroups:

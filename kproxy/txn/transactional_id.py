@@ -103,6 +103,7 @@ class TransactionalId:
             raise TxnError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {request.client.epoch} was never given")
         if request.client.epoch < client.epoch or self.is_fenced:
             raise self.replaced()
+        self._connections.check(request.connection)
         if coordinator is not None:
             self._connections.admit(coordinator, request.connection)
         if not self.is_open:
@@ -110,6 +111,11 @@ class TransactionalId:
         self._parties.add(request.connection)
         if coordinator == COORDINATOR:
             self.is_left = False
+
+    def may_be_behind(self, client: Producer) -> bool:
+        """Whether another instance may have given the client an identity that is not known here yet."""
+        is_former = client.producer_id == self.client.producer_id and client.epoch < self.client.epoch
+        return client not in (self.client, NOBODY) and not is_former
 
     def replaced(self) -> TxnError:
         """The error for a client that was replaced."""
@@ -123,6 +129,10 @@ class TransactionalId:
     def closed(self, connection: int) -> None:
         """Records that a client's connection has ended."""
         self.is_left |= self._connections.is_newest(COORDINATOR, connection)
+
+    def refuse_older(self, than: int) -> None:
+        """As ``NewestConnections.refuse_older``."""
+        self._connections.refuse_older(than)
 
     def forget_connections(self) -> None:
         """The client has an identity that tells its requests from older ones."""

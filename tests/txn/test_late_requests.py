@@ -31,6 +31,19 @@ class TestNewestConnections:
         assert used.is_newest(coordinator, 5)
         assert not used.is_newest(coordinator, 4)
 
+    def test_what_came_before_the_client_came_back_is_refused_wherever_it_goes(self) -> None:
+        used = NewestConnections()
+        used.refuse_older(4)
+        for coordinator in (COORDINATOR, "g"):
+            with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
+                used.admit(coordinator, 3)
+            used.admit(coordinator, 4)
+        with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
+            used.check(3)
+        used.check(0)  # kproxy's own
+        used.clear()
+        used.check(3)
+
     def test_each_coordinator_has_connections_of_its_own(self) -> None:
         used = NewestConnections()
         used.admit(COORDINATOR, 5)

@@ -47,6 +47,8 @@ class ClaimKeeper:
         #: Of the instance for which is claimed.
         self.instance_id = tools.instance_id
         self.claim: Claim | None = None
+        #: The instance whose claim came before this keeper's last one.
+        self.former_instance = ""
         self.client_id = ""
         self.timeout_ms = 0
         self._next_epoch = 0
@@ -201,6 +203,7 @@ class ClaimKeeper:
         Whether the log shows it as the claim that holds, and the view at the log's end. TxnError.
         """
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
+        former = view.claim.instance_id if view is not None and view.claim is not None else ""
         nonce = self._tools.nonce()
         claimant = Claimant(nonce, client, resumed, self.timeout_ms, self.instance_id, self.client_id, continued)
         body = next_claim(view, claimant, fresh)
@@ -215,6 +218,7 @@ class ClaimKeeper:
             self._tools.stats.claimed("lost")
             return False, view
         self._tools.stats.claimed("won")
+        self.former_instance = former
         self.claim, self._sequence, self._next_epoch = view.claim, 1, view.claim.first_epoch
         self.client = view.client
         return True, view

@@ -42,7 +42,7 @@ from kproxy.txn.transactional_id import not_added
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST_MEMBERS
+from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST, LOST_MEMBERS
 
 #: Decisions of parts that others' claims came before.
 _MOST_TRIES: Final = 10
@@ -65,6 +65,8 @@ class LogOwner(Owner):
         self._undecided: Transaction | None = None
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
+        #: Whether an operator decides: nobody is told what a claim for that aborts.
+        self._is_led = False
         #: Whether another instance continues the client's transaction.
         self._has_left = False
 
@@ -204,7 +206,19 @@ class LogOwner(Owner):
         is_open = self.transaction is not None and not self.id.state.is_pending
         if is_open and self.transaction is not None and self._is_former(self.transaction.producer):
             raise self._leave()
+        if view is not None and self.keeper.is_elsewhere(view) and self._is_lost(request.client, view):
+            self._drop("fenced")
+            raise self._leave()
         self.id.admit(request, coordinator, view.client if view is not None else NOBODY)
+
+    def _is_lost(self, client: Producer, view: IdView) -> bool:
+        """Whether the claim of another instance has ended what is open here, and the client that asks has the id.
+
+        To continue here would acknowledge data that no commit of the other instance knows.
+        """
+        part = self.transaction.producer if self.transaction is not None else None
+        is_over = part is not None and view.verdict(part) is not Verdict.UNDECIDED
+        return client == view.client and (client != self.keeper.client or (is_over and not self.id.state.is_pending))
 
     def _refuse_while_deciding(self) -> None:
         """TxnError while a decision is under way, unless it waits for data: an abort comes before it then."""
@@ -269,13 +283,35 @@ class LogOwner(Owner):
     async def _begin(self) -> Transaction:
         if self.transaction is not None:
             return self.transaction
+        former_claim = self.keeper.claim
         producer = await self.keeper.take_epoch()
+        if self.keeper.claim is not former_claim and self._has_aborted_data():
+            self.id.restore(committed=False)  # to abort must be a success then
+            raise self.id.doom("another instance began the transaction")
         self._adopted = False
         self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
         if self.id.begin():
             self._stats.open += 1
             self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
         return self.transaction
+
+    def _has_aborted_data(self) -> bool:
+        """Whether the claim of this instance has aborted data: another one began the transaction just before it."""
+        view = self.keeper.view
+        last = view.last if view is not None and view.is_doomed else None
+        is_ours = view is not None and view.claim is not None and last is not None and last.at == view.claim.at
+        is_other = self.keeper.former_instance != self._tools.instance_id
+        return is_ours and is_other and last is not None and last.reason == LOST and not self._is_led
+
+    async def _begin_to_end(self, *, committed: bool) -> Transaction:
+        """As ``_begin``; an abort succeeds, whatever the claim for it has aborted."""
+        try:
+            return await self._begin()
+        except TxnError as error:
+            if committed or error is not self.id.doomed:
+                raise
+            self.id.doomed = None
+            return await self._begin()
 
     async def _lose(self, why: str) -> TxnError:
         """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to tell."""
@@ -386,9 +422,10 @@ class LogOwner(Owner):
             self.id.begin_to_end(committed=committed)
             beside = DecidedParts(also.batch_id if committed else None, prepared_parts(self.keeper.view, also))
             if self.transaction is not None or beside != NOTHING_BESIDE:
-                await self._decide(await self._begin(), committed, bumps, beside, also.reason)
+                await self._decide(await self._begin_to_end(committed=committed), committed, bumps, beside, also.reason)
             elif bumps or self._reports_doom(committed, also):
-                await self._decide(await self._begin(), committed, bumps)  # empty, but the log has to know of it
+                # empty, but the log has to know of it
+                await self._decide(await self._begin_to_end(committed=committed), committed, bumps)
             else:
                 await self._check_nothing_open()
                 self.id.end_nothing(committed=committed)
@@ -427,7 +464,7 @@ class LogOwner(Owner):
         for _ in range(_MOST_TRIES):
             if self.keeper.client != client:
                 return
-            await self._decide(await self._begin(), committed=False, bumps=True)
+            await self._decide(await self._begin_to_end(committed=False), committed=False, bumps=True)
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
 
     def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
@@ -631,6 +668,7 @@ class LogOwner(Owner):
         if committed and transaction is not None:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the producer of the id has an open transaction here")
         try:
+            self._is_led = True
             part = transaction or await self._begin()
             reason = HAND if transaction is not None or self._is_client_unaware() else ASKED
             await self._decide(part, committed, bumps=False, beside=beside, reason=reason)
@@ -639,6 +677,8 @@ class LogOwner(Owner):
                 raise
             self.id.doomed = None
             return False
+        finally:
+            self._is_led = False
         if transaction is not None:
             self.id.doom("the transaction was aborted by hand")
         return not self._waits(beside)

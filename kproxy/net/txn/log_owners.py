@@ -74,8 +74,9 @@ class LogOwners:
         self._owners: dict[str, LogOwner] = {}
         #: By id: one takeover may wait for partitions that have no leader, and others must not wait for it.
         self._taking_over: dict[str, trio.Lock] = {}
-        #: Of ids of other instances: who asks here, the last record by then, and when it did so first and last.
-        self._asking: dict[str, tuple[tuple[Producer, int], float, float]] = {}
+        #: Of ids of other instances: which client asks here, the last record by then, when it did so first and last,
+        #: and over which connection, the newest.
+        self._asking: dict[str, tuple[tuple[Producer, int], float, float, int]] = {}
         #: Whether no former self of this instance is there any more.
         self._is_alone = False
         #: Set when kproxy stops: no transaction begins here after that.
@@ -149,21 +150,25 @@ class LogOwners:
     async def owner(self, request: TxnRequest) -> "LogOwner":
         """The owner for a request; one is made where the id's last owner was this instance's former self."""
         owner = self._owners.get(request.transactional_id)
+        if owner is not None and owner.id.may_be_behind(request.client):
+            await self._jobs.run(owner.keeper.read_to_end)
         if owner is not None and not owner.is_elsewhere:
             return owner
-        return await self._jobs.run(lambda: self._take_over(request.transactional_id, request.client))
+        return await self._jobs.run(lambda: self._take_over(request))
 
-    async def _take_over(self, transactional_id: str, client: Producer) -> "LogOwner":
+    async def _take_over(self, request: TxnRequest) -> "LogOwner":
+        transactional_id = request.transactional_id
         await self._succession.alone()
         lock = self._taking_over.setdefault(transactional_id, trio.Lock())
         try:
             async with lock:
-                return await self._taken_over(transactional_id, client)
+                return await self._taken_over(request)
         finally:
             if not lock.statistics().tasks_waiting:
                 self._taking_over.pop(transactional_id, None)
 
-    async def _taken_over(self, transactional_id: str, client: Producer) -> "LogOwner":
+    async def _taken_over(self, request: TxnRequest) -> "LogOwner":
+        transactional_id = request.transactional_id
         known = self._owners.get(transactional_id)
         if known is not None:
             if not known.is_elsewhere:
@@ -173,10 +178,14 @@ class LogOwners:
         if view is None or view.claim is None or view.expired:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
         if not (self._is_mine(view) or self._is_silent(view)):
-            refuse_replaced(view, client)  # else it would ask for the coordinator, come here, and retry for ever
-            if not self._has_waited(view, client):
+            refuse_replaced(
+                view, request.client
+            )  # else it would ask for the coordinator, come here, and retry for ever
+            if not self._has_waited(view, request):
                 raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
         owner = self._new(transactional_id)
+        if not self._is_mine(view):
+            owner.id.refuse_older(self._newest_asking(request))
         await owner.adopt(view)
         self._asking.pop(transactional_id, None)
         found = self._owners.setdefault(transactional_id, owner)
@@ -188,17 +197,23 @@ class LogOwners:
         """Whether this instance, or its former self, coordinates the id."""
         return view.claim is not None and view.claim.instance_id == self._tools.instance_id
 
-    def _has_waited(self, view: IdView, client: Producer) -> bool:
+    def _newest_asking(self, request: TxnRequest) -> int:
+        """The newest connection over which the client has asked since it came here."""
+        asking = self._asking.get(request.transactional_id)
+        return max(request.connection, asking[3] if asking is not None else 0)
+
+    def _has_waited(self, view: IdView, request: TxnRequest) -> bool:
         """Whether the client that has the id asks here for long enough, while the log has nothing new of the id."""
-        if client == NOBODY:
+        if request.client == NOBODY:
             return False
-        now, mark = trio.current_time(), (client, view.touched.offset)
-        known, since, last = self._asking.get(view.transactional_id, (mark, now, now))
+        now, mark = trio.current_time(), (request.client, view.touched.offset)
+        newest = self._newest_asking(request)
+        known, since, last, _ = self._asking.get(view.transactional_id, (mark, now, now, 0))
         if known != mark or now > last + _PATIENCE_SECONDS:
             since = now
         if len(self._asking) >= _MOST_ASKING:
             self._asking.clear()
-        self._asking[view.transactional_id] = (mark, since, now)
+        self._asking[view.transactional_id] = (mark, since, now, newest)
         return now >= since + _PATIENCE_SECONDS
 
     def _forget(self, transactional_id: str, owner: "LogOwner") -> None:

@@ -161,8 +161,8 @@ class TransactionApi:
             self._coordinator.produce_at_once(
                 who, batches, lambda rows: answered(produced(ask.parts, rows, version)), implicit=version >= _PRODUCE_V2
             )
-        except TxnError as error:
-            answered(produced(ask.parts, _refused(batches, error), version))
+        except TxnError:
+            return False  # the owner may have to read the log first
         return True
 
     def _captured_at_once(
@@ -184,7 +184,7 @@ class TransactionApi:
             written(_refused(batches, error))
         return True
 
-    async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Message:
+    async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Message | None:
         parts = ask.parts
         try:
             names = await self._names(parts, version)
@@ -194,6 +194,8 @@ class TransactionApi:
             produce = self._coordinator.produce
             written = await produce(ask.who, batches, implicit=implicit, accepted=accepted) if batches else ()
         except TxnError as error:
+            if error.error_code == ErrorCode.NETWORK_EXCEPTION:
+                return None
             written = _refused([part for part in parts if not part.error_code], error)
         return produced(parts, written, version)
 

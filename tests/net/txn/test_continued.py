@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import log_owners, offset_mirror
+from kproxy.net.txn.log_owner import LogOwner
 from kproxy.testing.fake_broker import Close
 from kproxy.testing.fake_broker.controls import Edit
 from kproxy.testing.fake_broker.producers import ProducerStates
@@ -417,3 +419,111 @@ async def test_a_batch_that_is_there_is_answered_and_not_written_again() -> None
         assert [(row.error_code, row.base_offset) for row in told] == [(0, offset) for offset in offsets]
         await client.end(again)
         assert cast.visible(again.transactions.views) == ["1", "2", "3"]
+
+
+# -- the client comes back to an instance that it has left
+
+
+async def returned(cast: Cast, client: Client) -> Instance:
+    """Instance "a", to which the client has come back over connection 2 in the transaction after one that ended at "b".
+
+    In the one before it wrote "1", in this one "2".
+    """
+    a, b = await opened(cast, client, "1"), await cast.instance("b")
+    await arrives(client, b, lambda: client.end(b))
+    assert not await client.add(b, P0, P1)
+    await client.write(b, "2", P0, P1)
+    await b.kill()
+    client.connection = 2
+    return a
+
+
+async def test_a_late_end_is_refused_where_the_client_has_come_back_with_data() -> None:
+    async with stage(2) as cast:
+        client = Client("id")
+        a = await returned(cast, client)
+        late = client.request._replace(connection=1)
+        batches = [client.batch("3", place) for place in (P0, P1)]
+        await arrives(client, a, lambda: client.send(a, [fresh(batch) for batch in batches]))
+        with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
+            await a.transactions.coordinator.end(late, committed=True, bumps=False)
+        await client.end(a, committed=False)
+        assert await shown(cast, a) == ["1"]
+
+
+async def test_late_data_are_refused_where_the_client_has_come_back() -> None:
+    async with stage(2) as cast:
+        client = Client("id")
+        a, b = await opened(cast, client), await cast.instance("b")
+        late, batch = client.request, client.batch("1", P0)
+        assert not await arrives(client, b, lambda: client.add(b, P0))
+        assert (await client.send(b, [fresh(batch)]))[0].error_code == 0
+        await client.end(b)
+        await b.kill()
+        client.connection = 2
+        assert not await arrives(client, a, lambda: client.add(a, P0))
+        with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
+            await a.transactions.coordinator.produce(late, [fresh(batch)], implicit=False, accepted=lambda: None)
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["1", "2"]
+
+
+# -- an instance that has not noticed that its client is elsewhere
+
+
+@VERSIONS
+async def test_what_a_former_producer_left_open_takes_nothing_of_the_next(bumps: bool) -> None:
+    async with stage(2) as cast:
+        a, b = await opened(cast, Client("id", bumps), "1"), await cast.instance("b")
+        client = Client("id", bumps)
+        await client.init(b)
+        if not bumps:
+            assert not await client.add(b, P0, P1)
+        await client.send(b, [client.batch("2", P0)])
+        await takes_nothing(a, client, client.batch("3", P1))
+        assert not is_open(a)
+
+
+async def takes_nothing(at: Instance, client: Client, batch: Any) -> None:
+    """What is acknowledged there no commit at the other instance would know."""
+    coordinator = at.transactions.coordinator
+    assert coordinator.takes_at_once("id", [batch])
+    with pytest.raises(TxnError):
+        coordinator.produce_at_once(client.request, [fresh(batch)], lambda _: None, implicit=client.bumps)
+    with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+        await client.send(at, [fresh(batch)])
+
+
+async def test_a_transaction_that_another_instance_has_aborted_takes_nothing_more() -> None:
+    async with stage(2) as cast:
+        client = Client("id")
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        refused = Edit(refusing(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        cast.fake.cluster.control(ApiKey.WRITE_TXN_MARKERS, lambda _: refused)
+        await arrives(client, b, lambda: client.end(b, committed=False))
+        assert not await client.add(b, P0)
+        await a.transactions.log.read_to_end("id")
+        await takes_nothing(a, client, client.batch("2", P0))
+
+
+@VERSIONS
+async def test_what_another_instance_has_begun_just_now_is_not_lost_in_silence(bumps: bool) -> None:
+    """The client's connections are spread: "b" has taken its id over, and "a" wrote before "b" claimed it."""
+    async with stage(2) as cast:
+        client = Client("id", bumps)
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        await client.end(a)
+        view = await b.transactions.log.read_to_end("id")
+        await client.write(a, "2", P0)
+        owner = LogOwner("id", b.transactions.coordinator.log._tools)
+        idle = SimpleNamespace(**{name: getattr(view, name) for name in ("claim", "client", "last")})
+        idle.ongoing, idle.is_doomed, idle.awaits_client = None, False, lambda: False
+        await owner.adopt(idle)  # type: ignore[arg-type]  # as it was before "2"
+        batch = client.batch("3", P1)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            if not bumps:
+                await owner.join(client.request, [P1])
+            await owner.produce(client.request, [batch], implicit=bumps, accepted=lambda: None)
+        await owner.end(client.request, committed=False, bumps=bumps)
+        assert await shown(cast, b) == ["1"]

@@ -14,6 +14,7 @@ from kproxy.net.txn.log_owners import LogOwners
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 
 LONGEST_MS = 900_000
@@ -48,7 +49,13 @@ class FakeOwner:
     def __init__(self, *, is_open: bool = False) -> None:
         self.is_open, self.is_elsewhere = is_open, False
         self.transaction = object() if is_open else None
+        self.id = TransactionalId(lambda: None)
+        self.id.client = OLD
+        self.keeper = SimpleNamespace(read_to_end=self.read)
         self.asked: list[str] = []
+
+    async def read(self) -> None:
+        self.asked.append("read_to_end")
 
     def __getattr__(self, name: str) -> Any:
         async def ask(*_: Any, **__: Any) -> None:
@@ -145,6 +152,21 @@ async def test_an_owner_that_is_here_is_not_taken_over(nursery: trio.Nursery) ->
     alone._owners["id"] = owner = FakeOwner()
     with trio.fail_after(60):
         assert await alone.owner(REQUEST) is owner
+    assert not owner.asked
+
+
+@pytest.mark.parametrize(
+    ("client", "reads"),
+    [(NEW, True), (Producer(2, 0), True), (OLD, False), (NOBODY, False), (Producer(1, -1), False)],
+    ids=["newer", "of another producer id", "known", "nobody's", "older"],
+)
+async def test_the_log_is_read_before_a_client_is_refused_that_another_instance_may_know(
+    client: Producer, reads: bool, nursery: trio.Nursery
+) -> None:
+    alone = owners(nursery)
+    alone._owners["id"] = owner = FakeOwner()
+    assert await alone.owner(REQUEST._replace(client=client)) is owner
+    assert owner.asked == ["read_to_end"] * reads
 
 
 async def test_all_owners_are_closed(nursery: trio.Nursery) -> None:
@@ -427,7 +449,7 @@ async def test_a_client_has_waited_if_it_asks_here_again_and_again_and_the_log_h
         found = []
         for wait in waits:
             await trio.sleep(wait)
-            found.append(alone._has_waited(view, client))
+            found.append(alone._has_waited(view, REQUEST._replace(client=client)))
         return found
 
     assert await asked(0, 2, 1, 3) == [False, False, True, True]
@@ -468,3 +490,22 @@ async def test_an_owner_whose_id_is_elsewhere_is_made_again(
     alone._owners["id"], alone._new = former, lambda name: owner
     assert await alone.owner(REQUEST) is alone.of("id") is owner
     assert (closed, owner.asked, alone._taking_over) == ([1], ["adopt"], {})
+
+
+async def test_what_came_before_the_client_came_back_is_late(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, owner = claimed("id", open_since=5), FakeOwner()
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    alone = owners(nursery)
+    alone._new = lambda name: owner
+    for connection in (3, 5):
+        with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+            await alone.owner(REQUEST._replace(connection=connection))
+    await trio.sleep(3)
+    assert await alone.owner(REQUEST._replace(connection=4)) is owner
+    for connection in (1, 4):
+        with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
+            owner.id.admit(REQUEST._replace(connection=connection), None)
+    for connection in (0, 5):
+        owner.id.admit(REQUEST._replace(connection=connection), None)
