@@ -39,6 +39,8 @@ class Simulation:
     chunk: int
     #: The options of the command that run a seed again.
     again: Callable[[int], str]
+    #: What of ``Outcome.seen`` is summed up.
+    counts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def simulate(simulation: Simulation, wanted: Wanted) -> int:
         _show(console, simulation, outcome)
         return int(outcome.broken is not None)
     tallies = _run(console, simulation, wanted)
-    _sum_up(console, tallies, simulation.unit)
+    _sum_up(console, tallies, simulation)
     failures = [failure for tally in tallies for failure in tally.failures]
     if failures:
         _explain(console, simulation, failures)
@@ -131,11 +133,13 @@ def _run(console: Console, simulation: Simulation, wanted: Wanted) -> list[Tally
     return tallies
 
 
-def _sum_up(console: Console, tallies: list[Tally], unit: str) -> None:
+def _sum_up(console: Console, tallies: list[Tally], simulation: Simulation) -> None:
     totals = [sum(getattr(tally, name) for tally in tallies) for name in ("runs", "sends", "faults", "acknowledged")]
     runs, sends, faults, acknowledged = (f"{total:,}" for total in totals)
-    console.print(f"{runs} runs: {sends} {unit}, {faults} faults, {acknowledged} records acknowledged")
+    console.print(f"{runs} runs: {sends} {simulation.unit}, {faults} faults, {acknowledged} records acknowledged")
     seen = sum((tally.seen for tally in tallies), Counter[str]())
+    for what in simulation.counts:
+        console.print(f"{what}: {seen[what]:,}")
     for what, of, excused in _SHARES:
         if seen[of]:
             console.print(f"{what}: {seen[excused]:,} of {seen[of]:,} ({seen[excused] / seen[of]:.1%})")

@@ -47,6 +47,8 @@ class Instance:
         """``bootstrap`` as in the configuration; ``options`` beside those of all runs; ``decides`` transactions."""
         self.name = name
         self.stats = Stats()
+        #: Of all its runs.
+        self.all_stats = [self.stats]
         self.buffer_memory = 0
         self.most_buffered = 0
         self._network = network
@@ -76,6 +78,7 @@ class Instance:
         """Runs until it is killed. ``started`` when it listens."""
         self._host = host = Host(self._network, self.name, LEG)
         self.stats = Stats()
+        self.all_stats.append(self.stats)
         self.buffer_memory = self._config.buffer_memory
         cluster = Cluster(self._config, self.stats.upstream, ClusterMap(), host)
         with trio.CancelScope() as self._scope:

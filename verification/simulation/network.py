@@ -243,6 +243,8 @@ class VirtualNetwork:
         self.takers: dict[tuple[str, int], tuple[str, Callable[[VirtualIO], None]]] = {}
         self._seed = seed
         self._made: dict[tuple[str, str], int] = {}
+        #: Until when (trio's clock) all bytes to and from a host are held up, by host and leg.
+        self._held: dict[tuple[str, str], float] = {}
 
     def connect(self, source: str, host: str, port: int) -> Link:
         """A new connection. ConnectionRefusedError if nobody listens."""
@@ -253,8 +255,16 @@ class VirtualNetwork:
         rng = Random(f"{self._seed} {source} {host} {nth}")
         link = Link(len(self.links), taker[0], self.clock, rng, (source, host))
         self.links.append(link)
+        link.stall(max(self._held.get((end, link.leg), 0.0) for end in link.hosts) - trio.current_time())
         taker[1](link.far)
         return link
+
+    def hold(self, host: str, leg: str, seconds: float) -> None:
+        """Holds up all bytes to and from a host on one leg for so long, also those of new connections."""
+        self._held[host, leg] = max(self._held.get((host, leg), 0.0), trio.current_time() + seconds)
+        for link in self.live(leg):
+            if host in link.hosts:
+                link.stall(seconds)
 
     def live(self, leg: str) -> list[Link]:
         """The connections of a leg that both ends have open."""

@@ -196,3 +196,24 @@ async def test_a_process_does_not_see_the_time_of_day_jump(autojump_clock: MockC
     shift[0] = 500.0
     after = Host(network, "a", "none")
     assert after.wall() - before.wall() == pytest.approx(500.0)
+
+
+async def test_a_host_that_is_held_up_receives_and_sends_later(
+    network: VirtualNetwork, autojump_clock: MockClock
+) -> None:
+    near, far = await Pair(network).connect()
+    network.hold("server", "client", 5.0)
+    network.hold("server", "broker", 50.0)
+    until = trio.current_time() + 5.0
+    await near.send_all([b"before"])
+    await far.send_all([b"back"])
+    (listener,) = await Host(network, "server", "client").listen("server", 9093, 5)
+    late = await Host(network, "client", "none").connect("server", 9093, 1000)
+    accepted = await listener.accept()
+    await late.send_all([b"new"])
+    await trio.sleep_until(until - 0.1)
+    assert not (far.pending() or near.pending() or accepted.pending())
+    await trio.sleep_until(until + 0.5)
+    assert far.pending()
+    assert near.pending()
+    assert accepted.pending()

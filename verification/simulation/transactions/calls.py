@@ -11,6 +11,7 @@ from kproxy.codec.messages import Message
 from verification.simulation.frames import FrameIO
 from verification.simulation.network import Host, Link
 from verification.simulation.plan import TOPIC
+from verification.simulation.transactions.routes import Route
 
 Address = tuple[str, int]
 
@@ -38,11 +39,13 @@ class Calls:
         *,
         lingers: bool = True,
         software: str = "",
+        route: Route | None = None,
     ) -> None:
         """``timeout`` of each request in seconds; ``held_up``: how long one is in flight beyond the usual.
 
         ``lingers``: the end of a connection on which one is held up arrives long after it, if ever; else at once.
         ``software``: what the client calls itself at the start of each connection (KIP-511); empty: nothing.
+        ``route``: the kproxy that a connection goes to, whichever is named; None: the one that is named.
         """
         self._host = host
         self._client_id = client_id
@@ -51,7 +54,9 @@ class Calls:
         self._held_up = held_up
         self._lingers = lingers
         self._software = software
-        self._ios: dict[Address, tuple[FrameIO, Link]] = {}
+        self._route = route
+        #: With the turn of the route after which each was made.
+        self._ios: dict[Address, tuple[FrameIO, Link, int]] = {}
         self._unended: list[FrameIO] = []
         self._locks: dict[Address, trio.Lock] = {}
         self._leaders: dict[int, Address] = {}
@@ -66,8 +71,10 @@ class Calls:
     async def ask_all(self, place: Address, messages: Sequence[Message], version: int) -> list[Message]:
         """Sends requests one after another; the responses to the first of them, up to the one that has none."""
         answers: list[Message] = []
+        if self._route is not None:
+            place = (self._bootstrap[0], place[1])
         async with self._locks.setdefault(place, trio.Lock()):
-            with trio.move_on_after(self._timeout) as scope:
+            with trio.move_on_at(self._deadline(place)) as scope:
                 try:
                     io = await self._connection(place, messages)
                     for message in messages:
@@ -75,17 +82,34 @@ class Calls:
                     while len(answers) < len(messages):
                         answers.append((await io.receive())[1])
                 except LOST:
-                    self._drop(place)
+                    self._fail(place)
             if scope.cancelled_caught:
-                self._drop(place)
+                self._fail(place)
         return answers
+
+    def _deadline(self, place: Address) -> float:
+        """Until when a request to a place is waited for; a connection from before a turn ends now."""
+        deadline = trio.current_time() + self._timeout
+        if self._route is None:
+            return deadline
+        if place in self._ios and self._ios[place][2] != self._route.turns_taken:
+            self._drop(place)
+        return min(deadline, self._route.interrupted_at)
+
+    def _fail(self, place: Address) -> None:
+        self._drop(place)
+        if self._route is not None:
+            self._route.failed()
 
     async def _connection(self, place: Address, messages: Sequence[Message]) -> FrameIO:
         if place not in self._ios:
-            connection = await self._host.connect(*place, _CONNECT_MS)
-            self._ios[place] = FrameIO(connection, self._client_id), self._host.newest
+            turn, host = 0, place[0]
+            if self._route is not None:
+                turn, host = self._route.turns_taken, self._route.next_host()
+            connection = await self._host.connect(host, place[1], _CONNECT_MS)
+            self._ios[place] = FrameIO(connection, self._client_id), self._host.newest, turn
             await self._say_software(self._ios[place][0])
-        io, link = self._ios[place]
+        io, link, _ = self._ios[place]
         link.up.stall(max(map(self._held_up, messages)))
         return io
 
@@ -98,7 +122,7 @@ class Calls:
         found = self._ios.pop(place, None)
         if found is None:
             return
-        io, link = found
+        io, link, _ = found
         if link.up.holds and self._lingers:
             self._unended.append(io)  # its end is held up, too, and longer than what was sent
         else:

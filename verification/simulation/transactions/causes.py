@@ -1,5 +1,6 @@
 """Whether there was a cause for an error that ends a producer: something that befell it, while that can explain it."""
 
+from collections.abc import Collection
 from math import inf
 from typing import Final
 
@@ -20,22 +21,22 @@ class Causes:
         self,
         history: TransactionHistory,
         transactional_id: str,
-        instance: int,
+        instances: Collection[int],
         timeout_ms: int,
         *,
         second_version: bool = False,
     ) -> None:
-        """``instance``: the kproxy that it asks. ``second_version``: its epoch rises with each end (KIP-890)."""
+        """``instances``: the kproxies that it has asked. ``second_version``: each end raises its epoch (KIP-890)."""
         self._continues = history.continues and not second_version
         self._history = history
         self._mine = transactional_id
-        self._instance = instance
+        self._instances = instances
         self._timeout = timeout_ms / 1000
         #: By trio's clock: since when its kproxy knows it, since when it has had no transaction, and when one began.
         self._since = self._idle = trio.current_time()
         self._began: float | None = None
-        #: When the time-out of the last transaction ended it at the earliest, if it was open for so long, and when its
-        #: kproxy was killed, so that another one aborts it.
+        #: When the time-out of the last transaction ended it at the earliest, if it was open for so long, and when a
+        #: kproxy of its was killed, so that another one aborts it.
         self._overdue_since = self._left_since = inf
         #: Its id may have expired before an EndTxn that was answered all the same.
         self._was_idle = False
@@ -66,8 +67,12 @@ class Causes:
             return
         if trio.current_time() >= self._began + self._timeout:
             self._overdue_since = self._began + self._timeout
-        if (killed := self._history.killed.get(self._instance, -inf)) >= self._began:
+        if (killed := self._last_killed()) >= self._began:
             self._left_since = killed
+
+    def _last_killed(self) -> float:
+        """When one of its kproxies was killed last."""
+        return max(self._history.killed.get(instance, -inf) for instance in self._instances)
 
     def has(self, code: int) -> bool:
         """Whether there was one for an error."""
@@ -108,5 +113,5 @@ class Causes:
             return True
         if self._continues:
             return False
-        crashed = self._history.killed.get(self._instance, -1.0) >= self._since
+        crashed = self._last_killed() >= self._since
         return crashed and code in _FENCED | _UNKNOWN

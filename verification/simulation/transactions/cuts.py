@@ -1,8 +1,8 @@
-"""What can be left out of a plan with transactions: faults, producers, readers, lives, transactions."""
+"""What can be left out of a plan with transactions: faults, producers, readers, lives, turns, transactions."""
 
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from verification.simulation.shrinking import Shrinker
 from verification.simulation.transactions.plan import Life, ProducerPlan, TransactionPlan, WorldPlan
@@ -11,6 +11,7 @@ from verification.simulation.world import Outcome
 
 #: Such runs take longer than others: so many of smaller plans at most.
 _ATTEMPTS: Final = 150
+_Place: TypeAlias = tuple[int, int, int]
 
 
 def shrink(outcome: Outcome) -> Outcome:
@@ -25,6 +26,7 @@ def _cut(shrinker: Shrinker[WorldPlan]) -> None:
     shrinker.drop(lambda plan: plan.readers, lambda plan, kept: replace(plan, readers=kept))
     for number in [producer.number for producer in shrinker.plan.producers]:
         shrinker.drop(partial(_lives, number), partial(_with_lives, number))
+        shrinker.drop(partial(_turns, number), partial(_with_turns, number))
         for nth in range(len(_lives(number, shrinker.plan))):
             shrinker.drop(partial(_transactions, number, nth), partial(_with_transactions, number, nth))
 
@@ -46,6 +48,28 @@ def _transactions(number: int, nth: int, plan: WorldPlan) -> tuple[TransactionPl
 def _with_transactions(number: int, nth: int, plan: WorldPlan, kept: tuple[TransactionPlan, ...]) -> WorldPlan:
     lives = _lives(number, plan)
     return _with_lives(number, plan, (*lives[:nth], replace(lives[nth], transactions=kept), *lives[nth + 1 :]))
+
+
+def _turns(number: int, plan: WorldPlan) -> tuple[_Place, ...]:
+    """Each turn, by its life, its transaction and its number there."""
+    return tuple(
+        (nth, at, turn)
+        for nth, life in enumerate(_lives(number, plan))
+        for at, planned in enumerate(life.transactions)
+        for turn in range(len(planned.turns))
+    )
+
+
+def _with_turns(number: int, plan: WorldPlan, kept: tuple[_Place, ...]) -> WorldPlan:
+    lives = tuple(
+        replace(life, transactions=tuple(_kept(nth, at, one, kept) for at, one in enumerate(life.transactions)))
+        for nth, life in enumerate(_lives(number, plan))
+    )
+    return _with_lives(number, plan, lives)
+
+
+def _kept(nth: int, at: int, planned: TransactionPlan, kept: tuple[_Place, ...]) -> TransactionPlan:
+    return replace(planned, turns=tuple(one for turn, one in enumerate(planned.turns) if (nth, at, turn) in kept))
 
 
 def _producer(plan: WorldPlan, number: int) -> ProducerPlan:

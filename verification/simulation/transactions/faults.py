@@ -11,7 +11,8 @@ from kproxy.net.txn.log_topic import TOPIC as LOG
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.controls import Fault
-from verification.simulation.faults import refusal
+from verification.simulation.faults import BROKER_LEG, refusal
+from verification.simulation.instance import LEG
 from verification.simulation.plan import BUSY_SECONDS, TOPIC, FaultPlan
 from verification.simulation.transactions.broker_txn_faults import NATIVE
 from verification.simulation.transactions.homes import LOG_PARTITIONS
@@ -25,6 +26,9 @@ _LONGEST: Final = 6.0
 #: Of writes to a partition, in seconds: longer than any time-out of a transaction here, and the patience of the check.
 _LONGEST_REFUSAL: Final = 40.0
 _LATEST: Final = 9.0
+#: Outages of a kproxy: longer than another one waits before it takes over what is open.
+_SHORTEST_OUTAGE: Final = 2.0
+_LONGEST_OUTAGE: Final = 12.0
 #: Requests that may come late: all that producers of KIP-98 send in transactions, and what others send.
 _OF_KIP_98: Final = (
     ApiKey.END_TXN,
@@ -128,6 +132,26 @@ async def _control_lost(world: "TransactionWorld", fault: FaultPlan) -> None:
     world.post.lost += 1 + int(fault.where * 3)
 
 
+def _outage(fault: FaultPlan) -> float:
+    return _SHORTEST_OUTAGE + fault.much * (_LONGEST_OUTAGE - _SHORTEST_OUTAGE)
+
+
+async def _gone(world: "TransactionWorld", fault: FaultPlan) -> None:
+    """A kproxy is killed, and started again late."""
+    await world.crash(int(fault.where * len(world.instances)), _outage(fault))
+
+
+def _held(*legs: str) -> Callable[["TransactionWorld", FaultPlan], Any]:
+    """A kproxy receives nothing, and what it sends does not arrive, for long; then all of it arrives."""
+
+    async def strike(world: "TransactionWorld", fault: FaultPlan) -> None:
+        instance = world.instances[int(fault.where * len(world.instances))]
+        for leg in legs:
+            world.network.hold(instance.name, leg, _outage(fault))
+
+    return strike
+
+
 FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "log_leader": _log_leader,
     "log_lost": _of_log(lambda _: CloseAfter()),
@@ -141,5 +165,8 @@ FAULTS: Final[dict[str, Callable[["TransactionWorld", FaultPlan], Any]]] = {
     "late": _late,
     "control_late": _control_late,
     "control_lost": _control_lost,
+    "gone": _gone,
+    "frozen": _held(LEG, BROKER_LEG),
+    "cut_off": _held(BROKER_LEG),
     **NATIVE,
 }

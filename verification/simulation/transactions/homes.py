@@ -59,6 +59,8 @@ FAULTS: Final = (
 )
 #: Kinds that strike only in runs without others, since with others it could not be said what they cause.
 LONE_FAULTS: Final = ("no_replicas",)
+#: What befalls a kproxy for so long that its clients go elsewhere; in runs whose clients can, or if named.
+OUTAGES: Final = ("gone", "frozen", "cut_off")
 _OF_COORDINATORS: Final = frozenset(FAULTS[FAULTS.index("coordinator") :])
 _OF_THE_LOG: Final = frozenset(
     {"log_leader", "log_lost", "log_unheard", "log_slow", "forget_log", "log_broker", "snapshot"}

@@ -45,4 +45,5 @@ def repetition(taste: Taste, seed: int, all_faults: Sequence[str]) -> str:
     """The options that run the plan of a seed again."""
     homes = "".join(f" --home {home.value}" for home in taste.homes)
     faults = f" --faults {quote(','.join(taste.faults))}" if taste.faults != tuple(all_faults) else ""
-    return f"--first-seed {seed} --seeds 1{homes}{faults}"
+    roam = " --roam" if taste.roams else ""
+    return f"--first-seed {seed} --seeds 1{homes}{faults}{roam}"

@@ -21,6 +21,8 @@ from verification.simulation.transactions.member_plans import (
     make_member_groups,
     of_members_alone,
 )
+from verification.simulation.transactions.route_plans import with_routes
+from verification.simulation.transactions.routes import AT_ONE, Reach, Turn
 from verification.simulation.transactions.ways import Way
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class TransactionPlan:
     commits: bool
     #: It moves the offset of a group that is its producer's own.
     moves: bool = False
+    #: Where its client goes meanwhile.
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class Life:
     transactions: tuple[TransactionPlan, ...]
     #: Killed so many seconds after its start; None: it ends well.
     dies_after: float | None = None
+    reach: Reach = AT_ONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,22 @@ class Taste:
     member_groups: MemberGroupTaste = field(default_factory=MemberGroupTaste)
     #: Of producers that know nothing of transactions.
     ways: tuple[Way, ...] = (Way.BY_HAND, Way.ON_OFFSET_COMMIT, Way.ON_OFFSET_COMMIT, Way.PER_REQUEST)
+    #: How many producers go from one kproxy to another, in [0, 1], and how many outages kproxies have.
+    roams: float = 0.0
+    outages: tuple[int, int] = (0, 0)
+
+
+#: Clients go to other kproxies in the middle of transactions. They need time for it.
+ROAMING: Final = Taste(
+    homes=(Home.KPROXY,),
+    fault_count=(0, 6),
+    lives=(1, 1, 2),
+    transactions=(2, 5),
+    pauses=(0.0, 0.0, 0.5, 2.0, 6.0),
+    timeouts_ms=(8_000, 15_000, 30_000),
+    roams=0.85,
+    outages=(0, 4),
+)
 
 
 def make_plan(seed: int, taste: Taste) -> WorldPlan:
@@ -178,7 +199,8 @@ def make_plan(seed: int, taste: Taste) -> WorldPlan:
     ]
     faults.sort(key=lambda fault: fault.time)
     plan = world_plan(seed, tuple(producers), tuple(readers), tuple(faults), instances, place=place)
-    return _vary(plan, Random(f"more transactions {seed}"), taste)
+    plan = _vary(plan, Random(f"more transactions {seed}"), taste)
+    return with_routes(plan, taste) if taste.roams else plan
 
 
 def world_plan(

@@ -29,6 +29,7 @@ from verification.simulation.transactions.causes import Causes
 from verification.simulation.transactions.coordinators import GROUP, Coordinators, Fatal, error_of
 from verification.simulation.transactions.history import Asked, Claimed, Input, TransactionHistory
 from verification.simulation.transactions.plan import ProducerPlan
+from verification.simulation.transactions.routes import Route
 
 NOBODY: Final = Producer(-1, -1)
 #: How long a batch is sent again (delivery.timeout.ms), in seconds.
@@ -67,9 +68,10 @@ class Process:
     """One life of a producer, step by step; all steps raise ``Abortable`` and ``Fatal``."""
 
     def __init__(
-        self, plan: ProducerPlan, name: str, calls: Calls, history: TransactionHistory, rng: Random, instance: int
+        self, plan: ProducerPlan, name: str, calls: Calls, history: TransactionHistory, rng: Random, route: Route
     ) -> None:
-        """``name`` in the trace, and before the names of its transactions; ``instance``: the kproxy that it asks."""
+        """``name`` in the trace, and before the names of its transactions; ``route``: which kproxies it asks."""
+        self.route = route
         self._plan = plan
         self._name = name
         self._calls = calls
@@ -84,7 +86,7 @@ class Process:
         #: When it received its identity, by trio's clock.
         self._told_at = inf
         self._causes = Causes(
-            history, plan.transactional_id, instance, plan.timeout_ms, second_version=plan.second_version
+            history, plan.transactional_id, route.visited, plan.timeout_ms, second_version=plan.second_version
         )
 
     def say(self, text: str) -> None:

@@ -52,6 +52,8 @@ class TransactionalProducer:
 
     async def _transaction(self, process: Steps, planned: TransactionPlan, claimed: Claimed) -> None:
         renew = False
+        if isinstance(process, Process):
+            process.route.schedule(planned.turns)
         try:
             await self._work(process, planned, claimed)
             if planned.commits:

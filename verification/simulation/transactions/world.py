@@ -32,6 +32,7 @@ from verification.simulation.transactions.plan import PLACES, Life, ProducerPlan
 from verification.simulation.transactions.process import Process
 from verification.simulation.transactions.producer import TransactionalProducer
 from verification.simulation.transactions.reader import Reader
+from verification.simulation.transactions.routes import Route
 from verification.simulation.transactions.ways import Steps, Way
 
 #: Readers ask so long for a response.
@@ -50,6 +51,8 @@ _TIME_OUT_GRACE: Final = 10.0
 _FIRST_NUMBER: Final = 1_000
 #: In the place of a kproxy's number: the brokers themselves.
 _AT_BROKERS: Final = -1
+#: In ``Outcome.seen``.
+CONTINUED: Final = "transactions that the next kproxy continued"
 
 
 class TransactionWorld(base.World):
@@ -91,15 +94,17 @@ class TransactionWorld(base.World):
         super().jump(seconds)
         self.told.jumped = True
 
-    def _calls_of(self, plan: ProducerPlan, life: Life, nth: int) -> Calls:
+    def _calls_of(self, plan: ProducerPlan, life: Life, nth: int) -> tuple[Calls, Route]:
         name = f"producer-{plan.number}.{nth}"
         host, place = Host(self.network, name, "none"), (f"kproxy-{life.instance}", PORT)
-        return Calls(host, name, plan.request_timeout, place, self._held_up)
+        route = Route(life.instance, life.reach, f"{self._plan.seed} route {plan.number}.{nth}")
+        return Calls(host, name, plan.request_timeout, place, self._held_up, route=route), route
 
     def _process_of(self, plan: ProducerPlan, life: Life, nth: int, rng: Random) -> Steps:
         name = f"{plan.number}.{nth}"
         if plan.way is Way.KIP_98:
-            return Process(plan, name, self._calls_of(plan, life, nth), self.told, rng, life.instance)
+            calls, route = self._calls_of(plan, life, nth)
+            return Process(plan, name, calls, self.told, rng, route)
         tools = LegacyTools(
             plan=plan,
             name=name,
@@ -131,10 +136,10 @@ class TransactionWorld(base.World):
     def process(self, plan: ProducerPlan, instance: int) -> Process:
         """A process of a producer at a kproxy, for a script to lead; a producer's newest is the one that counts."""
         nth = self._processes[plan.number] = self._processes.get(plan.number, -1) + 1
-        calls = self._calls_of(plan, Life(0.0, instance, ()), nth)
+        calls, route = self._calls_of(plan, Life(0.0, instance, ()), nth)
         self._open.append(calls)
         rng = Random(f"{self._plan.seed} process {plan.number}.{nth}")
-        return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng, instance)
+        return Process(plan, f"{plan.number}.{nth}", calls, self.told, rng, route)
 
     def steps(self, plan: ProducerPlan, instance: int) -> Steps:
         """A process of a producer that knows nothing of transactions, for a script to lead."""
@@ -314,6 +319,10 @@ class TransactionWorld(base.World):
         for calls in self._open:
             calls.close()
         await super()._rest()
+
+    def _seen(self) -> dict[str, int]:
+        all_stats = [stats for instance in self.instances for stats in instance.all_stats]
+        return {**super()._seen(), CONTINUED: sum(stats.transactions.resumed for stats in all_stats)}
 
     def _judge(self) -> tuple[str, str] | None:
         history = self.told

@@ -13,6 +13,7 @@ from verification.simulation.clock import VirtualClock
 from verification.simulation.network import Host, VirtualIO, VirtualNetwork
 from verification.simulation.transactions.calls import Calls
 from verification.simulation.transactions.plan import ProducerPlan
+from verification.simulation.transactions.routes import Route
 
 ADDRESS = ("peer", 9092)
 
@@ -28,10 +29,18 @@ class Peer:
         self._answer = answer
         self._silent = silent
         self._connections = 0
-        self.network.takers[ADDRESS] = ("client", self._take)
+        #: That clients connected to, in order.
+        self.hosts: list[str] = []
+        self.listen(ADDRESS[0])
+
+    def listen(self, host: str) -> tuple[str, int]:
+        """Also answers what is asked at another host; its address."""
+        self.network.takers[host, ADDRESS[1]] = ("client", self._take)
+        return host, ADDRESS[1]
 
     def _take(self, io: VirtualIO) -> None:
         self._connections += 1
+        self.hosts.append(io.local_host)
         self._nursery.start_soon(self._serve, io, self._connections)
 
     async def _serve(self, io: VirtualIO, number: int) -> None:
@@ -59,9 +68,15 @@ class Peer:
             return False
         return True
 
-    def calls(self, timeout: float = 2.0, held_up: Callable[[Message], float] = lambda _: 0.0) -> Calls:
+    def calls(
+        self,
+        timeout: float = 2.0,
+        held_up: Callable[[Message], float] = lambda _: 0.0,
+        bootstrap: tuple[str, int] = ADDRESS,
+        route: Route | None = None,
+    ) -> Calls:
         """Of a client of it."""
-        return Calls(Host(self.network, "client", "none"), "me", timeout, ADDRESS, held_up)
+        return Calls(Host(self.network, "client", "none"), "me", timeout, bootstrap, held_up, route=route)
 
 
 def producer_plan(**more: Any) -> ProducerPlan:

@@ -17,6 +17,7 @@ from kproxy.codec._generated.metadata import (
 )
 from kproxy.codec.messages import Message
 from tests.verification.simulation.transactions.peers import ADDRESS, Peer
+from verification.simulation.transactions.routes import Route, Turn
 
 
 def request(number: int) -> EndTxnRequest:
@@ -105,3 +106,22 @@ async def test_nobody_to_connect_to_is_no_answer(nursery: trio.Nursery, autojump
     calls = peer.calls()
     with pytest.raises(OSError, match="no answer"):
         await calls.ask(("nowhere", 1), request(1), 3)
+
+
+async def test_a_client_that_goes_elsewhere_waits_for_no_response(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    peer = Peer(nursery, echo, silent=True)
+    one, other = (peer.listen(f"kproxy-{number}") for number in range(2))
+    route = Route(0)
+    calls = peer.calls(timeout=9.0, bootstrap=one, route=route)
+    route.schedule([Turn(2.0, 1), Turn(6.0, 0, waits=True)])
+    began = trio.current_time()
+    with pytest.raises(OSError, match="no answer"):
+        await calls.ask(one, request(9), 3)
+    assert trio.current_time() == pytest.approx(began + 2.0)
+    await calls.ask(one, request(1), 3)
+    await trio.sleep(4.5)
+    await calls.ask(other, request(1), 3)
+    assert peer.hosts == ["kproxy-0", "kproxy-1", "kproxy-0"]
+    calls.close()

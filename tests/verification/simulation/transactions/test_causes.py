@@ -14,7 +14,7 @@ UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def of(history: TransactionHistory) -> Causes:
-    made = Causes(history, "id", 0, 3_000)
+    made = Causes(history, "id", (0,), 3_000)
     made.initializes(answered(history))
     return made
 
@@ -153,7 +153,7 @@ async def test_a_kill_explains_a_fence_unless_kproxy_continues_for_the_client(
     continues: bool, autojump_clock: MockClock
 ) -> None:
     history = TransactionHistory(is_native=True, continues=continues)
-    causes, second = of(history), Causes(history, "other", 0, 3_000, second_version=True)
+    causes, second = of(history), Causes(history, "other", (0,), 3_000, second_version=True)
     second.initializes(answered(history, "other"))
     await trio.sleep(1.0)
     history.crashed(0, trio.current_time())

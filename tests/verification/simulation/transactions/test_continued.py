@@ -11,8 +11,8 @@ import pytest
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.transactions import scripts
-from verification.simulation.transactions.plan import Taste, make_plan
-from verification.simulation.transactions.world import run
+from verification.simulation.transactions.plan import ROAMING, Taste, make_plan
+from verification.simulation.transactions.world import CONTINUED, run
 
 _RESTORE = LogOwner._restore
 
@@ -44,3 +44,9 @@ def test_runs_with_crashes_continue_transactions() -> None:
         for seed in range(3):
             assert run(make_plan(seed, crashes)).broken is None
     assert found
+
+
+def test_clients_that_go_to_other_kproxies_continue_their_transactions_there() -> None:
+    outcomes = [run(make_plan(seed, ROAMING)) for seed in range(3)]
+    assert [outcome.broken for outcome in outcomes] == [None] * len(outcomes)
+    assert any(outcome.seen[CONTINUED] for outcome in outcomes)

@@ -38,3 +38,10 @@ def test_one_home_may_be_asked_for() -> None:
     assert code == 0
     assert "HomePlan(home=<Home.BROKER: 'broker'>" in output
     assert invoke("--home", "elsewhere")[0] == 2
+
+
+def test_clients_may_go_elsewhere_where_kproxy_decides() -> None:
+    code, output = invoke("--seeds", "1", "--jobs", "1", "--faults", "", "--roam")
+    assert code == 0
+    assert "transactions that the next kproxy continued: " in output
+    assert invoke("--roam", "--home", "broker")[0] == 2

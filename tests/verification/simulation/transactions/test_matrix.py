@@ -3,7 +3,7 @@
 from kproxy.proxy.coordinator_rules import Home
 from verification.simulation.transactions.homes import FAULTS, HOMES, faults_of, lone_faults_of
 from verification.simulation.transactions.matrix import Matrix, each_fault, repetition
-from verification.simulation.transactions.plan import Taste
+from verification.simulation.transactions.plan import ROAMING, Taste
 
 
 def test_each_home_has_each_of_its_faults_alone_and_all_together() -> None:
@@ -32,3 +32,4 @@ def test_a_seed_is_the_run_that_its_repetition_asks_for() -> None:
     alone = Matrix((Taste(homes=(Home.KPROXY,), faults=("cut",)),))
     assert matrix.run(1).digest == alone.run(1).digest
     assert repetition(Taste(), 7, FAULTS) == "--first-seed 7 --seeds 1 --home kproxy --home broker --home broker-fenced"
+    assert repetition(ROAMING, 7, FAULTS) == "--first-seed 7 --seeds 1 --home kproxy --roam"
