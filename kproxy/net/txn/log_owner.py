@@ -65,7 +65,7 @@ class LogOwner(Owner):
         self._undecided: Transaction | None = None
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
-        #: Whether an operator decides: nobody is told what a claim for that aborts.
+        #: Whether an operator decides: the client does not ask, so it receives no error for what a claim aborts.
         self._is_led = False
         #: Whether another instance continues the client's transaction.
         self._has_left = False
