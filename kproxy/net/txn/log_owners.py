@@ -178,9 +178,8 @@ class LogOwners:
         if view is None or view.claim is None or view.expired:
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nobody has asked for a producer id for it")
         if not (self._is_mine(view) or self._is_silent(view)):
-            refuse_replaced(
-                view, request.client
-            )  # else it would ask for the coordinator, come here, and retry for ever
+            # else a replaced client would ask for the coordinator, come here, and retry for ever
+            refuse_replaced(view, request.client)
             if not self._has_waited(view, request):
                 raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
         owner = self._new(transactional_id)
