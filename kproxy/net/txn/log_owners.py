@@ -164,7 +164,7 @@ class LogOwners:
             async with lock:
                 return await self._taken_over(request)
         finally:
-            if not lock.statistics().tasks_waiting:
+            if not lock.locked():  # else who waited for it has it now
                 self._taking_over.pop(transactional_id, None)
 
     async def _taken_over(self, request: TxnRequest) -> "LogOwner":

@@ -509,3 +509,23 @@ async def test_what_came_before_the_client_came_back_is_late(
             owner.id.admit(REQUEST._replace(connection=connection), None)
     for connection in (0, 5):
         owner.id.admit(REQUEST._replace(connection=connection), None)
+
+
+async def test_an_id_is_taken_over_by_one_request_at_a_time_also_where_one_waited(autojump_clock: object) -> None:
+    async with trio.open_nursery() as nursery:
+        taking = owners(nursery, succession=SimpleNamespace(alone=trio.lowlevel.checkpoint))
+        running: list[int] = []
+
+        async def taken_over(_: TxnRequest) -> None:
+            running.append(len(running))
+            assert len(running) == 1
+            await trio.sleep(1)
+            running.clear()
+
+        taking._taken_over = taken_over
+        for _ in range(4):  # the first has ended when the third comes, and the second runs
+            nursery.start_soon(taking._take_over, REQUEST)
+            await trio.sleep(0.7)
+        await trio.sleep(4)
+        assert taking._taking_over == {}
+        nursery.cancel_scope.cancel()
