@@ -4,6 +4,7 @@ Each rule is one small method without a state. They were found with an explicit-
 flaw that the model showed. A simulation takes them away one at a time and shows the flaw again.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -21,6 +22,11 @@ _SLOWEST_ACKNOWLEDGEMENT = 1.0
 _SETTLED_WINDOWS = 2
 #: After so many requests, each sent after the response to the one before, a client is known to wait for each response.
 _TELLING_REQUESTS = 100
+
+
+def renews_timestamps(client_id: str, patterns: Iterable[str]) -> bool:
+    """Whether a client gives a record a new timestamp when it sends it again (``clients.new.timestamps``)."""
+    return any(fnmatchcase(client_id, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Rules:
 
     def of(self, identity: Identity) -> "Rules":
         """The rules for one producer."""
-        renews = any(fnmatchcase(identity.client_id, pattern) for pattern in self.new_timestamps)
+        renews = renews_timestamps(identity.client_id, self.new_timestamps)
         return replace(self, renews_timestamps=True) if renews else self
 
     # -- had

@@ -4,13 +4,13 @@ An id's transactions are decided on kproxy's own log, unless a rule of ``transac
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
+from kproxy.dedup.retry_rules import renews_timestamps
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
@@ -51,7 +51,7 @@ class Coordinator:
 
     def renews_timestamps(self, client_id: str) -> bool:
         """Whether a client gives a record a new timestamp when it sends it again."""
-        return any(fnmatchcase(client_id, pattern) for pattern in self._config.clients_new_timestamps)
+        return renews_timestamps(client_id, self._config.clients_new_timestamps)
 
     @property
     def any_at_broker(self) -> bool:
