@@ -119,13 +119,13 @@ class _Scan:
         size = 0
         for entry in entries(data):
             size += len(entry)
-            behind = int.from_bytes(entry[:8], "big") + 1
+            following = int.from_bytes(entry[:8], "big") + 1
             if entry[MAGIC_OFFSET] == _MAGIC_V2:
                 header = read_header(entry)
-                behind += header.last_offset_delta
-                if behind > self.position:
+                following += header.last_offset_delta
+                if following > self.position:
                     self._note(header)
-            self.position = max(self.position, behind)
+            self.position = max(self.position, following)
         return size
 
     def _note(self, header: BatchHeader) -> None:
