@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from kproxy.testing.cache import installed
-from kproxy.testing.maven import QUICK_JVM, KafkaUnavailable, find_java, maven_jars
+from kproxy.testing.maven import QUICK_JVM, KafkaUnavailable, dependencies, find_java, maven_jars
 
 DRIVERS: Final = Path(__file__).parent / "drivers"
 _INSTALL_TIMEOUT_S: Final = 600
-_DEPENDENCY: Final = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
 class ClientFailed(RuntimeError):
@@ -48,9 +47,8 @@ def command_of(driver: str, requirements: Sequence[str]) -> Command:
 
 
 def _java(source: Path, coordinates: Sequence[str]) -> Sequence[str]:
-    dependencies = "".join(_DEPENDENCY.format(*coordinate.split(":")) for coordinate in coordinates)
     try:
-        jars = maven_jars(f"chaos-{source.stem}", ", ".join(coordinates), dependencies)
+        jars = maven_jars(f"chaos-{source.stem}", ", ".join(coordinates), dependencies(*coordinates))
         java = find_java()
     except KafkaUnavailable as error:
         raise ClientFailed(str(error)) from error

@@ -1,4 +1,4 @@
-"""A cluster with several addresses for each broker: its own, and those of relays, for who is to suffer."""
+"""A cluster with several addresses for each broker: its own, and those of relays that put faults before a client."""
 
 import contextlib
 from collections.abc import Mapping
