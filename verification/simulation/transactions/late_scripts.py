@@ -66,26 +66,15 @@ def initialized_again(seed: int) -> WorldPlan:
 
 def moved_again(seed: int) -> WorldPlan:
     """A TxnOffsetCommit is held up and repeated; it comes when the next transaction has moved the group on."""
-    plan = producer(request_timeout=_HASTY_S)
-
-    async def script(world: TransactionWorld) -> None:
-        process = world.process(plan, 0)
-        await process.initialize()
-        world.late.append((frozenset({ApiKey.TXN_OFFSET_COMMIT}), _HELD_UP))
-        late = trio.current_time() + _LATE
-        first = await write_one(process, 0)
-        await process.move(first, world.told.next_input(_GROUP))
-        await process.end(first, committed=True)
-        second = await write_one(process, 1)
-        await process.move(second, world.told.next_input(_GROUP))
-        await trio.sleep_until(late)
-        await goes_well(process.end(second, committed=True))
-
-    return by_hand(seed, script, plan)
+    return _moved_late(seed, committed=True)
 
 
 def moved_in_vain(seed: int) -> WorldPlan:
     """A TxnOffsetCommit is held up and repeated, its transaction aborted; it comes within one without offsets."""
+    return _moved_late(seed, committed=False)
+
+
+def _moved_late(seed: int, *, committed: bool) -> WorldPlan:
     plan = producer(request_timeout=_HASTY_S)
 
     async def script(world: TransactionWorld) -> None:
@@ -95,8 +84,10 @@ def moved_in_vain(seed: int) -> WorldPlan:
         late = trio.current_time() + _LATE
         first = await write_one(process, 0)
         await process.move(first, world.told.next_input(_GROUP))
-        await process.end(first, committed=False)
+        await process.end(first, committed=committed)
         second = await write_one(process, 1)
+        if committed:
+            await process.move(second, world.told.next_input(_GROUP))
         await trio.sleep_until(late)
         await goes_well(process.end(second, committed=True))
 
