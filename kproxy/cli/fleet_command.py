@@ -1,13 +1,14 @@
 """``kproxy fleet``: all instances that announce themselves on the same brokers."""
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 import click
 
 from kproxy.cli.json_output import show
 from kproxy.cli.status_commands import WHERE, ask
-from kproxy.cli.status_report import print_rows, span
+from kproxy.cli.status_report import LEGACY_CLIENTS, Columns, counted, or_dash, print_rows, span
 from kproxy.cli.tables import new_console, printable
 from kproxy.cli.where import control_options
 from kproxy.client import ControlClient
@@ -34,47 +35,23 @@ def fleet(as_json: bool, **where: Any) -> int:
 def print_fleet(found: _Fact) -> None:
     """A table of the instances, one of the clients that Kafka 4 refuses, and what is missing from them."""
     console = new_console()
-    names = (
-        "instance",
-        "state",
-        "version",
-        "host",
-        "clients at",
-        "page",
-        "connections",
-        "legacy clients",
-        "running for",
-    )
     newest = max((row["announced_ms"] for row in found["instances"]), default=0)
-    rows = [
-        (
-            row["instance_id"],
-            "; ".join(row["problems"]) or "well",
-            f"{row['version']}, old" if row["old"] else row["version"],
-            row["host"],
-            row["listen"],
-            row["http"] or "-",
-            f"{row['connections']:,}",
-            f"{row['legacy_total']:,}",
-            span(max(newest - row["started_ms"], 0)),
-        )
-        for row in found["instances"]
-    ]
-    if rows:
-        print_rows(console, _title(found), names, rows, found)
+    columns: Columns = {
+        "instance": itemgetter("instance_id"),
+        "state": lambda row: "; ".join(row["problems"]) or "well",
+        "version": lambda row: f"{row['version']}, old" if row["old"] else row["version"],
+        "host": itemgetter("host"),
+        "clients at": itemgetter("listen"),
+        "page": or_dash("http"),
+        "connections": counted("connections"),
+        "legacy clients": counted("legacy_total"),
+        "running for": lambda row: span(max(newest - row["started_ms"], 0)),
+    }
+    if found["instances"]:
+        print_rows(console, _title(found), columns, found["instances"], found)
     if found["legacy_clients"]:
-        clients = [
-            (
-                row["client_id"] or "-",
-                row["software"] or "-",
-                ", ".join(row["removed"]),
-                f"{row['requests']:,}",
-                f"{row['instances']:,}",
-            )
-            for row in found["legacy_clients"]
-        ]
-        columns = ("client.id", "software", "uses what Kafka 4 removed", "requests", "instances")
-        print_rows(console, "clients that Kafka 4 refuses", columns, clients)
+        legacy = {**LEGACY_CLIENTS, "instances": counted("instances")}
+        print_rows(console, "clients that Kafka 4 refuses", legacy, found["legacy_clients"])
     for line in _remarks(found):
         console.print(printable(line), markup=False)
 

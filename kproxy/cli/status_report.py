@@ -1,7 +1,8 @@
 """What ``kproxy status``, ``clients`` and ``lanes`` print for people; what comes in is the API's JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kproxy.cli.tables import is_narrow, moment, new_console, new_facts, new_table, printable
 
@@ -18,7 +19,9 @@ _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 #: Left out of tables on a narrow terminal.
 _MINOR: Final = ("host", "principal", "connections", "rack", "port here", "epoch", "partitions")
 
-_Fact = Mapping[str, Any]
+_Fact: TypeAlias = Mapping[str, Any]
+#: The columns of a table by title, each with the function that makes its cell of a row.
+Columns: TypeAlias = Mapping[str, Callable[[_Fact], str]]
 
 
 def print_status(found: _Fact, brokers: _Fact) -> None:
@@ -29,14 +32,10 @@ def print_status(found: _Fact, brokers: _Fact) -> None:
     console = new_console()
     console.print(table, markup=False)
     if found["legacy_clients"]:
-        rows = [
-            (row["client_id"] or "-", row["software"] or "-", ", ".join(row["removed"]), f"{row['requests']:,}")
-            for row in found["legacy_clients"]
-        ]
-        names = ("client.id", "software", "uses what Kafka 4 removed", "requests")
-        print_rows(console, "clients that Kafka 4 refuses", names, rows)
-    _print_brokers(console, brokers)
-    _print_errors(console, found)
+        print_rows(console, "clients that Kafka 4 refuses", LEGACY_CLIENTS, found["legacy_clients"])
+    print_rows(console, "brokers", _BROKERS, brokers["brokers"], brokers)
+    if found["recent_errors"]:
+        print_rows(console, "last errors of clients", _ERRORS, found["recent_errors"])
 
 
 def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
@@ -68,105 +67,28 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
             yield title, ", ".join(f"{reason} {count:,}" for reason, count in sorted(found[name].items()))
 
 
-def _print_brokers(console: "Console", brokers: _Fact) -> None:
-    rows = [
-        (
-            str(row["node_id"]),
-            row["address"],
-            "up" if row["up"] else "down",
-            row["release"] or "-",
-            row["rack"] or "-",
-            _or_dash(row["port"]),
-            str(row["connections"]),
-            _error(row),
-        )
-        for row in brokers["brokers"]
-    ]
-    print_rows(
-        console,
-        "brokers",
-        ("broker", "address", "state", "like Kafka", "rack", "port here", "connections", "last error (UTC)"),
-        rows,
-        brokers,
-    )
-
-
-def _print_errors(console: "Console", found: _Fact) -> None:
-    if found["recent_errors"]:
-        rows = [(moment(row["at_ms"]), row["client_id"], row["host"], row["reason"]) for row in found["recent_errors"]]
-        print_rows(console, "last errors of clients", ("when (UTC)", "client.id", "host", "what"), rows)
-
-
 def print_clients(found: _Fact) -> None:
     """A table, one line for each client; a sentence if there are none."""
-    rows = [
-        (
-            row["client_id"],
-            f"{row['software_name']} {row['software_version']}".strip() or "-",
-            row["host"],
-            row["principal"],
-            str(row["connections"]),
-            _versions(row["versions"]),
-            traffic(row["per_second"]),
-            _error(row),
-        )
-        for row in found["clients"]
-    ]
-    names = (
-        "client.id",
-        "software",
-        "host",
-        "principal",
-        "connections",
-        "versions used last",
-        "traffic",
-        "last error (UTC)",
-    )
-    print_rows(new_console(), "clients", names, rows, found)
+    print_rows(new_console(), "clients", _CLIENTS, found["clients"], found)
 
 
 def print_lanes(found: _Fact) -> None:
     """A table, one line for each lane; a sentence if there are none."""
-    rows = [
-        (
-            _or_dash(row["producer_id"]),
-            _or_dash(row["epoch"]),
-            row["state"],
-            row["client_id"],
-            row["host"],
-            str(row["partitions"]),
-            str(row["in_flight"]),
-            span(row["unacknowledged_ms"]) if row["unacknowledged_ms"] else "-",
-            str(row["in_doubt"]),
-        )
-        for row in found["lanes"]
-    ]
-    names = (
-        "producer id",
-        "epoch",
-        "state",
-        "client.id",
-        "host",
-        "partitions",
-        "in flight",
-        "unacknowledged",
-        "in doubt",
-    )
-    print_rows(new_console(), "lanes", names, rows, found)
+    print_rows(new_console(), "lanes", _LANES, found["lanes"], found)
 
 
 def print_rows(
-    console: "Console", title: str, names: Sequence[str], rows: Sequence[Sequence[str]], found: _Fact | None = None
+    console: "Console", title: str, columns: Columns, rows: Sequence[_Fact], found: _Fact | None = None
 ) -> None:
     """A table, or a sentence if it has no rows; ``found`` has the ``total`` of which these rows are a part."""
     if not rows:
         console.print(f"no {title}")
         return
-    left_out = [name for name in names if name in _MINOR] if is_narrow(console) else []
-    table = new_table(*(name for name in names if name not in left_out), title=title, overflow="fold")
+    left_out = [name for name in columns if name in _MINOR] if is_narrow(console) else []
+    shown = {name: cell for name, cell in columns.items() if name not in left_out}
+    table = new_table(*shown, title=title, overflow="fold")
     for row in rows:
-        cells = zip(names, row, strict=True)
-        table.add_row(*(printable(text) for name, text in cells if name not in left_out))
+        table.add_row(*(printable(cell(row)) for cell in shown.values()))
     console.print(table, markup=False)
     if left_out:
         console.print(f"--wide also prints: {', '.join(left_out)}")
@@ -183,8 +105,18 @@ def _versions(versions: Mapping[str, int]) -> str:
     return ", ".join(f"{name} v{version}" for name, version in versions.items()) or "-"
 
 
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def or_dash(name: str) -> Callable[[_Fact], str]:
+    """The cell of a field that may be null or empty."""
+    return lambda row: "-" if row[name] in (None, "") else str(row[name])
+
+
+def counted(name: str) -> Callable[[_Fact], str]:
+    """The cell of a count."""
+    return lambda row: f"{row[name]:,}"
+
+
+def _plain(name: str) -> Callable[[_Fact], str]:
+    return lambda row: str(row[name])
 
 
 def traffic(rate: _Fact) -> str:
@@ -221,3 +153,49 @@ def _bars(values: Sequence[float]) -> str:
         return "-"
     last = len(_BARS) - 1
     return f"{''.join(_BARS[round(last * value / top)] for value in shown)} at most {top:,.0f}"
+
+
+#: Of the clients that Kafka 4 refuses.
+LEGACY_CLIENTS: Final[Columns] = {
+    "client.id": or_dash("client_id"),
+    "software": or_dash("software"),
+    "uses what Kafka 4 removed": lambda row: ", ".join(row["removed"]),
+    "requests": counted("requests"),
+}
+_BROKERS: Final[Columns] = {
+    "broker": _plain("node_id"),
+    "address": itemgetter("address"),
+    "state": lambda row: "up" if row["up"] else "down",
+    "like Kafka": or_dash("release"),
+    "rack": or_dash("rack"),
+    "port here": or_dash("port"),
+    "connections": _plain("connections"),
+    "last error (UTC)": _error,
+}
+_ERRORS: Final[Columns] = {
+    "when (UTC)": lambda row: moment(row["at_ms"]),
+    "client.id": itemgetter("client_id"),
+    "host": itemgetter("host"),
+    "what": itemgetter("reason"),
+}
+_CLIENTS: Final[Columns] = {
+    "client.id": itemgetter("client_id"),
+    "software": lambda row: f"{row['software_name']} {row['software_version']}".strip() or "-",
+    "host": itemgetter("host"),
+    "principal": itemgetter("principal"),
+    "connections": _plain("connections"),
+    "versions used last": lambda row: _versions(row["versions"]),
+    "traffic": lambda row: traffic(row["per_second"]),
+    "last error (UTC)": _error,
+}
+_LANES: Final[Columns] = {
+    "producer id": or_dash("producer_id"),
+    "epoch": or_dash("epoch"),
+    "state": itemgetter("state"),
+    "client.id": itemgetter("client_id"),
+    "host": itemgetter("host"),
+    "partitions": _plain("partitions"),
+    "in flight": _plain("in_flight"),
+    "unacknowledged": lambda row: span(row["unacknowledged_ms"]) if row["unacknowledged_ms"] else "-",
+    "in doubt": _plain("in_doubt"),
+}
