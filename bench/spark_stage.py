@@ -78,7 +78,7 @@ def _write(path: Path, numbers: range) -> None:
 
 @contextlib.contextmanager
 def open_stage() -> Iterator[Stage]:
-    """All of it for the length of the block. KafkaUnavailable, ToolFailed or StartupError say what is missing."""
+    """All of it for the length of the block. Unavailable, ToolFailed or StartupError say what is missing."""
     with (
         tempfile.TemporaryDirectory(prefix="kproxy-bench-") as name,
         RealKafka(jvm_options=("-Xmx2g", "-XX:+UseG1GC")) as kafka,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.fake import running_fake
 from kproxy.testing.cluster_client import ClusterClient
-from kproxy.testing.kafka import DEFAULT_VERSION, KafkaUnavailable, RealKafka
+from kproxy.testing.kafka import DEFAULT_VERSION, RealKafka
+from kproxy.testing.tools import Unavailable
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def open_broker(kind: str) -> Iterator[Broker]:
         if kind != "fake":
             try:
                 kafka = stack.enter_context(RealKafka())
-            except KafkaUnavailable as error:
+            except Unavailable as error:
                 if kind == "kafka":
                     raise DemoFailed(str(error)) from error
                 why = f"No real Kafka: {str(error).splitlines()[0]}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.testing.cache import filled_once
 from kproxy.testing.class_archive import writing
-from kproxy.testing.maven import KafkaUnavailable
 from kproxy.testing.spark_home import installed_spark, spark_archive, spark_environment, submit_options
+from kproxy.testing.tools import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _PROGRAM: Final = "import sys; from kproxy.testing.archive_spark import use_spar
 
 
 def archive_spark() -> Path:
-    """Returns the archive, which a driver writes at its end if it is missing. KafkaUnavailable if none can be made."""
+    """Returns the archive, which a driver writes at its end if it is missing. Unavailable if none can be made."""
     archive = spark_archive()
     filled_once(archive.parent, lambda directory: _write(directory / archive.name))
     return archive
@@ -38,7 +38,7 @@ def _write(archive: Path) -> None:
             command, env=environment, cwd=scratch, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     if done.returncode or not archive.exists():
-        raise KafkaUnavailable(f"Spark wrote no archive of its classes:\n{done.stderr[-2000:]}")
+        raise Unavailable(f"Spark wrote no archive of its classes:\n{done.stderr[-2000:]}")
 
 
 def use_spark(scratch: str) -> None:
@@ -70,5 +70,5 @@ def _same(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
 if __name__ == "__main__":
     try:
         archive_spark()
-    except (ImportError, OSError, KafkaUnavailable, subprocess.TimeoutExpired) as error:
+    except (ImportError, OSError, Unavailable, subprocess.TimeoutExpired) as error:
         sys.exit(f"no archive of Spark's classes, so Spark starts more slowly: {error}")

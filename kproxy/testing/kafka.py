@@ -25,10 +25,11 @@ from typing import Final, Self
 from kproxy.testing.class_archive import archive_of, sharing
 from kproxy.testing.kafka_place import Place
 from kproxy.testing.kafka_sasl import LISTENER, sasl_settings, scram_arguments
-from kproxy.testing.maven import KafkaUnavailable, find_java, kafka_jars
+from kproxy.testing.maven import find_java, kafka_jars
 from kproxy.testing.probe import broker_count
+from kproxy.testing.tools import Unavailable
 
-__all__ = ["DEFAULT_VERSION", "PATIENT", "REPLICATED", "KafkaUnavailable", "RealKafka", "die_with_parent"]
+__all__ = ["DEFAULT_VERSION", "PATIENT", "REPLICATED", "RealKafka", "die_with_parent"]
 
 DEFAULT_VERSION: Final = "4.3.0"
 _READY_TIMEOUT_S: Final = 90.0
@@ -146,7 +147,7 @@ class RealKafka:
     def start(self) -> Self:
         """Resolve the jars, format the storage, start every broker and wait until all serve.
 
-        :raises KafkaUnavailable: no Java or Maven, no artefacts, or a broker that does not come up.
+        :raises Unavailable: no Java or Maven, no artefacts, or a broker that does not come up.
         """
         atexit.register(self.stop)
         try:
@@ -203,7 +204,7 @@ class RealKafka:
     def restart(self, index: int) -> None:
         """Start the broker at ``index`` again (killing it if it runs) on its old port and wait until it serves.
 
-        :raises KafkaUnavailable: it does not come up.
+        :raises Unavailable: it does not come up.
         """
         self.kill(index)
         self._spawn(index)
@@ -235,7 +236,7 @@ class RealKafka:
     def _signal(self, index: int, number: signal.Signals) -> None:
         process = self._processes[index]
         if process is None:
-            raise KafkaUnavailable(f"broker {index} is not running")
+            raise Unavailable(f"broker {index} is not running")
         process.send_signal(number)
 
     def _server_properties(self, index: int) -> str:
@@ -263,7 +264,7 @@ class RealKafka:
         while not _listens(port):
             if self._zookeeper.poll() is not None or time.monotonic() > deadline:
                 text = (self._directory / "zookeeper.log").read_text(encoding="utf-8", errors="replace")
-                raise KafkaUnavailable(f"ZooKeeper does not start:\n{text[-3000:]}")
+                raise Unavailable(f"ZooKeeper does not start:\n{text[-3000:]}")
             time.sleep(0.05)
 
     def _format(self) -> None:
@@ -277,7 +278,7 @@ class RealKafka:
             tools.append(self._launch(arguments, f"broker-{index + 1}", _SMALL_JVM))
         for index, tool in enumerate(tools):
             if tool.wait(_READY_TIMEOUT_S) != 0:
-                raise KafkaUnavailable(f"cannot format the storage of broker {index}:\n{self.log_tail(index)}")
+                raise Unavailable(f"cannot format the storage of broker {index}:\n{self.log_tail(index)}")
 
     def _spawn(self, index: int) -> None:
         arguments = ["kafka.Kafka", str(self._settings_of(index))]
@@ -297,9 +298,9 @@ class RealKafka:
             while broker_count("127.0.0.1", self._ports[index]) < expected:
                 process = self._processes[index]
                 if process is None or process.poll() is not None:
-                    raise KafkaUnavailable(f"broker {index} ended while starting:\n{self.log_tail(index)}")
+                    raise Unavailable(f"broker {index} ended while starting:\n{self.log_tail(index)}")
                 if time.monotonic() > deadline:
-                    raise KafkaUnavailable(
+                    raise Unavailable(
                         f"broker {index} not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.log_tail(index)}"
                     )
                 time.sleep(0.05)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from kproxy.testing.cache import cache_directory, filled_once
+from kproxy.testing.tools import Unavailable, find_tool, run_tool
 
 MINIMUM_JAVA: Final = 17
 QUICK_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For programs that end soon: Maven and javac take half of the processor's time with the quick compiler alone."""
-_MAVEN_TIMEOUT_S: Final = 900
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>kproxy</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
@@ -30,39 +30,24 @@ _DEPENDENCY: Final = (
 )
 
 
-class KafkaUnavailable(RuntimeError):
-    """A real Kafka is unavailable; the message says what to install or what went wrong."""
-
-
 def find_java() -> str:
     """Return the path of a Java of at least version 17 (``$JAVA_HOME`` first, then ``PATH``).
 
-    :raises KafkaUnavailable: none found, or too old.
+    :raises Unavailable: none found, or too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
     if java is None:
-        raise KafkaUnavailable(
+        raise Unavailable(
             f"no java found: install Java {MINIMUM_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless)"
         )
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
     if match is None or int(match[1]) < MINIMUM_JAVA:
         found = match[0] if match else "an unknown version"
-        raise KafkaUnavailable(f"{java} has {found}: Kafka 4 needs Java {MINIMUM_JAVA} or later")
+        raise Unavailable(f"{java} has {found}: Kafka 4 needs Java {MINIMUM_JAVA} or later")
     return java
-
-
-def find_maven() -> str:
-    """Return the path of ``mvn``.
-
-    :raises KafkaUnavailable: none found.
-    """
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise KafkaUnavailable("no mvn found: install Maven 3.6 or later (Debian: apt-get install maven)")
-    return maven
 
 
 def maven_environment() -> dict[str, str]:
@@ -76,10 +61,10 @@ def kafka_jars(version: str) -> Path:
     Safe to call from several processes at once.
 
     :param version: a release of Apache Kafka, like ``4.3.0``.
-    :raises KafkaUnavailable: Maven or Java is missing, or the artefacts do not resolve.
+    :raises Unavailable: Maven or Java is missing, or the artefacts do not resolve.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise KafkaUnavailable(f"not a Kafka release: {version!r}")
+        raise Unavailable(f"not a Kafka release: {version!r}")
     artefacts = dependencies(*(artefact.format(version) for artefact in _KAFKA))
     return maven_jars(f"kafka-{version}", f"Kafka {version}", artefacts)
 
@@ -94,7 +79,7 @@ def maven_jars(name: str, what: str, artefacts: str, repositories: str = "") -> 
 
     :param name: of the directory in the cache; another for other artefacts.
     :param what, artefacts, repositories: as of ``copy_jars``.
-    :raises KafkaUnavailable: as of ``kafka_jars``.
+    :raises Unavailable: as of ``kafka_jars``.
     """
     return filled_once(cache_directory() / name, lambda jars: copy_jars(what, artefacts, jars, repositories))
 
@@ -104,25 +89,16 @@ def copy_jars(what: str, artefacts: str, jars: Path, repositories: str = "") -> 
 
     :param what: the artefacts in words, for errors.
     :param artefacts: elements ``dependency`` of a POM; ``repositories``: elements ``repository``.
-    :raises KafkaUnavailable: as of ``kafka_jars``.
+    :raises Unavailable: as of ``kafka_jars``.
     """
     find_java()
-    maven = find_maven()
+    maven = find_tool("mvn", "Maven 3.6 or later (Debian: apt-get install maven)")
     with tempfile.TemporaryDirectory(prefix="kproxy-pom-") as work:
         pom = Path(work) / "pom.xml"
         pom.write_text(_POM.format(artefacts, repositories), encoding="utf-8")
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command.append(f"-DoutputDirectory={jars}")
         try:
-            done = subprocess.run(
-                command,
-                env=maven_environment(),
-                capture_output=True,
-                text=True,
-                timeout=_MAVEN_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise KafkaUnavailable(f"Maven did not resolve {what} in {_MAVEN_TIMEOUT_S} s") from error
-        if done.returncode != 0:
-            raise KafkaUnavailable(f"Maven cannot resolve {what}:\n{(done.stdout + done.stderr)[-3000:]}")
+            run_tool(command, Path(work), maven_environment())
+        except Unavailable as error:
+            raise Unavailable(f"Maven cannot resolve {what}: {error}") from error

@@ -31,7 +31,7 @@ def make_spark_home(home: Path) -> Path:
 
 
 def spark_environment(home: Path) -> dict[str, str]:
-    """What the environment of Spark's processes has beside all else. KafkaUnavailable without Java."""
+    """What the environment of Spark's processes has beside all else. Unavailable without Java."""
     return {
         "JAVA_HOME": str(Path(find_java()).resolve().parent.parent),
         "SPARK_HOME": str(home),

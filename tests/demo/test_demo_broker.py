@@ -6,11 +6,11 @@ from kproxy.demo import demo_broker
 from kproxy.demo.demo_broker import open_broker
 from kproxy.demo.failure import DemoFailed
 from kproxy.testing.cluster_client import ClusterClient
-from kproxy.testing.kafka import KafkaUnavailable
+from kproxy.testing.tools import Unavailable
 
 
 def no_kafka() -> None:
-    raise KafkaUnavailable("no Java here\nand more that nobody wants to read")
+    raise Unavailable("no Java here\nand more that nobody wants to read")
 
 
 def test_the_fake_is_taken_when_asked_for_and_can_be_written_to() -> None:

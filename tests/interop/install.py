@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from kproxy.testing.maven import KafkaUnavailable, kafka_jars
+from kproxy.testing.maven import kafka_jars
+from kproxy.testing.tools import Unavailable
 from tests.interop.catalog import CLIENTS
 from tests.interop.transactional import TRANSACTIONAL
-from tests.support.build_tools import ToolUnavailable
 from tests.support.kfake import install_kfake
 
 _AT_A_TIME: Final = 4
@@ -22,7 +22,7 @@ _BROKERS: Final = ("4.3.0", "3.9.1", "2.8.2")
 def _error_of(install: Callable[[], object]) -> str:
     try:
         install()
-    except (KafkaUnavailable, ToolUnavailable) as error:
+    except Unavailable as error:
         return str(error)
     return ""
 

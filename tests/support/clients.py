@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from kproxy.testing.cache import installed
 from kproxy.testing.class_archive import archive_in, sharing, writing
-from tests.support.build_tools import SMALL_JVM, compile_java, fetch_jars, find_tool, run_tool
+from kproxy.testing.tools import find_tool, run_tool
+from tests.support.build_tools import SMALL_JVM, compile_java, fetch_jars
 
 DRIVERS: Final = Path(__file__).resolve().parent.parent / "interop" / "drivers"
 _DRIVER_TIMEOUT_S: Final = 300.0  # longer than the steps of a driver wait, each for itself

@@ -8,8 +8,9 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.cluster_client import EARLIEST, ClusterClient
-from kproxy.testing.kafka import KafkaUnavailable, RealKafka, new_cluster_id
+from kproxy.testing.kafka import RealKafka, new_cluster_id
 from kproxy.testing.probe import broker_count
+from kproxy.testing.tools import Unavailable
 
 
 @pytest.mark.kafka
@@ -51,7 +52,7 @@ def test_records_of_any_time_stay() -> None:
 @pytest.mark.kafka
 def test_a_broker_that_cannot_start_shows_its_log() -> None:
     with (
-        pytest.raises(KafkaUnavailable, match=r"num\.network\.threads"),
+        pytest.raises(Unavailable, match=r"num\.network\.threads"),
         RealKafka(config={"num.network.threads": "no"}),
     ):
         pass
@@ -60,7 +61,7 @@ def test_a_broker_that_cannot_start_shows_its_log() -> None:
 def test_missing_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(KafkaUnavailable, match="install Java 17"), RealKafka():
+    with pytest.raises(Unavailable, match="install Java 17"), RealKafka():
         pass
 
 

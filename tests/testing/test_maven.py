@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.testing import maven
 from kproxy.testing.cache import cache_directory
+from kproxy.testing.tools import Unavailable
 
 
 def _tool(directory: Path, name: str, script: str) -> None:
@@ -27,7 +28,7 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_old_java_is_refused(tools: Path) -> None:
     _tool(tools, "java", "echo 'openjdk version \"11.0.2\" 2019' >&2")
-    with pytest.raises(maven.KafkaUnavailable, match="needs Java 17"):
+    with pytest.raises(Unavailable, match="needs Java 17"):
         maven.find_java()
 
 
@@ -41,14 +42,14 @@ def test_java_home_comes_first(tools: Path, monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_missing_maven_says_what_to_install(tools: Path) -> None:
     _tool(tools, "java", "echo 'openjdk version \"17.0.1\"' >&2")
-    with pytest.raises(maven.KafkaUnavailable, match="install Maven"):
+    with pytest.raises(Unavailable, match="install Maven"):
         maven.kafka_jars("4.3.0")
 
 
 def test_a_failed_resolution_shows_mavens_words_and_leaves_no_cache(tools: Path) -> None:
     _tool(tools, "java", "echo 'openjdk version \"17.0.1\"' >&2")
     _tool(tools, "mvn", "echo no such artefact; exit 1")
-    with pytest.raises(maven.KafkaUnavailable, match="no such artefact"):
+    with pytest.raises(Unavailable, match="no such artefact"):
         maven.kafka_jars("4.3.0")
     assert not (cache_directory() / "kafka-4.3.0").exists()
 
@@ -66,5 +67,5 @@ def test_cached_jars_need_no_maven(tools: Path) -> None:
 
 
 def test_a_version_is_a_version() -> None:
-    with pytest.raises(maven.KafkaUnavailable, match="not a Kafka release"):
+    with pytest.raises(Unavailable, match="not a Kafka release"):
         maven.kafka_jars("../4.3.0")

@@ -12,11 +12,11 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from kproxy.testing.kafka import KafkaUnavailable
+from kproxy.testing.tools import Unavailable
 from verification.chaos.kproxy_process import KproxyFailed
 from verification.chaos.live import LiveView
-from verification.chaos.programs import ClientFailed
 from verification.chaos.relayed_kafka import RelayedKafka
+from verification.chaos.released import ClientFailed
 from verification.chaos.run import LOADS, Plan, run_chaos
 from verification.chaos.schedule import FAMILIES
 from verification.chaos.verdict import Verdict
@@ -91,7 +91,7 @@ def _run(plan: Plan, directory: Path, console: Console) -> Verdict:
     try:
         with RelayedKafka(plan.brokers, directory / "kafka", plan.networks) as kafka, LiveView(console) as view:
             return trio.run(run_chaos, plan, kafka, directory, view.watch, _EVERY_S)
-    except* (KafkaUnavailable, KproxyFailed, ClientFailed, OSError) as group:
+    except* (Unavailable, KproxyFailed, ClientFailed, OSError) as group:
         failures = group
     for error in _leaves(failures):
         click.echo(f"cannot run: {error}", err=True)

@@ -1,8 +1,6 @@
 """How the programs in ``drivers`` start; what they need is installed once into the cache."""
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from kproxy.testing.cache import installed
-from kproxy.testing.maven import QUICK_JVM, KafkaUnavailable, dependencies, find_java, maven_jars
+from kproxy.testing.maven import QUICK_JVM, dependencies, find_java, maven_jars
+from kproxy.testing.tools import find_tool, run_tool
 
 DRIVERS: Final = Path(__file__).parent / "drivers"
-_INSTALL_TIMEOUT_S: Final = 600
-
-
-class ClientFailed(RuntimeError):
-    """A released client cannot be installed, or ended before it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +27,7 @@ def command_of(driver: str, requirements: Sequence[str]) -> Command:
 
     :param driver: a Java source file, a directory with a Go module, or a Python module.
     :param requirements: of Java ``group:artefact:version``, of Python those of pip.
-    :raises ClientFailed: a tool is missing or does not install it; the message says why.
+    :raises Unavailable: a tool is missing or does not install it; the message says why.
     """
     if driver.endswith(".java"):
         return Command(_java(DRIVERS / driver, requirements), os.environ)
@@ -47,34 +41,19 @@ def command_of(driver: str, requirements: Sequence[str]) -> Command:
 
 
 def _java(source: Path, coordinates: Sequence[str]) -> Sequence[str]:
-    try:
-        jars = maven_jars(f"chaos-{source.stem}", ", ".join(coordinates), dependencies(*coordinates))
-        java = find_java()
-    except KafkaUnavailable as error:
-        raise ClientFailed(str(error)) from error
-    return [java, "-Xmx128m", *QUICK_JVM, "-cp", f"{jars}/*", str(source)]
+    jars = maven_jars(f"chaos-{source.stem}", ", ".join(coordinates), dependencies(*coordinates))
+    return [find_java(), "-Xmx128m", *QUICK_JVM, "-cp", f"{jars}/*", str(source)]
 
 
 def _go(source: Path) -> Sequence[str]:
-    go = shutil.which("go")
-    if go is None:
-        raise ClientFailed("no go found: install Go 1.21 or later")
+    go = find_tool("go", "Go 1.21 or later")
     files = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir())]
-    home = installed("chaos-go", files, lambda target: _run([go, "build", "-o", str(target / "driver"), "."], source))
+    home = installed(
+        "chaos-go", files, lambda target: run_tool([go, "build", "-o", str(target / "driver"), "."], source)
+    )
     return [str(home / "driver")]
 
 
 def _pip(target: Path, requirements: Sequence[str]) -> None:
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-    _run([*pip, "--target", str(target), *requirements], target)
-
-
-def _run(command: Sequence[str], directory: Path) -> None:
-    try:
-        done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ClientFailed(f"{' '.join(command)} took longer than {_INSTALL_TIMEOUT_S} s") from error
-    if done.returncode:
-        raise ClientFailed(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+    run_tool([*pip, "--target", str(target), *requirements], target)

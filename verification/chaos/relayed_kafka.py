@@ -46,7 +46,7 @@ class RelayedKafka(RealKafka):
     def wait_served(self, index: int) -> None:
         """Wait until the broker at ``index`` answers; may be called in another thread.
 
-        :raises KafkaUnavailable: it does not come up.
+        :raises Unavailable: it does not come up.
         """
         self._wait_ready([index], 1)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import trio
 
-from verification.chaos.programs import ClientFailed, Command, command_of
+from verification.chaos.programs import Command, command_of
 from verification.chaos.recorder import Recorder
 
 _SETTLE_S: Final = 100.0
@@ -17,6 +17,10 @@ KAFKA_PYTHON: Final = ("kafka-python==1.4.7", "six==1.17.0")
 JAVA_0_10: Final = ("org.apache.kafka:kafka-clients:0.10.2.2", "com.google.code.gson:gson:2.11.0")
 LIBRDKAFKA: Final = ("confluent-kafka==2.9.0",)
 """Later ones may wait for ever for a group's coordinator that has left the metadata (docs/clients.md)."""
+
+
+class ClientFailed(RuntimeError):
+    """A released client ended before it was stopped, or did not settle."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from kproxy.proxy.coordinator_rules import Home
-from kproxy.testing.kafka import KafkaUnavailable
+from kproxy.testing.tools import Unavailable
 from verification.copiers.processes import ToolFailed
 from verification.spark_proof.job import KAFKA, KPROXY
 from verification.spark_proof.run import VICTIMS, Job, stage
@@ -77,7 +77,7 @@ def main(
         directory.mkdir(parents=True, exist_ok=True)
         try:
             outcomes = _watched(job, directory, sinks or (KPROXY, KAFKA), console)
-        except (ToolFailed, KafkaUnavailable) as failed:
+        except (ToolFailed, Unavailable) as failed:
             console.print(f"[red]{failed}[/red]")
             sys.exit(1)
     _show(outcomes, console)

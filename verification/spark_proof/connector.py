@@ -42,12 +42,12 @@ _REPOSITORIES: Final = """
 def connector_jars() -> list[Path]:
     """The jars for ``spark.jars``.
 
-    :raises KafkaUnavailable: no Maven or Java, or the artefacts do not resolve.
+    :raises Unavailable: no Maven or Java, or the artefacts do not resolve.
     """
     name = f"spark-kafka-connector-{_VERSION}"
     return sorted(maven_jars(name, f"Spark's Kafka connector {_VERSION}", _DEPENDENCIES, _REPOSITORIES).glob("*.jar"))
 
 
 def avro_jars() -> list[Path]:
-    """The jars of ``from_avro``; Spark itself has what they need. KafkaUnavailable."""
+    """The jars of ``from_avro``; Spark itself has what they need. Unavailable."""
     return sorted(maven_jars(f"spark-avro-{_AVRO_VERSION}", "Avro for Spark", _AVRO, _REPOSITORIES).glob("*.jar"))

@@ -16,7 +16,8 @@ from confluent_kafka import Producer
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.cluster_client import ClusterClient
-from kproxy.testing.kafka import REPLICATED, KafkaUnavailable, RealKafka
+from kproxy.testing.kafka import REPLICATED, RealKafka
+from kproxy.testing.tools import Unavailable
 from verification.copiers.processes import Kproxy, ToolFailed
 from verification.spark_proof.connector import connector_jars
 from verification.spark_proof.driver import DRIVER, EXECUTOR, WORKER, Driver, running
@@ -83,7 +84,7 @@ class Stage:
     def run(self, sink: str, tell: Tell) -> Outcome:
         """The job, with ``sink`` KPROXY or KAFKA; ``tell(what, how many)`` hears how far it is.
 
-        ToolFailed if it does not come to an end, KafkaUnavailable without the connector's jars.
+        ToolFailed if it does not come to an end, Unavailable without the connector's jars.
         """
         began, outcome = time.monotonic(), Outcome(sink, self.job.records)
         places = _create_outputs(self.kafka.bootstrap, sink, self.job.brokers)
@@ -179,7 +180,7 @@ class Stage:
         time.sleep(_BROKER_AWAY_SECONDS)
         try:
             self.kafka.restart(index)
-        except KafkaUnavailable:
+        except Unavailable:
             self.kafka.restart(index)  # on a machine with much to do the first try may take too long
         return True
 
@@ -217,7 +218,7 @@ def batch_ends(checkpoint: Path) -> dict[int, list[int]]:
 
 @contextmanager
 def stage(job: Job, directory: Path) -> Iterator[Stage]:
-    """Cluster and kproxy run for the length of the block. ToolFailed, KafkaUnavailable if they are unavailable."""
+    """Cluster and kproxy run for the length of the block. ToolFailed, Unavailable if they are unavailable."""
     config = REPLICATED if job.brokers > 1 else {}
     with RealKafka(brokers=job.brokers, config=config) as kafka:
         made = Stage(job, directory, kafka)

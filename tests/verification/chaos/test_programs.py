@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from verification.chaos.programs import DRIVERS, ClientFailed, command_of
+from kproxy.testing.tools import Unavailable
+from verification.chaos.programs import DRIVERS, command_of
 
 
 def test_a_python_driver_is_a_module_run_by_this_python() -> None:
@@ -20,5 +21,5 @@ def test_a_missing_tool_is_named(driver: str, message: str, monkeypatch: pytest.
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     monkeypatch.setenv("XDG_CACHE_HOME", "/nonexistent")
     assert (DRIVERS / driver).exists()
-    with pytest.raises(ClientFailed, match=message):
+    with pytest.raises(Unavailable, match=message):
         command_of(driver, ["g:a:1"] if driver.endswith("java") else [])
