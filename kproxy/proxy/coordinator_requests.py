@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest
 from kproxy.codec.messages import Message
 from kproxy.codec.produce_layout import TopicRef
 from kproxy.txn.ids import Producer
@@ -92,8 +93,8 @@ class BeforeOffsetFetch(NamedTuple):
     unstable: UnstableOffsets
     #: Whether topics are to be named by their ids.
     by_id: bool
-    #: What a client that can't ask for stable offsets wants to know of its one group; None: all that there is.
-    places: Sequence[tuple[str, int]] | None = None
+    #: The same question to the brokers, each group by itself, that only stable offsets answer.
+    stable: Sequence[OffsetFetchRequest] = ()
 
 
 class BeforeOffsetCommit(NamedTuple):

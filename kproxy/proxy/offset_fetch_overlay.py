@@ -16,6 +16,9 @@ from kproxy.codec._generated.offset_commit import (
 )
 from kproxy.codec._generated.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -38,6 +41,24 @@ FIRST_WHOLE_ERROR: Final = 2
 def groups_of(request: OffsetFetchRequest, version: int) -> list[str]:
     """The groups that a request asks for."""
     return [group.group_id for group in request.groups] if version >= FIRST_OF_GROUPS else [request.group_id]
+
+
+def stable_requests(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequest]:
+    """The same question, for each group by itself (v7, or v10 where topics are named by their ids): only what is stable.
+
+    With the partitions that the client names: a broker that is asked for all offsets of a group leaves out a partition
+    whose first offset is being decided.
+    """
+    if version < FIRST_OF_GROUPS:
+        return [OffsetFetchRequest(request.group_id, request.topics, require_stable=True)]
+    if version >= FIRST_OF_IDS:
+        alone = [OffsetFetchRequestGroup(group.group_id, topics=group.topics) for group in request.groups]
+        return [OffsetFetchRequest(groups=[group], require_stable=True) for group in alone]
+    return [OffsetFetchRequest(group.group_id, _named(group.topics), require_stable=True) for group in request.groups]
+
+
+def _named(topics: list[OffsetFetchRequestTopics] | None) -> list[OffsetFetchRequestTopic] | None:
+    return None if topics is None else [OffsetFetchRequestTopic(one.name, one.partition_indexes) for one in topics]
 
 
 def says_something(said: OffsetFetchResponse) -> bool:

@@ -1,11 +1,12 @@
 """What connections ask of the transaction log before a group's offsets are read or written at the broker."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from kproxy.codec._generated.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
@@ -46,7 +47,7 @@ class GroupAsks:
         mirror: OffsetMirror,
         read_to_end: Callable[[], Awaitable[None]],
         end_left: Callable[[str], None],
-        stable: "Callable[[Collection[str], Collection[TopicPartition] | None], Awaitable[None]] | None" = None,
+        stable: Callable[[Sequence[OffsetFetchRequest]], Awaitable[None]] | None = None,
     ) -> None:
         """``read_to_end`` reads all of the log, if there is one; OSError, RemoteProtocolError if that fails.
 
@@ -74,7 +75,7 @@ class GroupAsks:
                     await self._until_decided(ask.group_ids)
             if self._stable is not None:
                 with trio.fail_after(_WAIT_SECONDS):
-                    await self._stable(ask.group_ids, ask.places)
+                    await self._stable(ask.stable)
             said = [self._of(group_id, ask.unstable) for group_id in dict.fromkeys(ask.group_ids)]
             if ask.by_id:
                 await self._name(said)

@@ -25,6 +25,7 @@ from kproxy.proxy.offset_fetch_overlay import (
     refused_commit,
     refused_fetch,
     says_something,
+    stable_requests,
 )
 
 #: What the transaction log says, and the request that waited for it.
@@ -90,14 +91,11 @@ class OffsetFetch(_Offsets):
         exchange.notes[_WAITING] = True
         request: OffsetFetchRequest = exchange.request
         version = exchange.client_version
+        unstable = UnstableOffsets.WAIT
         if version >= FIRST_STABLE:
             unstable = UnstableOffsets.TELL if request.require_stable else UnstableOffsets.LAST
-            return BeforeOffsetFetch(groups_of(request, version), unstable, version >= FIRST_OF_IDS)
-        topics = request.topics
-        places = (
-            None if topics is None else [(topic.name, index) for topic in topics for index in topic.partition_indexes]
-        )
-        return BeforeOffsetFetch([request.group_id], UnstableOffsets.WAIT, by_id=False, places=places)
+        stable = stable_requests(request, version)
+        return BeforeOffsetFetch(groups_of(request, version), unstable, version >= FIRST_OF_IDS, stable)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
         """The broker's response with what the log says, with the old error where nothing was committed."""

@@ -142,8 +142,8 @@ class TestWithALog:
         request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=stable)
         play.ask(request, version)
         (coordinator_call,) = play.session.commands
-        places = [("t", 0)] if unstable is UnstableOffsets.WAIT else None
-        assert coordinator_call.ask == BeforeOffsetFetch(["g"], unstable, False, places)
+        named = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", [0])], require_stable=True)
+        assert coordinator_call.ask == BeforeOffsetFetch(["g"], unstable, False, [named])
         rows = [OffsetFetchResponsePartitions(0, 9, 4, "log's")]
         said = [OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("t", partitions=rows)])]
         play.session.coordinator_answered(coordinator_call, OffsetFetchResponse(groups=said), 2.0)

@@ -3,11 +3,13 @@
 import pytest
 import trio
 
-from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.stable_groups import StableGroups
+from kproxy.proxy.offset_fetch_overlay import stable_requests
 from kproxy.testing.fake_broker import Answer, Call
 from tests.net.txn.broker.native_stage import stage
+from tests.net.txn.group_client import fetch_request
 from tests.net.txn.log_harness import PATIENCE
 
 
@@ -17,38 +19,48 @@ async def test_groups_that_nothing_is_open_for_are_stable_at_once() -> None:
         await client.offsets("g", 5)
         await client.end()
         with trio.fail_after(PATIENCE):
-            await StableGroups(client.kproxy.cluster).wait(["g", "unknown"])
+            await StableGroups(client.kproxy.cluster).wait([everything("g"), everything("unknown")])
 
 
-@pytest.mark.parametrize("places", [None, [("t", 1), ("t", 0)]], ids=["all that was committed", "a first offset"])
-async def test_it_waits_for_the_markers(places: list[tuple[str, int]] | None) -> None:
+def everything(group_id: str) -> OffsetFetchRequest:
+    return OffsetFetchRequest(group_id, None, require_stable=True)
+
+
+@pytest.mark.parametrize("version", [None, 5, 7, 9, 10])
+async def test_it_waits_for_the_markers(version: int | None) -> None:
+    """Also for those of a first offset, where the client names its partitions; None: it asks for all that there is."""
     async with stage() as cast:
         client = await cast.client()
-        if places is None:
+        if version is None:
             await client.offsets("g", 5)
             await client.end()
         await client.offsets("g", 6)
         cast.server.cluster.hold_markers()
+        requests = [everything("g")]
+        if version is not None:
+            ids = {"t": cast.server.cluster.topics["t"].topic_id}
+            asked = fetch_request(["g"], [("t", 1), ("t", 0)], version, stable=False, ids=ids)
+            requests = stable_requests(asked, version)
         await client.end()
-        asked = trio.Event()
+        asked_often = trio.Event()
         asks: list[int] = []
 
         def note(call: Call) -> None:
             asks.append(call.version)
             if len(asks) == 3:
-                asked.set()
+                asked_often.set()
 
         cast.server.cluster.control(ApiKey.OFFSET_FETCH, note)
         stable = trio.Event()
 
         async def wait() -> None:
-            await StableGroups(client.kproxy.cluster).wait(["g"], places)
+            await StableGroups(client.kproxy.cluster).wait(requests)
             stable.set()
 
         with trio.fail_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                await asked.wait()
+                await asked_often.wait()
                 assert not stable.is_set()
                 cast.server.cluster.release_markers()
         assert cast.server.cluster.groups["g"].offsets["t", 0].offset == 6
@@ -60,4 +72,4 @@ async def test_what_can_not_be_read_is_not_taken_for_stable() -> None:
         refused = OffsetFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         cast.server.cluster.control(ApiKey.OFFSET_FETCH, lambda call: Answer(refused))
         with pytest.raises(OSError, match="group g"):
-            await StableGroups(kproxy.cluster).wait(["g"])
+            await StableGroups(kproxy.cluster).wait([everything("g")])
