@@ -247,7 +247,7 @@ def _client(way: Way, **more: Any) -> ProducerPlan:
 
 def restarted_before_the_markers(seed: int) -> WorldPlan:
     """An application's commit is decided and not complete; it is started again, at another kproxy."""
-    plan = _client(Way.ON_OFFSET_COMMIT, fetches_offsets=1 if seed % 2 else 5)
+    plan = _client(Way.ON_OFFSET_COMMIT, fetches_offsets=(1, 5, 7)[seed % 3])
 
     async def script(world: TransactionWorld) -> None:
         before = world.steps(plan, 0)
