@@ -109,6 +109,8 @@ class ControlService:
             await self._commit(view, DecisionScope(batch_id, members), owner)
         if abort_others:
             await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
+        elif owner is not None:
+            await self._end_other_try(transactional_id, members, owner)
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
@@ -125,6 +127,20 @@ class ControlService:
         if also.batch_id is None and not also.members and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
+
+    async def _end_other_try(self, name: str, members: Sequence[str], owner: OwnerId) -> None:
+        """Aborts what a commit meant and has not decided: it is of another try of a batch that was committed.
+
+        Otherwise the owner's own part would be committed with its next batch.
+        """
+        view = self._log.views.of(name)
+        parts = {part.name for part in view.prepared.values()} & {"", *members} if view is not None else set()
+        others, capture = DecisionScope(None, sorted(parts - {""})), self._open_here(name, owner)
+        if capture is not None:
+            with self._begun.ending(capture):
+                await capture.abort(others)
+        elif parts:
+            await self._coordinator.log.decide(name, _producer(owner), committed=False, also=others)
 
     async def _was_committed(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> bool:
         """Asks the brokers whether the members can be committed; whether another copy of this request has done it.

@@ -1,5 +1,6 @@
 """Clients that know nothing of transactions, in frames through kproxy, while transactions are begun for them."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
@@ -271,6 +272,36 @@ async def test_a_commit_is_repeated_by_its_batch_id() -> None:
         assert (await commit(control, batch_id="b1")).state == "Ongoing"
         await commit(control, batch_id="b2")
         assert committed_values(proxy) == ["1", "2"]
+
+
+@pytest.mark.parametrize("prepares", [False, True], ids=["open", "prepared"])
+async def test_what_another_try_of_a_committed_batch_wrote_is_aborted(prepares: bool) -> None:
+    """Its driver was killed before it knew of the commit: the next commit must not decide what the other try wrote."""
+    async with stage() as (proxy, control), await proxy.client() as client:
+        for value in (b"1", b"1 again"):
+            owner = (await begin(control)).owner
+            assert await write(client, value) == [0]
+            if prepares:
+                await control.prepare("id", owner=owner)
+            await commit(control, batch_id="b1", owner=owner)
+        with contextlib.suppress(TxnError):
+            await commit(control, batch_id="b2", owner=owner)
+        assert committed_values(proxy) == ["1"]
+
+
+async def test_nor_does_it_where_the_broker_decides() -> None:
+    async with (
+        stage(transactions_home=(HomeRule("*", Home.BROKER),)) as (proxy, control),
+        await proxy.client() as client,
+    ):
+        ends: list[bool] = []
+        proxy.brokers.control(ApiKey.END_TXN, lambda call: ends.append(call.request.committed))
+        for value in (b"1", b"1 again"):
+            owner = (await begin(control)).owner
+            assert await write(client, value) == [0]
+            await commit(control, batch_id="b1", owner=owner)
+        assert await refused(control.commit("id", batch_id="b2", owner=owner)) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert ends == [True, False]
 
 
 async def test_a_batch_that_was_committed_is_listed_and_one_that_was_aborted_is_not() -> None:

@@ -64,6 +64,9 @@ class BrokerControl:
         """
         before, told = self._committed.get(transactional_id, (None, None))
         if told is not None and batch_id == before:
+            capture = self._begun.named(transactional_id)
+            if capture is not None and owner == capture.request.client:  # of another try of the batch
+                await self._end(transactional_id, owner, committed=False)
             return told
         done = await self._end(transactional_id, owner, committed=True)
         if batch_id is not None:
