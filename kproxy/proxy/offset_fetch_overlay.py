@@ -44,7 +44,7 @@ def groups_of(request: OffsetFetchRequest, version: int) -> list[str]:
 
 
 def stable_requests(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequest]:
-    """The same question, for each group by itself (v7, or v10 where topics are named by their ids): only what is stable.
+    """The same question, each group by itself (v7, or v10 where topics are named by ids): only what is stable.
 
     With the partitions that the client names: a broker that is asked for all offsets of a group leaves out a partition
     whose first offset is being decided.

@@ -30,7 +30,9 @@ class StableGroups:
         Each names one group (``kproxy.proxy.offset_fetch_overlay.stable_requests``).
         """
         for request in asked:
-            while not await self._is_stable(request):
+            while True:
+                if await self._is_stable(request):
+                    break
                 await trio.sleep(_PAUSE_SECONDS)
 
     async def _is_stable(self, request: OffsetFetchRequest) -> bool:
