@@ -1,6 +1,6 @@
 """Guards of the requests that change topics, configurations and the cluster (``KafkaApis``, ``ControllerApis``)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kproxy.codec._generated.alter_client_quotas import (
@@ -8,7 +8,6 @@ from kproxy.codec._generated.alter_client_quotas import (
     AlterClientQuotasResponseEntityData,
     AlterClientQuotasResponseEntryData,
 )
-from kproxy.codec._generated.alter_configs import AlterConfigsResponseAlterConfigsResourceResponse
 from kproxy.codec._generated.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult,
@@ -19,29 +18,26 @@ from kproxy.codec._generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponseAlterUserScramCredentialsResult,
 )
 from kproxy.codec._generated.create_acls import CreateAclsResponse, CreateAclsResponseAclCreationResult
-from kproxy.codec._generated.create_partitions import CreatePartitionsResponseCreatePartitionsTopicResult
-from kproxy.codec._generated.create_topics import CreateTopicsResponseCreatableTopicResult
 from kproxy.codec._generated.delete_acls import DeleteAclsResponse, DeleteAclsResponseDeleteAclsFilterResult
-from kproxy.codec._generated.delete_records import (
-    DeleteRecordsResponseDeleteRecordsPartitionResult,
-    DeleteRecordsResponseDeleteRecordsTopicResult,
-)
-from kproxy.codec._generated.delete_topics import DeleteTopicsResponseDeletableTopicResult
 from kproxy.codec._generated.describe_configs import DescribeConfigsResponseDescribeConfigsResult
 from kproxy.codec._generated.describe_log_dirs import DescribeLogDirsResponse
-from kproxy.codec._generated.elect_leaders import (
-    ElectLeadersResponse,
-    ElectLeadersResponsePartitionResult,
-    ElectLeadersResponseReplicaElectionResult,
-)
-from kproxy.codec._generated.incremental_alter_configs import (
-    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
-)
+from kproxy.codec._generated.elect_leaders import ElectLeadersResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import CLUSTER_NAME, Operation, ResourceType
-from kproxy.proxy.authorization.guards import Amend, Asked, Parts, Rows, Screened, Whole, on_topic
+from kproxy.proxy.authorization.guards import Asked, Whole, on_topic
 from kproxy.proxy.handlers.transaction_admin import marked
+from kproxy.proxy.screening import Amend, Parts, Screened
+from kproxy.proxy.topic_refusals import (
+    no_change,
+    no_deletion,
+    no_election,
+    no_incremental_change,
+    no_partitions,
+    no_topic,
+    nothing_deleted,
+    of_resource,
+)
 
 _TOPIC: Final = ResourceType.TOPIC
 _CLUSTER: Final = ResourceType.CLUSTER
@@ -79,26 +75,9 @@ def _configs_seen(access: Access) -> Amend:
     return change
 
 
-create_topics = Parts(
-    _create_error,
-    lambda topic, error: CreateTopicsResponseCreatableTopicResult(
-        name=topic.name, error_code=error, error_message=None, configs=None
-    ),
-    amend=_configs_seen,
-)
-create_partitions = Parts(
-    on_topic(Operation.ALTER),
-    lambda topic, error: CreatePartitionsResponseCreatePartitionsTopicResult(topic.name, error),
-    results="results",
-)
-delete_records = Parts(
-    on_topic(Operation.DELETE),
-    Rows(
-        DeleteRecordsResponseDeleteRecordsTopicResult,
-        DeleteRecordsResponseDeleteRecordsPartitionResult,
-        fields=(("low_watermark", -1),),
-    ),
-)
+create_topics = Parts(_create_error, no_topic, amend=_configs_seen)
+create_partitions = Parts(on_topic(Operation.ALTER), no_partitions, results="results")
+delete_records = Parts(on_topic(Operation.DELETE), nothing_deleted)
 
 
 def _delete_error(access: Access, topic: Any) -> int:
@@ -107,35 +86,24 @@ def _delete_error(access: Access, topic: Any) -> int:
     return access.topic_error(Operation.DELETE, topic)
 
 
-def _not_deleted(topic: Any, error: int) -> object:
-    if isinstance(topic, str):
-        return DeleteTopicsResponseDeletableTopicResult(topic, error_code=error)
-    return DeleteTopicsResponseDeletableTopicResult(topic.name, topic.topic_id, error)
-
-
-delete_topics = Parts(_delete_error, _not_deleted, parts=("topics", "topic_names"), results="responses")
+delete_topics = Parts(_delete_error, no_deletion, parts=("topics", "topic_names"), results="responses")
 
 # -- configurations
 
 
-def _configs(operation: Operation, row: type[Any], results: str) -> Parts:
+def _configs(operation: Operation, refusal: Callable[[Any, int], object], results: str) -> Parts:
     def error(access: Access, item: Any) -> int:
         type_ = _CONFIGURED.get(item.resource_type, _CLUSTER)
         return access.error(operation, type_, CLUSTER_NAME if type_ is _CLUSTER else item.resource_name)
 
-    def refused(item: Any, code: int) -> object:
-        return row(
-            error_code=code, error_message=None, resource_type=item.resource_type, resource_name=item.resource_name
-        )
-
-    return Parts(error, refused, parts=("resources",), results=results)
+    return Parts(error, refusal, parts=("resources",), results=results)
 
 
-describe_configs = _configs(Operation.DESCRIBE_CONFIGS, DescribeConfigsResponseDescribeConfigsResult, "results")
-alter_configs = _configs(Operation.ALTER_CONFIGS, AlterConfigsResponseAlterConfigsResourceResponse, "responses")
-incremental_alter_configs = _configs(
-    Operation.ALTER_CONFIGS, IncrementalAlterConfigsResponseAlterConfigsResourceResponse, "responses"
+describe_configs = _configs(
+    Operation.DESCRIBE_CONFIGS, of_resource(DescribeConfigsResponseDescribeConfigsResult), "results"
 )
+alter_configs = _configs(Operation.ALTER_CONFIGS, no_change, "responses")
+incremental_alter_configs = _configs(Operation.ALTER_CONFIGS, no_incremental_change, "responses")
 
 # -- the cluster
 
@@ -178,13 +146,8 @@ def _no_moves(request: Any, version: int, error: int) -> Message:
     return AlterReplicaLogDirsResponse(results=topics)
 
 
-def _no_election(request: Any, version: int, error: int) -> Message:
-    topics = [
-        ElectLeadersResponseReplicaElectionResult(
-            topic.topic, [ElectLeadersResponsePartitionResult(index, error, None) for index in topic.partitions]
-        )
-        for topic in request.topic_partitions or ()
-    ]
+def _no_elections(request: Any, version: int, error: int) -> Message:
+    topics = [no_election(topic, error) for topic in request.topic_partitions or ()]
     return ElectLeadersResponse(error_code=error if version >= 1 else 0, replica_election_results=topics)
 
 
@@ -197,7 +160,7 @@ delete_acls = Whole(_ALTERS, refusal=_no_deletions)
 alter_client_quotas = Whole(Asked(Operation.ALTER_CONFIGS, _CLUSTER), refusal=_no_quotas)
 alter_user_scram_credentials = Whole(_ALTERS, refusal=_no_credentials)
 alter_replica_log_dirs = Whole(_ALTERS, refusal=_no_moves)
-elect_leaders = Whole(_ALTERS, refusal=_no_election)
+elect_leaders = Whole(_ALTERS, refusal=_no_elections)
 describe_log_dirs = Whole(Asked(Operation.DESCRIBE, _CLUSTER), refusal=_no_log_dirs)
 write_txn_markers = Whole(
     Asked(Operation.CLUSTER_ACTION, _CLUSTER), refusal=lambda request, _, error: marked(request, ErrorCode(error))

@@ -26,19 +26,9 @@ from kproxy.codec._generated.streams_group_heartbeat import StreamsGroupHeartbea
 from kproxy.codec.messages import Message
 from kproxy.proxy.authorization.access import ERRORS, Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.authorization.guards import (
-    PASSED,
-    Amend,
-    Asked,
-    Parts,
-    Rows,
-    Screened,
-    Whole,
-    on_name,
-    on_topic,
-    with_error,
-)
+from kproxy.proxy.authorization.guards import Asked, Whole, on_name, on_topic, with_error
 from kproxy.proxy.offset_fetch_overlay import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
+from kproxy.proxy.screening import PASSED, Amend, Parts, Rows, Screened
 
 _GROUP: Final = ResourceType.GROUP
 _TOPIC: Final = ResourceType.TOPIC

@@ -37,7 +37,8 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.authorization.guards import PASSED, Amend, Parts, Rows, Screened, on_topic
+from kproxy.proxy.authorization.guards import on_topic
+from kproxy.proxy.screening import PASSED, Amend, Parts, Rows, Screened
 
 _REFUSED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _TOPIC: Final = ResourceType.TOPIC

@@ -8,7 +8,8 @@ from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.authorization.guards import PASSED, Amend, Asked, Parts, Rows, Screened, Whole, on_name, on_topic
+from kproxy.proxy.authorization.guards import Asked, Whole, on_name, on_topic
+from kproxy.proxy.screening import PASSED, Amend, Parts, Rows, Screened
 from kproxy.proxy.transaction_messages import failed, partitions_added, places_of
 
 _ID: Final = ResourceType.TRANSACTIONAL_ID

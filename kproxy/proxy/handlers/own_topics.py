@@ -4,38 +4,29 @@ What the state topic says decides which epochs a restarted kproxy fences: no cli
 of the cluster can still do all this at the brokers themselves.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
-from kproxy.codec._generated.alter_configs import AlterConfigsResponse, AlterConfigsResponseAlterConfigsResourceResponse
 from kproxy.codec._generated.alter_partition_reassignments import (
-    AlterPartitionReassignmentsResponse,
     AlterPartitionReassignmentsResponseReassignablePartitionResponse,
     AlterPartitionReassignmentsResponseReassignableTopicResponse,
 )
-from kproxy.codec._generated.create_partitions import (
-    CreatePartitionsResponse,
-    CreatePartitionsResponseCreatePartitionsTopicResult,
-)
-from kproxy.codec._generated.create_topics import CreateTopicsResponse, CreateTopicsResponseCreatableTopicResult
-from kproxy.codec._generated.delete_records import (
-    DeleteRecordsResponse,
-    DeleteRecordsResponseDeleteRecordsPartitionResult,
-    DeleteRecordsResponseDeleteRecordsTopicResult,
-)
-from kproxy.codec._generated.delete_topics import DeleteTopicsResponse, DeleteTopicsResponseDeletableTopicResult
-from kproxy.codec._generated.elect_leaders import (
-    ElectLeadersResponse,
-    ElectLeadersResponsePartitionResult,
-    ElectLeadersResponseReplicaElectionResult,
-)
-from kproxy.codec._generated.incremental_alter_configs import (
-    IncrementalAlterConfigsResponse,
-    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
-)
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec._generated.elect_leaders import ElectLeadersResponse
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.proxy.context import Context
-from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local
+from kproxy.proxy.handlers.base import AsItIs, Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
+from kproxy.proxy.screening import Parts, Rows
+from kproxy.proxy.topic_refusals import (
+    no_change,
+    no_deletion,
+    no_election,
+    no_incremental_change,
+    no_partitions,
+    no_topic,
+    nothing_deleted,
+)
 
 _TOPIC = 2
 #: ElectLeaders' election type (KIP-460).
@@ -44,13 +35,51 @@ _REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _WHY = "a topic of kproxy's own"
 
 
-class _Guarded(Handler):
-    """Takes kproxy's own topics out of a request and adds their refusals to the response."""
+def _named(ctx: Context, topic: Any) -> int:
+    """The error of a topic that is named; 0 if it is none of kproxy's."""
+    return _REFUSED if is_own_topic(topic.name) else 0
 
-    #: The lists of the request that name topics, and the list of the response.
-    asked: tuple[str, ...] = ("topics",)
-    told = "topics"
-    response: type[Message]
+
+def _deleted(ctx: Context, topic: Any) -> int:
+    """By name up to v5; by name, or by an id that is known to be one of kproxy's, from v6 on (KIP-516)."""
+    if isinstance(topic, str):
+        return _REFUSED if is_own_topic(topic) else 0
+    return _REFUSED if is_own_topic(topic.name or "") or topic.topic_id in ctx.cluster.own_topic_ids else 0
+
+
+def _configured(ctx: Context, item: Any) -> int:
+    """Of topics; brokers and groups may have any name."""
+    return _REFUSED if item.resource_type == _TOPIC and is_own_topic(item.resource_name) else 0
+
+
+def _elected(ctx: Context, topic: Any) -> int:
+    return _REFUSED if is_own_topic(topic.topic) else 0
+
+
+_MOVED: Final = Rows(
+    AlterPartitionReassignmentsResponseReassignableTopicResponse,
+    AlterPartitionReassignmentsResponseReassignablePartitionResponse,
+    fields=(("error_message", _WHY),),
+)
+_CONFIGS: Final = partial(Parts, _configured, parts=("resources",), results="responses")
+_PARTS: Final[Mapping[int, Parts]] = {
+    ApiKey.CREATE_TOPICS: Parts(_named, partial(no_topic, why=_WHY)),
+    ApiKey.CREATE_PARTITIONS: Parts(_named, partial(no_partitions, why=_WHY), results="results"),
+    ApiKey.DELETE_RECORDS: Parts(_named, nothing_deleted),
+    ApiKey.DELETE_TOPICS: Parts(
+        _deleted, partial(no_deletion, why=_WHY), parts=("topics", "topic_names"), results="responses"
+    ),
+    ApiKey.ALTER_CONFIGS: _CONFIGS(partial(no_change, why=_WHY)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _CONFIGS(partial(no_incremental_change, why=_WHY)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Parts(_named, _MOVED, results="responses"),
+    ApiKey.ELECT_LEADERS: Parts(
+        _elected, partial(no_election, why=_WHY), parts=("topic_partitions",), results="replica_election_results"
+    ),
+}
+
+
+class OwnTopics(Handler):
+    """Takes kproxy's own topics out of a request and adds their refusals to the response."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Always: any request may name such a topic."""
@@ -59,157 +88,26 @@ class _Guarded(Handler):
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
         """The request without kproxy's topics; answered at once if nothing else is in it."""
         request = exchange.request
-        kept: dict[str, list[Any]] = {}
-        refused = []
-        for name in self.asked:
-            items = getattr(request, name)
-            if items is None:
-                continue
-            kept[name] = [item for item in items if not self.is_own(ctx, item)]
-            refused += [self.refusal(item) for item in items if self.is_own(ctx, item)]
-        if not refused:
-            untouched: Message = request
-            return untouched
-        if not any(kept.values()):
-            answer = self.response()
-            setattr(answer, self.told, refused)
-            return Local(answer)
-        exchange.notes["refused"] = refused
-        rest: Message = request.replaced(**kept)
+        screened = _PARTS[request.API_KEY](ctx, request, exchange.client_version)
+        if screened.answer is not None:
+            return Local(screened.answer)
+        exchange.notes["amend"] = screened.amend
+        rest: Message = screened.request or request
         return rest
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | AsItIs:
         """The broker's response, followed by what was refused."""
-        refused = exchange.notes.get("refused")
-        if not refused and exchange.upstream_version == exchange.client_version:
+        amend = exchange.notes["amend"]
+        if amend is not None:
+            amend(response)
+        elif exchange.upstream_version == exchange.client_version:
             return AsItIs()
-        getattr(response, self.told).extend(refused or ())
         answer: Message = response
         return answer
 
-    def is_own(self, ctx: Context, item: Any) -> bool:
-        """Whether a part of the request is about a topic of kproxy's."""
-        return is_own_topic(item.name)
 
-    def refusal(self, item: Any) -> object:
-        """The part of the response that refuses a part of the request."""
-        raise NotImplementedError
-
-
-class CreateTopics(_Guarded):
-    """CreateTopics (19)."""
-
-    response = CreateTopicsResponse
-
-    def refusal(self, item: Any) -> object:
-        """No topic is made."""
-        return CreateTopicsResponseCreatableTopicResult(
-            name=item.name, error_code=_REFUSED, error_message=_WHY, configs=None
-        )
-
-
-class CreatePartitions(_Guarded):
-    """CreatePartitions (37)."""
-
-    response = CreatePartitionsResponse
-    told = "results"
-
-    def refusal(self, item: Any) -> object:
-        """No partition is added."""
-        return CreatePartitionsResponseCreatePartitionsTopicResult(
-            name=item.name, error_code=_REFUSED, error_message=_WHY
-        )
-
-
-class DeleteRecords(_Guarded):
-    """DeleteRecords (21)."""
-
-    response = DeleteRecordsResponse
-
-    def refusal(self, item: Any) -> object:
-        """No record is deleted, in any of the partitions named."""
-        rows = [
-            DeleteRecordsResponseDeleteRecordsPartitionResult(
-                partition_index=row.partition_index, low_watermark=-1, error_code=_REFUSED
-            )
-            for row in item.partitions
-        ]
-        return DeleteRecordsResponseDeleteRecordsTopicResult(name=item.name, partitions=rows)
-
-
-class DeleteTopics(_Guarded):
-    """DeleteTopics (20): names up to v5, names or ids from v6 on (KIP-516)."""
-
-    response = DeleteTopicsResponse
-    asked = ("topics", "topic_names")
-    told = "responses"
-
-    def is_own(self, ctx: Context, item: Any) -> bool:
-        """By name, or by an id that is known to be one of kproxy's."""
-        if isinstance(item, str):
-            return is_own_topic(item)
-        return is_own_topic(item.name or "") or item.topic_id in ctx.cluster.own_topic_ids
-
-    def refusal(self, item: Any) -> object:
-        """The topic stays."""
-        row = DeleteTopicsResponseDeletableTopicResult(error_code=_REFUSED, error_message=_WHY)
-        if isinstance(item, str):
-            row.name = item
-        else:
-            row.name, row.topic_id = item.name, item.topic_id
-        return row
-
-
-class AlterConfigs(_Guarded):
-    """AlterConfigs (33)."""
-
-    response: type[Message] = AlterConfigsResponse
-    asked = ("resources",)
-    told = "responses"
-    row: type[Any] = AlterConfigsResponseAlterConfigsResourceResponse
-
-    def is_own(self, ctx: Context, item: Any) -> bool:
-        """A topic of kproxy's; brokers and groups may have any name."""
-        return item.resource_type == _TOPIC and is_own_topic(item.resource_name)
-
-    def refusal(self, item: Any) -> object:
-        """Nothing is changed."""
-        return self.row(
-            error_code=_REFUSED,
-            error_message=_WHY,
-            resource_type=item.resource_type,
-            resource_name=item.resource_name,
-        )
-
-
-class IncrementalAlterConfigs(AlterConfigs):
-    """IncrementalAlterConfigs (44, KIP-339)."""
-
-    response = IncrementalAlterConfigsResponse
-    row = IncrementalAlterConfigsResponseAlterConfigsResourceResponse
-
-
-class AlterPartitionReassignments(_Guarded):
-    """AlterPartitionReassignments (45, KIP-455)."""
-
-    response = AlterPartitionReassignmentsResponse
-    told = "responses"
-
-    def refusal(self, item: Any) -> object:
-        """No replica moves."""
-        rows = [
-            AlterPartitionReassignmentsResponseReassignablePartitionResponse(row.partition_index, _REFUSED, _WHY)
-            for row in item.partitions
-        ]
-        return AlterPartitionReassignmentsResponseReassignableTopicResponse(item.name, rows)
-
-
-class ElectLeaders(_Guarded):
+class ElectLeaders(OwnTopics):
     """ElectLeaders (43, KIP-460). A request for all partitions passes if the election is not unclean."""
-
-    response = ElectLeadersResponse
-    asked = ("topic_partitions",)
-    told = "replica_election_results"
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
         """An unclean election of all partitions would take kproxy's own topics along: refused as a whole."""
@@ -217,12 +115,3 @@ class ElectLeaders(_Guarded):
         if request.topic_partitions is None and request.election_type == _UNCLEAN:
             return Local(ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return super().lift(ctx, exchange)
-
-    def is_own(self, ctx: Context, item: Any) -> bool:
-        """By the topic's name."""
-        return is_own_topic(item.topic)
-
-    def refusal(self, item: Any) -> object:
-        """No leader changes."""
-        rows = [ElectLeadersResponsePartitionResult(index, _REFUSED, _WHY) for index in item.partitions]
-        return ElectLeadersResponseReplicaElectionResult(item.topic, rows)
