@@ -89,10 +89,8 @@ class Server:
         self._stats = stats
         self._cluster = cluster
         self._nursery = nursery
-        lane_log = LaneLog(cluster, config)
+        lane_log = LaneLog(cluster, config) if transactions is None else transactions.lane_log
         self.lanes = Lanes(cluster, config, stats.produce, lane_log)
-        if transactions is not None:
-            transactions.coordinator.brokers.log = lane_log
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside

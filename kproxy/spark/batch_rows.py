@@ -6,7 +6,7 @@ through the same address; a batch that is not among it is hidden.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -54,27 +54,8 @@ SCHEMA: Final = pa.schema(
 )
 
 
-class _Row(NamedTuple):
-    """One batch, columns in the order of ``SCHEMA``; times in microseconds, None if there is none."""
-
-    topic: str
-    partition: int
-    base_offset: int
-    last_offset: int
-    records: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    attributes: int
-    is_transactional: bool
-    is_control: bool
-    codec: str
-    timestamp_type: str
-    base_timestamp: int | None
-    max_timestamp: int | None
-    size_bytes: int
-    visibility: str
+#: One batch by the columns of ``SCHEMA``; times in microseconds, None if there is none.
+_Row: TypeAlias = dict[str, Any]
 
 
 def read_batches(
@@ -91,13 +72,13 @@ def read_batches(
         for record_set in record_sets(cluster, wanted, how._replace(committed=False)):
             for entry in entries(record_set):
                 row = _row(wanted.partition, entry, stable, shown)
-                if wanted.start <= row.last_offset < wanted.end:
+                if wanted.start <= row["last_offset"] < wanted.end:
                     rows.append(row)
             if len(rows) >= _ROWS:
-                yield _columns(rows)
+                yield pa.RecordBatch.from_pylist(rows, SCHEMA)
                 rows = []
     if rows:
-        yield _columns(rows)
+        yield pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
 class _Shown:
@@ -155,27 +136,25 @@ def _is_transactional(header: BatchHeader) -> bool:
 
 
 def _of_batch(partition: TopicPartition, header: BatchHeader, visibility: str) -> _Row:
-    last = header.base_offset + header.last_offset_delta
     has_sequence = header.base_sequence >= 0
-    return _Row(
-        *partition,
-        header.base_offset,
-        last,
-        header.record_count,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        advance(header.base_sequence, header.last_offset_delta) if has_sequence else -1,
-        header.attributes,
-        _is_transactional(header),
-        header.is_control,
-        _codec(header.codec),
-        "LogAppendTime" if header.is_log_append_time else "CreateTime",
-        _time(header.base_timestamp),
-        _time(header.max_timestamp),
-        header.size,
-        visibility,
-    )
+    return partition._asdict() | {
+        "base_offset": header.base_offset,
+        "last_offset": header.base_offset + header.last_offset_delta,
+        "records": header.record_count,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": advance(header.base_sequence, header.last_offset_delta) if has_sequence else -1,
+        "attributes": header.attributes,
+        "is_transactional": _is_transactional(header),
+        "is_control": header.is_control,
+        "codec": _codec(header.codec),
+        "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "base_timestamp": _time(header.base_timestamp),
+        "max_timestamp": _time(header.max_timestamp),
+        "size_bytes": header.size,
+        "visibility": visibility,
+    }
 
 
 def _of_old(partition: TopicPartition, entry: memoryview) -> _Row:
@@ -188,25 +167,21 @@ def _of_old(partition: TopicPartition, entry: memoryview) -> _Row:
         times = [record.timestamp if not count else times[0], max(times[-1], record.timestamp)]
         count += 1
     kind = "LogAppendTime" if outer.is_log_append_time else "CreateTime"
-    return _Row(
-        *partition,
-        first if count else outer.offset,
-        outer.offset,
-        count,
-        -1,
-        -1,
-        -1,
-        -1,
-        outer.attributes,
-        False,
-        False,
-        _codec(outer.codec),
-        kind if outer.magic else "NoTimestampType",
-        _time(times[0]),
-        _time(times[-1]),
-        outer.size,
-        _COMMITTED,
-    )
+    return partition._asdict() | {
+        "base_offset": first if count else outer.offset,
+        "last_offset": outer.offset,
+        "records": count,
+        **dict.fromkeys(("producer_id", "producer_epoch", "base_sequence", "last_sequence"), -1),
+        "attributes": outer.attributes,
+        "is_transactional": False,
+        "is_control": False,
+        "codec": _codec(outer.codec),
+        "timestamp_type": kind if outer.magic else "NoTimestampType",
+        "base_timestamp": _time(times[0]),
+        "max_timestamp": _time(times[-1]),
+        "size_bytes": outer.size,
+        "visibility": _COMMITTED,
+    }
 
 
 def _codec(number: int) -> str:
@@ -215,9 +190,3 @@ def _codec(number: int) -> str:
 
 def _time(ms: int) -> int | None:
     return min(ms, MOST_MS) * _US_PER_MS if ms >= 0 else None
-
-
-def _columns(rows: list[_Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

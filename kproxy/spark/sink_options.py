@@ -9,7 +9,7 @@ from typing import Final
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
-from kproxy.spark.option_table import SINK_NO_EFFECT, SINK_REFUSED
+from kproxy.spark.option_table import SINK, SINK_NO_EFFECT, SINK_REFUSED
 from kproxy.spark.option_values import servers
 from kproxy.spark.security_options import NAMES as SECURITY
 from kproxy.spark.security_options import PLAIN_TEXT, Security, security
@@ -22,21 +22,7 @@ DEFAULT_TIMEOUT_MS: Final = 900_000
 DEFAULT_RETRY_MS: Final = 120_000
 
 _CONTROL_CA: Final = "kproxy.control.ssl.ca.location"
-_KNOWN: Final = (
-    BOOTSTRAP,
-    "topic",
-    "transactional.id",
-    "transaction.timeout.ms",
-    "batch.id",
-    "kproxy.control.url",
-    "kproxy.control.socket",
-    "kproxy.control.token.file",
-    _CONTROL_CA,
-    "kproxy.retry.timeout.ms",
-    "checkpointlocation",
-    "queryname",
-    "includeheaders",  # of Spark's own sink; there too a column of headers is written whatever it says
-)
+_KNOWN: Final = (*(name.lower() for option in SINK for name in option.names), "checkpointlocation", "queryname")
 _PREFIX: Final = "kafka."
 _SECURED: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
 _DAY_MS: Final = 86_400_000

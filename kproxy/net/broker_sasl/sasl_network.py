@@ -1,8 +1,9 @@
 """A network that logs in on each connection to a broker."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -87,7 +88,7 @@ class SaslNetwork:
             self._watch.failed(refused)
             raise refused from None
         self._watch.succeeded()
-        renewals = _Renewals(self, address, version)
+        renewals = _Renewals(partial(self._login, version), self._watch, address)
         return RenewingIO(io, renewals, lifetime_ms, timeout_ms) if lifetime_ms else io
 
     async def _login(self, version: int) -> Login:
@@ -97,16 +98,6 @@ class SaslNetwork:
         except OSError as error:
             raise LoginRefused(str(error)) from None
         return Login(mechanism, credentials.who, credentials.check, version)
-
-    async def renewal(self, version: int) -> LoginFrames:
-        """A login on a connection that is in use. OSError."""
-        return LoginFrames(await self._login(version), -_FAR - random.getrandbits(29))
-
-    def failed(self, address: Address, error: Exception) -> None:
-        self._watch.failed(LoginRefused(f"login at {address}, renewed: {error}"))
-
-    def succeeded(self) -> None:
-        self._watch.succeeded()
 
     async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
         """As ``Network``: clients are not asked here."""
@@ -120,18 +111,18 @@ class SaslNetwork:
 class _Renewals:
     """The logins of one connection (``kproxy.net.broker_sasl.renewing_io.Renewals``)."""
 
-    network: SaslNetwork
+    login: Callable[[], Awaitable[Login]]
+    watch: LoginWatch
     address: Address
-    version: int
 
     async def begin(self) -> LoginFrames:
-        return await self.network.renewal(self.version)
+        return LoginFrames(await self.login(), -_FAR - random.getrandbits(29))
 
     def succeeded(self) -> None:
-        self.network.succeeded()
+        self.watch.succeeded()
 
     def failed(self, error: Exception) -> None:
-        self.network.failed(self.address, error)
+        self.watch.failed(LoginRefused(f"login at {self.address}, renewed: {error}"))
 
 
 async def _exchange(client: BrokerClient, login: Login) -> int:

@@ -16,6 +16,7 @@ from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.end_of_turn import EndOfTurn
+from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession
@@ -122,7 +123,9 @@ class Transactions:
         )
         self._jobs = Jobs(nursery)
         log_owners = LogOwners(tools, config, nursery, self._jobs, self._succession)
-        brokers = BrokerOwners(cluster, config, stats.transactions, connections, self._succession)
+        #: Of this process, for its server too: beside producer ids it keeps the epochs of the broker's transactions.
+        self.lane_log = LaneLog(cluster, config)
+        brokers = BrokerOwners(cluster, config, stats.transactions, connections, self.lane_log, self._succession)
         self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
         self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(

@@ -1,46 +1,28 @@
 """Colours of the report, and how its page looks."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
-#: On white; the picture uses these, too.
-LIGHT: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ground": "#ffffff",
-        "panel": "#f5f6f8",
-        "ink": "#1b1f24",
-        "faint": "#5c6670",
-        "line": "#d5dae0",
-        "held": "#1a7f4b",
-        "warning": "#9a6200",
-        "broken": "#c0262d",
-        "committed": "#2f6fbb",
-        "aborted": "#9aa4af",
-        "undecided": "#d98a00",
-        "control": "#c9d0d8",
-        "unprotected": "#d98a00",
-        "repeated": "#c0262d",
-    }
-)
-_DARK: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ground": "#14171b",
-        "panel": "#1d2127",
-        "ink": "#e6e9ed",
-        "faint": "#9aa4af",
-        "line": "#343b44",
-        "held": "#4cc38a",
-        "warning": "#e5a53b",
-        "broken": "#f2686e",
-        "committed": "#5b9ae0",
-        "aborted": "#6c7681",
-        "undecided": "#e5a53b",
-        "control": "#454d57",
-        "unprotected": "#e5a53b",
-        "repeated": "#f2686e",
-    }
-)
+#: On white, and on black.
+_COLOURS: Final = {
+    "ground": ("#ffffff", "#14171b"),
+    "panel": ("#f5f6f8", "#1d2127"),
+    "ink": ("#1b1f24", "#e6e9ed"),
+    "faint": ("#5c6670", "#9aa4af"),
+    "line": ("#d5dae0", "#343b44"),
+    "held": ("#1a7f4b", "#4cc38a"),
+    "warning": ("#9a6200", "#e5a53b"),
+    "broken": ("#c0262d", "#f2686e"),
+    "committed": ("#2f6fbb", "#5b9ae0"),
+    "aborted": ("#9aa4af", "#6c7681"),
+    "undecided": ("#d98a00", "#e5a53b"),
+    "control": ("#c9d0d8", "#454d57"),
+    "unprotected": ("#d98a00", "#e5a53b"),
+    "repeated": ("#c0262d", "#f2686e"),
+}
+#: The picture uses these, too.
+LIGHT: Final[Mapping[str, str]] = {name: light for name, (light, _) in _COLOURS.items()}
+_DARK: Final = {name: dark for name, (_, dark) in _COLOURS.items()}
 _RULES: Final = """
 :root { color-scheme: light dark; }
 * { box-sizing: border-box; }

@@ -34,9 +34,10 @@ class BrokerOwners:
         config: TransactionOptions,
         stats: TransactionStats,
         connections: Callable[[], WriterConnections],
+        log: "EpochLog",
         succession: Succession | None = None,
     ) -> None:
-        """Nothing is asked of the brokers before a transaction begins.
+        """Nothing is asked of the brokers before a transaction begins. ``log`` keeps what a restart of kproxy needs.
 
         By ``succession`` no id is taken while the kproxy before this is there: it ends its transactions itself.
         """
@@ -46,8 +47,7 @@ class BrokerOwners:
         self._stats = stats
         self._connections = connections
         self._owners: dict[str, BrokerOwner] = {}
-        #: What a restart of kproxy needs; None where nothing is kept.
-        self.log: EpochLog | None = None
+        self._log = log
         self._is_swept = False
         #: For requests to coordinators, beside those for data.
         self._asking: dict[str, WriterConnections] = {}
@@ -83,11 +83,11 @@ class BrokerOwners:
 
     async def _stored(self, transactional_id: str) -> "StoredEpoch | None":
         """What the log has of an id. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be read in time."""
-        if self.log is None or not self.log.enabled:
+        if not self._log.enabled:
             return None
         with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
             await self._succession.alone()
-            return (await self.log.epochs()).of(transactional_id)
+            return (await self._log.epochs()).of(transactional_id)
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log of producer ids can't be read")
 
     async def take(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
@@ -104,7 +104,7 @@ class BrokerOwners:
             patience_s = self._config.delivery_timeout_ms / 1000
             asking = self._asking[transactional_id] = self._connections()
             requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-            kept = KeptEpoch(self.log, transactional_id, self._stats)
+            kept = KeptEpoch(self._log, transactional_id, self._stats)
             owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept)
             self._owners[transactional_id] = owner
         owner.policy = policy
@@ -128,14 +128,14 @@ class BrokerOwners:
 
     async def _expire_stored(self) -> None:
         """Deletes, once, what a former kproxy recorded and the brokers have forgotten since."""
-        if self.log is None or self._is_swept or not self.log.opened.is_set():
+        if self._is_swept or not self._log.opened.is_set():
             return
         self._is_swept = True
-        oldest_ms = self.log.now_ms() - self._config.transactional_id_timeout_ms
+        oldest_ms = self._log.now_ms() - self._config.transactional_id_timeout_ms
         with trio.move_on_after(_SWEEP_SECONDS):
-            for name in (await self.log.epochs()).before(oldest_ms):
-                if name not in self._owners and self.log.enabled:
-                    self.log.put_epoch(name, None)
+            for name in (await self._log.epochs()).before(oldest_ms):
+                if name not in self._owners and self._log.enabled:
+                    self._log.put_epoch(name, None)
 
     def _forget(self, transactional_id: str) -> None:
         self._owners.pop(transactional_id).close()

@@ -50,8 +50,7 @@ class EpochLog(Protocol):
 class KeptEpoch:
     """Of one transactional id."""
 
-    def __init__(self, log: EpochLog | None, transactional_id: str, stats: TransactionStats) -> None:
-        """``log``: None where none is kept."""
+    def __init__(self, log: EpochLog, transactional_id: str, stats: TransactionStats) -> None:
         self._log = log
         self._name = transactional_id
         self._stats = stats
@@ -76,12 +75,12 @@ class KeptEpoch:
 
     def put(self, upstream: Producer, last: LastEnd) -> None:
         """Writes the client's epoch at the broker, and how its last transaction ended; returns at once."""
-        if self._client is not None and self._log is not None:
+        if self._client is not None:
             now_ms = self._log.now_ms()
             self._put(StoredEpoch(self._client, upstream, last, self._timeout_ms, now_ms))
 
     def _put(self, stored: StoredEpoch | None) -> None:
-        if self._log is None or not self._log.enabled:
+        if not self._log.enabled:
             return
         self._unwritten = None if self._log.opened.is_set() else stored
         if not self._log.opened.is_set():
@@ -97,7 +96,7 @@ class KeptEpoch:
         if self._unwritten is None and (self._written.is_set() or self._is_slow):
             return
         with trio.move_on_after(_MOST_SECONDS) as scope:
-            if self._unwritten is not None and self._log is not None:
+            if self._unwritten is not None:
                 await self._log.opened.wait()
                 self._put(self._unwritten)
             await self._written.wait()

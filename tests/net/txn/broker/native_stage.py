@@ -128,7 +128,9 @@ class Stage:
         return client
 
     async def _run(self, options: dict[str, Any], *, task_status: trio.TaskStatus[Kproxy]) -> None:
-        config, stats = configured(self.server.bootstrap, transactions_home=RULES, **options), Stats()
+        keeps = "instance_id" in options
+        options = {"transactions_home": RULES, "crash_recovery_enable": keeps, **options}
+        config, stats = configured(self.server.bootstrap, **options), Stats()
         cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
         lane_log, gone = LaneLog(cluster, config), trio.Event()
         try:
@@ -136,10 +138,9 @@ class Stage:
                 jobs = Jobs(nursery)
                 connections = partial(WriterConnections, cluster, config, stats.produce, nursery, EndOfTurn(nursery))
                 no_log: Any = NoLog()
-                brokers = BrokerOwners(cluster, config, stats.transactions, connections)
+                brokers = BrokerOwners(cluster, config, stats.transactions, connections, lane_log)
                 nursery.start_soon(brokers.run)
-                if "instance_id" in options:
-                    brokers.log = lane_log
+                if keeps:
                     nursery.start_soon(lane_log.open, nursery)
                 coordinator = Coordinator(no_log, brokers, config, jobs)
                 task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope, gone))
