@@ -25,10 +25,10 @@ from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
+from kproxy.heap import settle
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.control_tls import control_context
 from kproxy.net.handover import HandOver, Predecessor
-from kproxy.net.heap import settle
 from kproxy.net.running_facts import Facts
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork

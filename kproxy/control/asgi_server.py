@@ -1,34 +1,28 @@
-"""The HTTP server: hypercorn, as kproxy sets it up."""
+"""The HTTP/1.1 server of the control API and the status page: ASGI on h11 and trio."""
 
 import logging
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from contextlib import suppress
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
 
-from hypercorn.config import Config
-from hypercorn.trio import serve
-from starlette.types import ASGIApp
+import h11
+import trio
+from starlette.types import ASGIApp, Message, Scope
 
-if TYPE_CHECKING:
-    from hypercorn.typing import ASGIFramework
-
-_SHUTDOWN_SECONDS: Final = 1.0
 _HANDSHAKE_SECONDS: Final = 10.0
+#: A connection ends when its next request has not come by then, headers and all.
+_IDLE_SECONDS: Final = 5.0
+#: How long the rest of a body is read that the application did not want, so that the client receives the response.
+_LINGER_SECONDS: Final = 1.0
+_MOST_HEADER_BYTES: Final = 16_384
+_READ_BYTES: Final = 65_536
 
-
-class _Config(Config):
-    """Hypercorn's, with a TLS context that is already made."""
-
-    ssl_handshake_timeout = _HANDSHAKE_SECONDS
-    tls: ssl.SSLContext | None = None
-
-    @property
-    def ssl_enabled(self) -> bool:
-        return self.tls is not None
-
-    def create_ssl_context(self) -> ssl.SSLContext | None:
-        return self.tls
+log = logging.getLogger("http")
 
 
 class AsgiServer:
@@ -40,17 +34,124 @@ class AsgiServer:
         self._tls = tls
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
-        config = _Config()
-        config.tls = self._tls
-        config.bind = [f"fd://{listener.detach()}" for listener in sockets]
-        config.include_server_header = False
-        config.graceful_timeout = _SHUTDOWN_SECONDS
-        config.errorlog = _quiet_log()
-        # Starlette and hypercorn name the types of ASGI differently; they are the same at run time.
-        await serve(cast("ASGIFramework", self._app), config)
+        """Serve until cancelled; takes the listening sockets over."""
+        listeners = [
+            trio.SocketListener(trio.socket.from_stdlib_socket(socket.socket(fileno=listener.detach())))
+            for listener in sockets
+        ]
+        await trio.serve_listeners(self._connected, listeners)
+
+    async def _connected(self, client: trio.SocketStream) -> None:
+        stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = client
+        if self._tls is not None:
+            stream = trio.SSLStream(client, self._tls, server_side=True, https_compatible=True)
+        async with stream:
+            # the client is gone, or was too slow
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError):
+                if isinstance(stream, trio.SSLStream):
+                    with trio.fail_after(_HANDSHAKE_SECONDS):
+                        await stream.do_handshake()
+                await _Connection(self._app, stream, client.socket).run()
 
 
-def _quiet_log() -> logging.Logger:
-    log = logging.getLogger("http")
-    log.setLevel(logging.WARNING)
-    return log
+class _Connection:
+    def __init__(self, app: ASGIApp, stream: trio.abc.Stream, sock: trio.socket.SocketType) -> None:
+        self._app = app
+        self._stream = stream
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER_BYTES)
+        named = sock.family in (socket.AF_INET, socket.AF_INET6)
+        self._base: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "scheme": "https" if isinstance(stream, trio.SSLStream) else "http",
+            "root_path": "",
+            "client": sock.getpeername()[:2] if named else None,
+            "server": sock.getsockname()[:2] if named else None,
+            "extensions": {},
+        }
+
+    async def run(self) -> None:
+        """Serves one request after the other, until one of both sides ends the connection."""
+        try:
+            while True:
+                with trio.fail_after(_IDLE_SECONDS):
+                    request = await self._next_event()
+                if not isinstance(request, h11.Request):
+                    return
+                await self._serve(request)
+                if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+                    break
+                self._http.start_next_cycle()
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint)
+        await self._linger()
+
+    async def _serve(self, request: h11.Request) -> None:
+        path, _, query = request.target.partition(b"?")
+        scope: Scope = {
+            **self._base,
+            "http_version": request.http_version.decode(),
+            "method": request.method.decode(),
+            "path": unquote(path.decode()),
+            "raw_path": path,
+            "query_string": query,
+            "headers": list(request.headers),
+        }
+        has_body = request.method != b"HEAD"
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+                await self._send(h11.Response(status_code=message["status"], headers=headers))
+            elif message["type"] == "http.response.body":
+                if has_body and message.get("body"):
+                    await self._send(h11.Data(message["body"]))
+                if not message.get("more_body"):
+                    await self._send(h11.EndOfMessage())
+
+        try:
+            await self._app(scope, self._receive, send)
+        except OSError:
+            raise
+        except Exception:
+            log.exception("a request failed: %s %s", scope["method"], scope["path"])
+            await self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _receive(self) -> Message:
+        """The next part of the body; once it has ended, or the client has, ``http.disconnect``."""
+        if self._http.their_state is h11.SEND_BODY:
+            if self._http.they_are_waiting_for_100_continue:
+                await self._send(h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[]))
+            with suppress(h11.RemoteProtocolError):
+                event = await self._next_event()
+                if isinstance(event, h11.Data):
+                    return {"type": "http.request", "body": bytes(event.data), "more_body": True}
+                if isinstance(event, h11.EndOfMessage):
+                    return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.disconnect"}
+
+    async def _next_event(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
+        return event
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            await self._stream.send_all(data)
+
+    async def _refuse(self, status: int) -> None:
+        """A response without the application; none if it has begun its own."""
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            await self._send(
+                h11.Response(status_code=status, headers=[(b"content-length", b"0"), (b"connection", b"close")])
+            )
+            await self._send(h11.EndOfMessage())
+
+    async def _linger(self) -> None:
+        """Ends the connection so that the client receives the response even if it is still sending."""
+        if isinstance(self._stream, trio.SocketStream):
+            await self._stream.send_eof()
+        with trio.move_on_after(_LINGER_SECONDS):
+            while await self._stream.receive_some(_READ_BYTES):
+                pass

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from kproxy.config import Address, cannot_listen
+from kproxy.heap import trim
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 100
 #: What the HTTP server and the pages import; each takes 10 to 40 ms.
 _PARTS: Final = (
-    "h2.connection",
-    "wsproto",
-    "hypercorn.trio",
+    "h11",
     "starlette.applications",
     "prometheus_client",
     "kproxy.control.control_api",
@@ -73,7 +72,9 @@ async def serve_app(
         await _import_in_parts()
         from kproxy.control.asgi_server import AsgiServer
 
-        await AsgiServer(build(), tls).serve(sockets)
+        server = AsgiServer(build(), tls)
+        trim()  # imports free much of what they allocate
+        await server.serve(sockets)
     finally:
         for listener in sockets:
             listener.close()

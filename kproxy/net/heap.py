@@ -1,33 +1,18 @@
-"""Gives freed memory back to the system after a peak: glibc keeps freed buffers of up to 32 MiB for the next ones.
+"""When freed memory goes back to the system: glibc keeps freed buffers of up to 32 MiB for the next ones.
 
 Closed connections are in reference cycles, so Python's collector has to find them first.
 """
 
-import ctypes
-import gc
 from collections.abc import Callable
 from typing import Final
+
+from kproxy.heap import trim
 
 #: A peak below this is not worth a look through the heap.
 _PEAK_BYTES: Final = 4 << 20
 #: Memory is given back when less than this part of the peak is in use.
 _IN_USE: Final = 1 / 8
 _PAUSE_SECONDS: Final = 2.0
-
-
-def settle() -> None:
-    """Called once, when the process has started: what is there stays, so that collections need not look at it."""
-    gc.collect()
-    gc.freeze()
-
-
-def trim() -> None:
-    """Frees what is in reference cycles, and gives free pages of the heap back where the C library can do that."""
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # not glibc
-        return
 
 
 class HeapKeeper:

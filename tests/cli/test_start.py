@@ -8,8 +8,7 @@ import sys
 
 LATER = (
     "cryptography",
-    "hypercorn",
-    "h2",
+    "h11",
     "http.client",
     "jwt",
     "kproxy.control.control_api",

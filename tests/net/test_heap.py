@@ -1,4 +1,5 @@
-from kproxy.net.heap import HeapKeeper, trim
+from kproxy.heap import trim
+from kproxy.net.heap import HeapKeeper
 
 MIB = 1 << 20
 

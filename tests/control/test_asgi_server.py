@@ -1,0 +1,123 @@
+import gc
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kproxy.config import Address
+from kproxy.control.asgi_server import AsgiServer
+from kproxy.control.serving import bind_tcp
+
+GET = b"GET /a%2Fb?c=1 HTTP/1.1\r\nhost: h\r\n\r\n"
+LAST = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+POST = b"POST / HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 5\r\n"
+
+
+async def respond(send: Send, body: bytes, status: int = 200) -> None:
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Responds with what came: method, target, and the body up to its end."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"<gone>")
+        more = message.get("more_body", False)
+    target = scope["raw_path"] + b" " + scope["path"].encode() + b" " + scope["query_string"]
+    await respond(send, scope["method"].encode() + b" " + target + b" " + body)
+
+
+@asynccontextmanager
+async def connected(app: ASGIApp) -> AsyncIterator[trio.SocketStream]:
+    """A client's connection to a server of the application."""
+    sockets = await bind_tcp("http", Address("127.0.0.1", 0))
+    port = sockets[0].getsockname()[1]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(AsgiServer(app).serve, sockets)
+            async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+                yield client
+            nursery.cancel_scope.cancel()
+    gc.collect()
+
+
+async def to_the_end(client: trio.SocketStream) -> bytes:
+    return b"".join([bytes(part) async for part in client])
+
+
+async def test_requests_follow_each_other_on_one_connection() -> None:
+    async with connected(echo) as client:
+        await client.send_all(GET + GET + LAST)
+        answers = await to_the_end(client)
+    assert answers.count(b"HTTP/1.1 200") == answers.count(b"GET /a%2Fb /a/b c=1 ") == 3
+    assert answers.lower().count(b"\r\ndate: ") == 3
+
+
+async def test_a_body_in_pieces_is_received_whole() -> None:
+    async with connected(echo) as client:
+        await client.send_all(POST + b"\r\nab")
+        await client.send_all(b"cde")
+        assert (await to_the_end(client)).endswith(b" abcde")
+
+
+async def test_a_client_that_waits_to_send_its_body_is_told_to() -> None:
+    async with connected(echo) as client:
+        await client.send_all(POST + b"expect: 100-continue\r\n\r\n")
+        assert (await client.receive_some()).startswith(b"HTTP/1.1 100")
+        await client.send_all(b"abcde")
+        assert (await to_the_end(client)).endswith(b" abcde")
+
+
+async def test_a_body_that_breaks_off_shows_as_disconnected() -> None:
+    async with connected(echo) as client:
+        await client.send_all(POST + b"\r\nab")
+        await client.send_eof()
+        assert (await to_the_end(client)).endswith(b" ab<gone>")
+
+
+async def test_the_response_to_head_has_no_body() -> None:
+    async with connected(echo) as client:
+        await client.send_all(LAST.replace(b"GET", b"HEAD"))
+        answer = await to_the_end(client)
+    assert b"content-length: 21" in answer.lower()
+    assert answer.endswith(b"\r\n\r\n")
+
+
+async def test_a_client_that_is_still_sending_receives_the_refusal() -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, b"too much", 413)
+
+    async with connected(refuse) as client:
+        await client.send_all(POST.replace(b" 5", b" 1000000") + b"\r\n" + bytes(1_000_000))
+        answer = await to_the_end(client)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert answer.endswith(b"too much")
+
+
+async def test_headers_have_a_limit() -> None:
+    async with connected(echo) as client:
+        await client.send_all(b"GET / HTTP/1.1\r\nhost: h\r\nx: " + b"x" * 20_000)
+        assert (await to_the_end(client)).startswith(b"HTTP/1.1 431")
+
+
+async def test_a_failure_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ValueError("a flaw")
+
+    async with connected(fail) as client:
+        await client.send_all(GET)
+        assert (await to_the_end(client)).startswith(b"HTTP/1.1 500")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kproxy.control.asgi_server._IDLE_SECONDS", 0.01)
+    async with connected(echo) as client:
+        await client.send_all(GET[:20])
+        assert await to_the_end(client) == b""
