@@ -20,14 +20,17 @@ def encode_varint(value: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """Encodings of small numbers made once; a larger one is computed and not kept, so the table never grows."""
+    """Encodings of small numbers, kept from their first use; a larger one is not kept, so the table has a bound."""
 
     def __missing__(self, value: int) -> bytes:
-        return encode_varint(value)
+        encoded = encode_varint(value)
+        if -64 <= value < 8192:
+            self[value] = encoded
+        return encoded
 
 
 # A lookup costs a tenth of an encoding, and nearly every number in a batch is a short length or a small delta.
-VARINTS: Final[dict[int, bytes]] = _Varints((value, encode_varint(value)) for value in range(-64, 8192))
+VARINTS: Final[dict[int, bytes]] = _Varints()
 
 # What a varint of one byte says.
 ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
