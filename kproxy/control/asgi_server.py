@@ -46,7 +46,7 @@ class AsgiServer:
         if self._tls is not None:
             stream = trio.SSLStream(client, self._tls, server_side=True, https_compatible=True)
         async with stream:
-            # the client is gone, or was too slow
+            # the client has closed the connection, or was too slow
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError):
                 if isinstance(stream, trio.SSLStream):
                     with trio.fail_after(_HANDSHAKE_SECONDS):
