@@ -10,8 +10,7 @@ import click
 from kproxy.cli.groups import help_group
 from kproxy.cli.json_output import json_flag, print_json
 from kproxy.config import ExitCode
-from kproxy.errors import KproxyError
-from kproxy.net.client_login.credential_file import CredentialError, read_credentials, write_credentials
+from kproxy.net.client_login.credential_file import read_credentials, write_credentials
 from kproxy.proxy.client_login.stored_credentials import (
     DECOY_BYTES,
     LEAST_ITERATIONS,
@@ -35,12 +34,6 @@ _MOST_BYTES: Final = 65_536
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 _USER = click.option("--user", required=True, metavar="NAME", help="Whose credentials; the principal is User:NAME.")
-
-
-class _FileError(KproxyError):
-    """The file can't be used."""
-
-    exit_code = ExitCode.USAGE
 
 
 credentials = help_group(
@@ -72,13 +65,13 @@ credentials = help_group(
 def add(file: Path, user: str, password_file: str | None, mechanisms: tuple[str, ...], iterations: int) -> int:
     """Add a user, or give it another password: asked for, or the first line of standard input or of a file."""
     _check_user(user)
-    known = _read(file) if file.exists() else Credentials(secrets.token_bytes(DECOY_BYTES), {})
+    known = read_credentials(file) if file.exists() else Credentials(secrets.token_bytes(DECOY_BYTES), {})
     password = _password(password_file)
     made = {key: value for key, value in known.verifiers.items() if key[0] != user}
     for mechanism in mechanisms or sorted(SCRAM_HASHES):
         made[user, mechanism] = make_verifier(mechanism, password, secrets.token_bytes(SALT_BYTES), iterations)
     changed = any(name == user for name, _ in known.verifiers)
-    _write(file, Credentials(known.decoy, made))
+    write_credentials(file, Credentials(known.decoy, made))
     click.echo(f"{user}: {'changed' if changed else 'added'}")
     return ExitCode.OK
 
@@ -88,13 +81,13 @@ def add(file: Path, user: str, password_file: str | None, mechanisms: tuple[str,
 @_USER
 def remove(file: Path, user: str) -> int:
     """Remove a user; connections that it has stay until they have to log in again."""
-    known = _read(file)
+    known = read_credentials(file)
     left = {key: value for key, value in known.verifiers.items() if key[0] != user}
     if len(left) == len(known.verifiers):
         raise click.BadParameter(
             f"{user!r} is not in {file}; see 'kproxy credentials list {file}'", param_hint="--user"
         )
-    _write(file, Credentials(known.decoy, left))
+    write_credentials(file, Credentials(known.decoy, left))
     click.echo(f"{user}: removed")
     return ExitCode.OK
 
@@ -104,7 +97,7 @@ def remove(file: Path, user: str) -> int:
 @json_flag
 def list_(file: Path, as_json: bool) -> int:
     """List users with the mechanisms they can log in by."""
-    known = _read(file)
+    known = read_credentials(file)
     users: dict[str, list[str]] = {}
     for name, mechanism in sorted(known.verifiers):
         users.setdefault(name, []).append(f"{mechanism} ({known.verifiers[name, mechanism].iterations} iterations)")
@@ -121,20 +114,6 @@ def _check_user(user: str) -> None:
         check_name(user)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--user") from None
-
-
-def _read(file: Path) -> Credentials:
-    try:
-        return read_credentials(file)
-    except CredentialError as error:
-        raise _FileError(str(error)) from None
-
-
-def _write(file: Path, made: Credentials) -> None:
-    try:
-        write_credentials(file, made)
-    except CredentialError as error:
-        raise _FileError(str(error)) from None
 
 
 def _password(file: str | None) -> str:

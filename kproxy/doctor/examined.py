@@ -6,23 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from kproxy.codec._generated.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kproxy.config import Address, Config
+from kproxy.proxy.authorization.access import OPERATION_CODES
+from kproxy.proxy.authorization.acl_rules import Operation
 from kproxy.proxy.routing import is_own_topic
 
 #: What a broker answers that was not asked for rights, or can't tell them.
 NOT_TOLD: Final = -(1 << 31)
-
-
-class Right:
-    """Bits of authorized operations (KIP-430): Kafka's codes of AclOperation."""
-
-    READ: Final = 3
-    WRITE: Final = 4
-    CREATE: Final = 5
-    DELETE: Final = 6
-    ALTER: Final = 7
-    DESCRIBE: Final = 8
-    CLUSTER_ACTION: Final = 9
-    DESCRIBE_CONFIGS: Final = 10
 
 
 @dataclass(slots=True)
@@ -59,7 +48,7 @@ class Examined:
     topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
     #: Of topics, by name; without those that brokers do not describe to this client.
     settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    #: Bits of ``Right``; NOT_TOLD where the brokers can't tell.
+    #: Bits of authorized operations (KIP-430); NOT_TOLD where the brokers can't tell.
     cluster_rights: int = NOT_TOLD
     #: The error of an InitProducerId; None if it could not be asked.
     producer_id_error: int | None = None
@@ -95,6 +84,6 @@ class Examined:
                 yield f"{name}-{partition.partition_index}", partition
 
 
-def has(rights: int, right: int) -> bool:
-    """Whether a bit is set."""
-    return bool(rights >> right & 1)
+def has(rights: int, operation: Operation) -> bool:
+    """Whether bits of authorized operations (KIP-430) contain one."""
+    return bool(rights >> OPERATION_CODES[operation] & 1)

@@ -5,18 +5,14 @@ from typing import Final
 
 from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
-from kproxy.doctor.examined import NOT_TOLD, Examined, Right, has
+from kproxy.doctor.examined import NOT_TOLD, Examined, has
 from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
 from kproxy.doctor.topic_checks import plans
 from kproxy.net.txn.log_topic import TOPIC as TRANSACTION_LOG
+from kproxy.proxy.authorization.acl_rules import Operation
 
 _REFUSED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-_OWN_TOPIC: Final = {
-    "Read": Right.READ,
-    "Write": Right.WRITE,
-    "Describe": Right.DESCRIBE,
-    "DescribeConfigs": Right.DESCRIBE_CONFIGS,
-}
+_OWN_TOPIC: Final = (Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 
 
 def markers(examined: Examined) -> Iterator[Finding]:
@@ -26,7 +22,7 @@ def markers(examined: Examined) -> Iterator[Finding]:
         yield skipped("the brokers do not report rights (Kafka 2.3 and later do)")
     elif not rights:
         yield skipped("kproxy may not Describe the cluster, so its rights are unknown", "grant Describe on the cluster")
-    elif has(rights, Right.CLUSTER_ACTION) or has(rights, Right.ALTER):
+    elif has(rights, Operation.CLUSTER_ACTION) or has(rights, Operation.ALTER):
         yield ok("markers may be written: ClusterAction or Alter on the cluster is granted")
     else:
         yield warn(
@@ -66,7 +62,7 @@ def own_topics(examined: Examined) -> Iterator[Finding]:
             if examined.cluster_rights <= 0:
                 complete = False
                 yield skipped(f"{plan.name} is not there, and the brokers do not report the right to create it")
-            elif not has(examined.cluster_rights, Right.CREATE):
+            elif not has(examined.cluster_rights, Operation.CREATE):
                 complete = False
                 yield warn(
                     f"{plan.name} is not there, and kproxy may not create topics in general",
@@ -78,8 +74,8 @@ def own_topics(examined: Examined) -> Iterator[Finding]:
             complete = False
             yield skipped(f"the brokers do not report rights on {plan.name}")
             continue
-        wanted = _OWN_TOPIC | ({"Delete": Right.DELETE} if plan.name == TRANSACTION_LOG else {})
-        missing = [name for name, right in wanted.items() if not has(rights, right)]
+        wanted = (*_OWN_TOPIC, Operation.DELETE) if plan.name == TRANSACTION_LOG else _OWN_TOPIC
+        missing = [operation.value for operation in wanted if not has(rights, operation)]
         if missing:
             complete = False
             yield fail(f"not granted on {plan.name}: {', '.join(missing)}", f"{plan.refused}; grant {plan.rights}")
@@ -94,7 +90,7 @@ def reading(examined: Examined) -> Iterator[Finding]:
         for name in examined.users_topics()
         if examined.topics[name].topic_authorized_operations != NOT_TOLD
     }
-    closed = sorted(name for name, rights in known.items() if not has(rights, Right.READ))
+    closed = sorted(name for name, rights in known.items() if not has(rights, Operation.READ))
     if closed:
         yield warn(
             f"{len(closed)} of {len(known)} topics may not be read by kproxy: {listed(closed)}",

@@ -12,11 +12,6 @@ from kproxy.errors import KproxyError
 PREFIX: Final = "kproxy.io/"
 #: The port of health and metrics in each pod.
 HTTP_PORT: Final = 19644
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME: Final = 253
-_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
-_CPU: Final = re.compile(r"([0-9]{1,6})(\.[0-9]{1,3}|m)?")
-_MEMORY: Final = re.compile(r"([0-9]{1,15})(k|M|G|T|Ki|Mi|Gi|Ti)?")
 _UNITS: Final[dict[str, int]] = {
     "": 1,
     **{f"{letter}": 1000**power for power, letter in enumerate("kMGT", 1)},
@@ -62,33 +57,26 @@ def _parse_listen(text: str) -> str:
     return str(address)
 
 
-def _parse_name(text: str) -> str:
-    if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
-        raise ValueError("must be a name in Kubernetes: small letters, digits, hyphens and dots")
-    return text
+def _matching(regex: str, wanted: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(regex, text):
+            raise ValueError(f"must be {wanted}")
+        return text
+
+    return parse
 
 
-def _parse_image(text: str) -> str:
-    if not _IMAGE.fullmatch(text):
-        raise ValueError("must be the reference of an image, such as registry.example/kproxy:0.1.0")
-    return text
-
-
-def _parse_cpu(text: str) -> str:
-    if not _CPU.fullmatch(text):
-        raise ValueError("must be an amount of CPU, such as 100m or 0.5")
-    return text
-
-
-def _parse_memory(text: str) -> str:
-    if not _MEMORY.fullmatch(text):
-        raise ValueError("must be an amount of memory, such as 96Mi or 1Gi")
-    return text
-
-
+_parse_name = _matching(
+    r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+    "a name in Kubernetes: small letters, digits, hyphens and dots",
+)
+_parse_cpu = _matching(r"([0-9]{1,6})(\.[0-9]{1,3}|m)?", "an amount of CPU, such as 100m or 0.5")
+_parse_memory = _matching(r"([0-9]{1,15})(k|M|G|T|Ki|Mi|Gi|Ti)?", "an amount of memory, such as 96Mi or 1Gi")
 #: By the name of a wish, what parses it; ValueError says what is valid.
 PARSERS: Final[Mapping[str, Callable[[str], str]]] = {
-    "image": _parse_image,
+    "image": _matching(
+        r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", "the reference of an image, such as registry.example/kproxy:0.1.0"
+    ),
     "bootstrap-servers": _parse_servers,
     "listen": _parse_listen,
     "config-map": _parse_name,

@@ -9,8 +9,7 @@ import ssl
 import time
 from collections.abc import Callable
 from struct import Struct
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import kproxy
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -105,7 +104,7 @@ def _speaks_tls(address: Address) -> bool:
 
 
 class Connection:
-    """An open connection; close it, or use it as a context manager.
+    """An open connection, to be closed.
 
     After any error it is closed, as nobody knows what comes next on it.
     """
@@ -202,14 +201,6 @@ class Connection:
     def close(self) -> None:
         """Closes the connection; harmless when called again."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _hint(self) -> str:

@@ -5,8 +5,10 @@ import pytest
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.doctor import rights
-from kproxy.doctor.examined import NOT_TOLD, Right
+from kproxy.doctor.examined import NOT_TOLD
 from kproxy.doctor.findings import Level
+from kproxy.proxy.authorization.access import OPERATION_CODES
+from kproxy.proxy.authorization.acl_rules import Operation
 from kproxy.testing.fake_broker import Answer
 from tests.doctor.patients import edit, examined, fake, levels, only
 from tests.doctor.test_topic_checks import LANES, LOG, make_own
@@ -14,17 +16,17 @@ from tests.doctor.test_topic_checks import LANES, LOG, make_own
 ALL = sum(1 << right for right in range(3, 13))
 
 
-def without(*missing: int) -> int:
-    return ALL - sum(1 << right for right in missing)
+def without(*missing: Operation) -> int:
+    return ALL - sum(1 << OPERATION_CODES[operation] for operation in missing)
 
 
 @pytest.mark.parametrize(
     ("granted", "expected"),
     [
         (ALL, Level.OK),
-        (without(Right.ALTER), Level.OK),
-        (without(Right.CLUSTER_ACTION), Level.OK),
-        (without(Right.ALTER, Right.CLUSTER_ACTION), Level.WARN),
+        (without(Operation.ALTER), Level.OK),
+        (without(Operation.CLUSTER_ACTION), Level.OK),
+        (without(Operation.ALTER, Operation.CLUSTER_ACTION), Level.WARN),
         (0, Level.SKIPPED),
         (NOT_TOLD, Level.SKIPPED),
     ],
@@ -60,7 +62,9 @@ async def test_right_to_producer_ids(error: ErrorCode, expected: Level) -> None:
 async def test_rights_on_own_topics() -> None:
     def tell(answer: Any) -> None:
         for topic in answer.topics:
-            topic.topic_authorized_operations = {LANES: without(Right.WRITE), LOG: without(Right.DELETE)}[topic.name]
+            topic.topic_authorized_operations = {LANES: without(Operation.WRITE), LOG: without(Operation.DELETE)}[
+                topic.name
+            ]
 
     async with fake() as cluster:
         make_own(cluster)
@@ -72,7 +76,7 @@ async def test_rights_on_own_topics() -> None:
 
 async def test_own_topics_that_could_not_be_made() -> None:
     def tell(answer: Any) -> None:
-        answer.cluster_authorized_operations = without(Right.CREATE)
+        answer.cluster_authorized_operations = without(Operation.CREATE)
 
     async with fake() as cluster:
         assert levels(rights.own_topics, await examined(cluster)) == [Level.SKIPPED, Level.SKIPPED]
@@ -83,7 +87,7 @@ async def test_own_topics_that_could_not_be_made() -> None:
 async def test_topics_that_may_not_be_read() -> None:
     def tell(answer: Any) -> None:
         for topic in answer.topics:
-            topic.topic_authorized_operations = without(Right.READ) if topic.name == "closed" else ALL
+            topic.topic_authorized_operations = without(Operation.READ) if topic.name == "closed" else ALL
 
     async with fake(1) as cluster:
         cluster.cluster.create_topic("open", 1, 1)

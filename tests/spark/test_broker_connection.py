@@ -1,6 +1,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -59,7 +60,7 @@ def _connect(address: Address, timeout_s: float = _SECONDS) -> Connection:
 
 
 def test_it_asks_in_the_newest_version_that_both_know(fake: Fake) -> None:
-    with _connect(fake.addresses()[0]) as connection:
+    with closing(_connect(fake.addresses()[0])) as connection:
         version = connection.version(MetadataRequest, 4, 9)
         assert version == 9
         answer = connection.call(MetadataRequest(topics=[]), version, MetadataResponse)
@@ -67,7 +68,7 @@ def test_it_asks_in_the_newest_version_that_both_know(fake: Fake) -> None:
 
 
 def test_what_the_other_side_does_not_serve_is_reported_with_its_name() -> None:
-    with Scripted(_versions()) as address, _connect(address) as connection:
+    with Scripted(_versions()) as address, closing(_connect(address)) as connection:
         assert connection.version(MetadataRequest, 4, 9) == 5
         with pytest.raises(
             KafkaError, match=rf"{address}: the broker serves versions 0 to 5 of Metadata; 6 to 9 would do"
@@ -79,7 +80,7 @@ def test_what_the_other_side_does_not_serve_is_reported_with_its_name() -> None:
 
 def test_a_broker_that_knows_only_the_first_apiversions_is_asked_again() -> None:
     old = _versions(1, ErrorCode.UNSUPPORTED_VERSION, 0), _versions(2, 0, 0)
-    with Scripted(*old) as address, _connect(address) as connection:
+    with Scripted(*old) as address, closing(_connect(address)) as connection:
         assert connection.version(MetadataRequest, 4, 9) == 5
 
 
@@ -116,7 +117,7 @@ def test_a_silent_peer_is_given_up() -> None:
     ],
 )
 def test_damage_is_reported_and_ends_the_connection(answer: bytes, words: str) -> None:
-    with Scripted(_versions(), answer) as address, _connect(address) as connection:
+    with Scripted(_versions(), answer) as address, closing(_connect(address)) as connection:
         with pytest.raises(KafkaError, match=words):
             connection.call(MetadataRequest(topics=[]), 5, MetadataResponse)
         with pytest.raises(KafkaError, match="cannot send"):

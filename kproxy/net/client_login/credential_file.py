@@ -8,6 +8,8 @@ from typing import Final
 
 import structlog
 
+from kproxy.config import ExitCode
+from kproxy.errors import KproxyError
 from kproxy.net.file_stamps import file_stamps
 from kproxy.proxy.client_login.stored_credentials import Credentials, parse_credentials, show_credentials
 
@@ -17,8 +19,10 @@ log = structlog.get_logger("kproxy.login")
 _LOOK_SECONDS: Final = 1.0
 
 
-class CredentialError(Exception):
+class CredentialError(KproxyError):
     """The file cannot be used; the text says which, why, and what would be right."""
+
+    exit_code = ExitCode.USAGE
 
 
 def read_credentials(path: Path) -> Credentials:

@@ -30,7 +30,7 @@ ERRORS: Final[Mapping[ResourceType, ErrorCode]] = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 #: Kafka's numbers of operations (``AclOperation.code``): the bits of a set of authorized operations.
-_CODES: Final[Mapping[Operation, int]] = {
+OPERATION_CODES: Final[Mapping[Operation, int]] = {
     operation: code for code, operation in enumerate(Operation, start=2) if operation is not Operation.ALL
 }
 
@@ -173,4 +173,4 @@ class Access:
         if bits < 0:
             return bits  # they were not requested
         allowed = (operation for operation in SUPPORTED[type_] if self.sees(operation, type_, name))
-        return bits & sum(1 << _CODES[operation] for operation in allowed)
+        return bits & sum(1 << OPERATION_CODES[operation] for operation in allowed)
