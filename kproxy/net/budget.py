@@ -31,20 +31,18 @@ class Budget:
 
     def hold(self, owner: object, count: int) -> None:
         """Sets what ``owner`` holds now, in bytes."""
-        had = self._held.get(owner, 0)
-        if not count and self._elder is owner:
-            self._elder = None
-            self._lot.unpark_all()
-        if count == had:
-            return
         if count:
+            more = count - self._held.get(owner, 0)
             self._held[owner] = count
         else:
-            del self._held[owner]
-        self.used += count - had
+            more = -self._held.pop(owner, 0)
+            if self._elder is owner:
+                self._elder = None
+                self._lot.unpark_all()
+        self.used += more
         if self.used > self.peak:
             self.peak = self.used
-        if count < had and self._lot:
+        if more < 0 and self._lot:
             self._lot.unpark_all()
 
     @property

@@ -113,15 +113,12 @@ class SocketIO:
 
     def send_at_once(self, buffers: list[Buffer]) -> int:
         total = 0
-        while buffers:
-            batch = buffers[:_GATHER]
-            sent = left = self._send_now(batch)
+        while buffers and (sent := self._send_now(buffers[:_GATHER])):
             total += sent
-            while buffers and left >= len(buffers[0]):
-                left -= len(buffers.pop(0))
-            if sent < sum(map(len, batch)):
-                if left:
-                    buffers[0] = memoryview(buffers[0])[left:]
+            while sent and sent >= len(buffers[0]):
+                sent -= len(buffers.pop(0))
+            if sent:
+                buffers[0] = memoryview(buffers[0])[sent:]
                 break
         return total
 

@@ -112,12 +112,14 @@ class Producer:
         lane, limit = self.lane, self._max_in_flight
         if lane is None or self._waiting or call.version != call.upstream_version:
             return None
-        tracks = [lane.track(key) for key, _, _ in layout.partitions]
-        if len(set(tracks)) < len(tracks):
-            return None
-        for track in tracks:
+        tracks: list[Track] = []
+        for key, _, _ in layout.partitions:
+            track = lane.track(key)
             if not track.has_room(limit):
                 return None
+            tracks.append(track)
+        if len(set(tracks)) < len(tracks):
+            return None
         self._note_naming(call)
         if layout.acks != -1:
             frame[layout.acks_at : layout.acks_at + 2] = b"\xff\xff"

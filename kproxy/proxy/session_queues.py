@@ -158,9 +158,8 @@ class Link:
             if slot.finish is not None or self.meter is not None:
                 self._complete(slot)
             if not slot.silent:
-                assert slot.answer is not None
-                self.to_client.extend(slot.answer)
-                for frame in slot.answer:
+                for frame in slot.answer or ():
+                    self.to_client.append(frame)
                     self.position += len(frame)
                 if slot.owed is not None:
                     slot.owed.position, slot.owed.at = self.position, self.now
