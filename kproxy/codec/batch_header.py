@@ -7,6 +7,7 @@ The checksum is CRC-32C and covers everything from the attributes (byte 21) to t
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kproxy.codec.accelerator import accelerated
 from kproxy.codec.crc32c import crc32c, mend
 from kproxy.codec.records import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from kproxy.errors import RemoteProtocolError
@@ -97,6 +98,7 @@ def read_header(buf: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeade
     return header
 
 
+@accelerated
 def stamp(batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Write the producer's identity into a batch, in place, and mend the checksum.
 

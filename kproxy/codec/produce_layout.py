@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from kproxy.codec.accelerator import accelerated
 from kproxy.codec.primitives import TooManyElements
 from kproxy.errors import RemoteProtocolError
 
@@ -165,6 +166,7 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
     return ProduceLayout(transactional, acks, acks_at, timeout_ms, partitions)
 
 
+@accelerated
 def walk_response(frame: Buffer, version: int) -> Results:
     """The results in a Produce response (prefix included); RemoteProtocolError if it is malformed."""
     try:

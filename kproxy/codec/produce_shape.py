@@ -4,8 +4,10 @@ Nothing is decided here that ``kproxy.codec.produce_layout`` would not say, too;
 """
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
+from kproxy.codec.accelerator import accelerated
 from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, PartitionData, ProduceLayout, TopicRef
 
 _API_AND_VERSION: Final = slice(4, 8)
@@ -47,7 +49,11 @@ class RequestShape:
         if frame[_CLIENT_ID_AT : self._topics_at] != self._head or frame[_API_AND_VERSION] != self._api:
             return None
         try:
-            self._layout.partitions = self._flexible(frame) if self.version >= FIRST_FLEXIBLE else self._plain(frame)
+            if self.version >= FIRST_FLEXIBLE:
+                name_bytes = _TOPIC_ID_BYTES if self.version >= FIRST_TOPIC_ID else 0
+                self._layout.partitions = walk_flexible(frame, self._topics_at, name_bytes, self.topics, PartitionData)
+            else:
+                self._layout.partitions = self._plain(frame)
         except (struct.error, IndexError, _OtherShape):
             return None
         return self._layout
@@ -59,7 +65,7 @@ class RequestShape:
         pos = self._topics_at + 4
         for _ in _times(topics):
             (size,) = _I16.unpack_from(frame, pos)
-            topic = self._topic(frame, pos + 2, size)
+            topic = _known(self.topics, frame, pos + 2, size)
             pos += 2 + size
             (count,) = _I32.unpack_from(frame, pos)
             pos += 4
@@ -74,43 +80,52 @@ class RequestShape:
             raise _OtherShape
         return places
 
-    def _flexible(self, frame: bytearray) -> list[PartitionData]:
-        """The partitions from version 9 on: sizes and counts are varints of the number after, and there are tags."""
-        places: list[PartitionData] = []
-        pos = self._topics_at + 1
-        for _ in _times(frame[pos - 1] - 1):
-            size = _TOPIC_ID_BYTES
-            if self.version < FIRST_TOPIC_ID:
-                size = frame[pos] - 1
-                pos += 1
-            topic = self._topic(frame, pos, size)
-            pos += size + 1
-            for _ in _times(frame[pos - 1] - 1):
-                index, first, second, third = _INDEX_AND_VARINT.unpack_from(frame, pos)
-                if first < 0x80:
-                    start, size = pos + 5, first
-                elif second < 0x80:
-                    start, size = pos + 6, first & 0x7F | second << 7
-                elif third < 0x80:
-                    start, size = pos + 7, first & 0x7F | (second & 0x7F) << 7 | third << 14
-                else:
-                    raise _OtherShape
-                pos = start + size
-                if not size or frame[pos - 1]:
-                    raise _OtherShape  # no record set, or tags after it
-                places.append(PartitionData((topic, index), start, pos - 1))
-            if frame[pos]:
-                raise _OtherShape
-            pos += 1
-        if frame[pos] or pos + 1 != len(frame):
-            raise _OtherShape
-        return places
 
-    def _topic(self, frame: bytearray, pos: int, size: int) -> TopicRef:
-        topic = self.topics.get(bytes(frame[pos : pos + size]))
-        if topic is None:
+@accelerated
+def walk_flexible(
+    frame: bytearray, pos: int, name_bytes: int, topics: Mapping[bytes, TopicRef], made: type[PartitionData]
+) -> list[PartitionData]:
+    """The partitions from version 9 on: sizes and counts are varints of the number after, and there are tags.
+
+    ``pos``: where the topics begin; ``name_bytes``: the size of a topic's name, 0 if it is before the name; ``made``:
+    ``PartitionData``. Raises what ``RequestShape.layout`` catches where the frame has another shape.
+    """
+    places: list[PartitionData] = []
+    pos += 1
+    for _ in _times(frame[pos - 1] - 1):
+        size = name_bytes
+        if not size:
+            size = frame[pos] - 1
+            pos += 1
+        topic = _known(topics, frame, pos, size)
+        pos += size + 1
+        for _ in _times(frame[pos - 1] - 1):
+            index, first, second, third = _INDEX_AND_VARINT.unpack_from(frame, pos)
+            if first < 0x80:
+                start, size = pos + 5, first
+            elif second < 0x80:
+                start, size = pos + 6, first & 0x7F | second << 7
+            elif third < 0x80:
+                start, size = pos + 7, first & 0x7F | (second & 0x7F) << 7 | third << 14
+            else:
+                raise _OtherShape
+            pos = start + size
+            if not size or frame[pos - 1]:
+                raise _OtherShape  # no record set, or tags after it
+            places.append(made((topic, index), start, pos - 1))
+        if frame[pos]:
             raise _OtherShape
-        return topic
+        pos += 1
+    if frame[pos] or pos + 1 != len(frame):
+        raise _OtherShape
+    return places
+
+
+def _known(topics: Mapping[bytes, TopicRef], frame: bytearray, pos: int, size: int) -> TopicRef:
+    topic = topics.get(bytes(frame[pos : pos + size]))
+    if topic is None:
+        raise _OtherShape
+    return topic
 
 
 def _times(count: int) -> range:

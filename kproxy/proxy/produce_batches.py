@@ -2,6 +2,7 @@
 
 from struct import Struct
 
+from kproxy.codec.accelerator import accelerated
 from kproxy.codec.batch import HEADER_SIZE, LOG_OVERHEAD, NO_STAMP
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData, ProduceLayout
@@ -14,6 +15,7 @@ _PRODUCER_ID_AT = 43
 _CONTROL = 0x20
 
 
+@accelerated
 def new_batches(frame: bytearray, layout: ProduceLayout) -> list[int] | None:
     """How many records each batch has, if all are whole, of format v2 and without a producer id; None: look closer."""
     counts: list[int] = []

@@ -1,0 +1,305 @@
+/* The innermost functions of kproxy's Produce path, compiled.
+ *
+ * Each handles the usual case only. Whatever else it is given, it gives to the Python function that it stands for, with
+ * the same arguments: that one decides, and raises. So no rule is written here that kproxy/codec does not say, and
+ * nothing is changed before all that is to be read was found within its buffer.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+/* kproxy.codec.accelerator asks for this number: another one means other functions. */
+#define INTERFACE 1
+
+enum { STAMP, NEW_BATCHES, WALK_FLEXIBLE, WALK_RESPONSE, FUNCTIONS };
+static PyObject *pure[FUNCTIONS];
+static PyObject *partitions_name;
+
+enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, STAMP_FROM = 43, STAMP_END = 57, CRC_AT = 17, MAGIC_AT = 16 };
+enum { ATTRIBUTES_LOW_AT = 22, LAST_DELTA_AT = 23, RECORDS_AT = 57, CONTROL = 0x20 };
+/* Versions of Produce: with varints and tags, and with ids in place of names of topics. */
+enum { FIRST_FLEXIBLE = 9, FIRST_TOPIC_ID = 13 };
+
+static uint32_t get32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static int64_t get64(const uint8_t *at) { return (int64_t)((uint64_t)get32(at) << 32 | get32(at + 4)); }
+
+static void put32(uint8_t *at, uint32_t value) {
+    at[0] = value >> 24, at[1] = value >> 16, at[2] = value >> 8, at[3] = value;
+}
+
+static PyObject *ask_pure(int which, PyObject *const *args, Py_ssize_t count) {
+    return PyObject_Vectorcall(pure[which], args, count, NULL);
+}
+
+/* -- CRC-32C: the difference of two checksums over bytes of which only the first ones differ */
+
+/* By power of two: what so many zero bytes make of a register, by each four bits of it. */
+static uint32_t after_zeros[31][8][16];
+
+static uint32_t shift(uint32_t delta, int power) {
+    uint32_t found = 0;
+    for (int nibble = 0; nibble < 8; nibble++) found ^= after_zeros[power][nibble][delta >> 4 * nibble & 15];
+    return found;
+}
+
+static uint32_t zero_byte(uint32_t crc) {
+    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
+    return crc;
+}
+
+static void fill_tables(void) {
+    for (int power = 0; power < 31; power++)
+        for (int nibble = 0; nibble < 8; nibble++)
+            for (uint32_t bits = 0; bits < 16; bits++) {
+                uint32_t crc = bits << 4 * nibble;
+                after_zeros[power][nibble][bits] =
+                    power ? shift(shift(crc, power - 1), power - 1) : zero_byte(crc);
+            }
+}
+
+/* stamp(batch, producer_id, producer_epoch, base_sequence) */
+static PyObject *stamp(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 4 || !PyLong_Check(args[1]) || !PyLong_Check(args[2]) || !PyLong_Check(args[3]))
+        return ask_pure(STAMP, args, count);
+    long long id = PyLong_AsLongLong(args[1]), epoch = PyLong_AsLongLong(args[2]), sequence = PyLong_AsLongLong(args[3]);
+    Py_buffer view;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE)) {
+        PyErr_Clear();
+        return ask_pure(STAMP, args, count);
+    }
+    uint8_t *batch = view.buf;
+    int32_t length = view.len < HEADER_SIZE ? -1 : (int32_t)get32(batch + 8);
+    if (epoch != (int16_t)epoch || sequence != (int32_t)sequence || length < HEADER_SIZE - LOG_OVERHEAD ||
+        length > view.len - LOG_OVERHEAD || batch[MAGIC_AT] != 2) {
+        PyBuffer_Release(&view);
+        return ask_pure(STAMP, args, count);
+    }
+    uint8_t stamped[STAMP_END - STAMP_FROM];
+    put32(stamped, (uint32_t)((uint64_t)id >> 32));
+    put32(stamped + 4, (uint32_t)id);
+    stamped[8] = (uint8_t)(epoch >> 8), stamped[9] = (uint8_t)epoch;
+    put32(stamped + 10, (uint32_t)sequence);
+    uint32_t delta = 0;
+    for (int at = 0; at < STAMP_END - STAMP_FROM; at++) {
+        delta = shift(delta ^ batch[STAMP_FROM + at] ^ stamped[at], 0);
+        batch[STAMP_FROM + at] = stamped[at];
+    }
+    uint32_t left = (uint32_t)(length - (STAMP_END - LOG_OVERHEAD));
+    for (int power = 0; left; power++, left >>= 1)
+        if (left & 1) delta = shift(delta, power);
+    put32(batch + CRC_AT, get32(batch + CRC_AT) ^ delta);
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+/* The records of a batch of [start, end) as new_batches counts them; 0 if it has to be looked at more closely. */
+static int32_t new_records(const Py_buffer *frame, PyObject *place) {
+    if (!PyTuple_Check(place) || PyTuple_GET_SIZE(place) != 3) return 0;
+    PyObject *from = PyTuple_GET_ITEM(place, 1), *to = PyTuple_GET_ITEM(place, 2);
+    if (!PyLong_Check(from) || !PyLong_Check(to)) return 0;
+    Py_ssize_t start = PyLong_AsSsize_t(from), end = PyLong_AsSsize_t(to);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (start < 0 || end > frame->len || end - start < HEADER_SIZE) return 0;
+    const uint8_t *batch = (const uint8_t *)frame->buf + start;
+    for (int at = STAMP_FROM; at < STAMP_END; at++)
+        if (batch[at] != 0xFF) return 0;
+    if (batch[MAGIC_AT] != 2 || batch[ATTRIBUTES_LOW_AT] & CONTROL || (int32_t)get32(batch + 8) != end - start - LOG_OVERHEAD) return 0;
+    int32_t records = (int32_t)get32(batch + RECORDS_AT);
+    return records > 0 && (int64_t)(int32_t)get32(batch + LAST_DELTA_AT) + 1 == records ? records : 0;
+}
+
+/* new_batches(frame, layout) */
+static PyObject *new_batches(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    Py_buffer frame;
+    if (count != 2 || PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        return ask_pure(NEW_BATCHES, args, count);
+    }
+    PyObject *counts = NULL, *places = PyObject_GetAttr(args[1], partitions_name);
+    if (places != NULL && PyList_Check(places)) {
+        counts = PyList_New(PyList_GET_SIZE(places));
+        for (Py_ssize_t at = 0; counts != NULL && at < PyList_GET_SIZE(places); at++) {
+            int32_t records = new_records(&frame, PyList_GET_ITEM(places, at));
+            PyObject *number = records ? PyLong_FromLong(records) : NULL;
+            if (number == NULL)
+                Py_CLEAR(counts);
+            else
+                PyList_SET_ITEM(counts, at, number);
+        }
+    }
+    PyErr_Clear();
+    Py_XDECREF(places);
+    PyBuffer_Release(&frame);
+    return counts != NULL ? counts : ask_pure(NEW_BATCHES, args, count);
+}
+
+/* A tuple (topic, index), of which the topic is not taken over. */
+static PyObject *partition_of(PyObject *topic, int32_t index) {
+    PyObject *number = PyLong_FromLong(index), *key = NULL;
+    if (number != NULL) key = PyTuple_Pack(2, topic, number);
+    Py_XDECREF(number);
+    return key;
+}
+
+/* A PartitionData (a tuple of three) at the end of a list; 0 if that failed. */
+static int add_place(PyObject *places, PyTypeObject *type, PyObject *topic, int32_t index, Py_ssize_t start, Py_ssize_t end) {
+    PyObject *key = partition_of(topic, index), *from = PyLong_FromSsize_t(start), *to = PyLong_FromSsize_t(end);
+    PyObject *place = key != NULL && from != NULL && to != NULL ? type->tp_alloc(type, 3) : NULL;
+    if (place == NULL) {
+        Py_XDECREF(key);
+        Py_XDECREF(from);
+        Py_XDECREF(to);
+        return 0;
+    }
+    PyTuple_SET_ITEM(place, 0, key);
+    PyTuple_SET_ITEM(place, 1, from);
+    PyTuple_SET_ITEM(place, 2, to);
+    int added = !PyList_Append(places, place);
+    Py_DECREF(place);
+    return added;
+}
+
+/* The partitions of a request; 0 if it is not of the shape, or does not end with its frame. */
+static int walk_topics(const uint8_t *frame, Py_ssize_t end, Py_ssize_t pos, long size_before, PyObject *topics,
+                       PyTypeObject *type, PyObject *places) {
+    if (pos < 0 || pos >= end) return 0;
+    for (int left = frame[pos++] - 1; left != 0; left--) {
+        if (left < 0 || left > 0x7E || pos + 1 >= end) return 0;
+        Py_ssize_t size = size_before ? size_before : frame[pos++] - 1;
+        if (size < 0 || size >= end - pos) return 0;
+        PyObject *name = PyBytes_FromStringAndSize((const char *)frame + pos, size);
+        PyObject *topic = name != NULL ? PyDict_GetItemWithError(topics, name) : NULL;
+        Py_XDECREF(name);
+        if (topic == NULL) return 0;
+        pos += size;
+        for (int more = frame[pos++] - 1; more != 0; more--) {
+            if (more < 0 || more > 0x7E || end - pos < 7) return 0;
+            int32_t index = (int32_t)get32(frame + pos);
+            const uint8_t *varint = frame + pos + 4;
+            size = varint[0] & 0x7F;
+            pos += 5;
+            if (varint[0] & 0x80) size |= (varint[1] & 0x7F) << 7, pos++;
+            if (varint[0] & varint[1] & 0x80) size |= varint[2] << 14, pos++;
+            if (varint[0] & varint[1] & varint[2] & 0x80 || !size || size > end - pos) return 0;
+            if (frame[pos + size - 1] || !add_place(places, type, topic, index, pos, pos + size - 1)) return 0;
+            pos += size;
+        }
+        if (pos >= end || frame[pos++]) return 0;
+    }
+    return pos + 1 == end && !frame[pos];
+}
+
+/* walk_flexible(frame, pos, name_bytes, topics, made) */
+static PyObject *walk_flexible(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 5 || !PyLong_Check(args[1]) || !PyLong_Check(args[2]) || !PyDict_Check(args[3]) ||
+        !PyType_Check(args[4]) || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type))
+        return ask_pure(WALK_FLEXIBLE, args, count);
+    Py_ssize_t pos = PyLong_AsSsize_t(args[1]);
+    long size = PyLong_AsLong(args[2]);
+    Py_buffer frame;
+    if (PyErr_Occurred() || size < 0 || PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        return ask_pure(WALK_FLEXIBLE, args, count);
+    }
+    PyObject *places = PyList_New(0);
+    if (places == NULL ||
+        !walk_topics(frame.buf, frame.len, pos, size, args[3], (PyTypeObject *)args[4], places))
+        Py_CLEAR(places);
+    PyErr_Clear();
+    PyBuffer_Release(&frame);
+    return places != NULL ? places : ask_pure(WALK_FLEXIBLE, args, count);
+}
+
+/* One result in a dictionary, by topic and index; 0 if that failed. */
+static int add_result(PyObject *results, PyObject *topic, const uint8_t *row) {
+    PyObject *key = partition_of(topic, (int32_t)get32(row));
+    int16_t error = (int16_t)(row[4] << 8 | row[5]);
+    PyObject *result = Py_BuildValue("hLL", error, (long long)get64(row + 6), (long long)get64(row + 14));
+    int added = key != NULL && result != NULL && !PyDict_SetItem(results, key, result);
+    Py_XDECREF(key);
+    Py_XDECREF(result);
+    return added;
+}
+
+/* The results of a response with short names and few partitions, and without messages or tags. */
+static int walk_results(const uint8_t *frame, Py_ssize_t end, int names_by_id, PyObject *results) {
+    enum { ROW = 33, BODY = 10, ID_BYTES = 16 };
+    if (end < BODY || frame[8] || !frame[9] || frame[9] & 0x80) return 0;
+    Py_ssize_t pos = BODY;
+    for (int left = frame[9] - 1; left; left--) {
+        int size = ID_BYTES;
+        if (!names_by_id) {
+            if (pos >= end || !frame[pos] || frame[pos] & 0x80) return 0;
+            size = frame[pos++] - 1;
+        }
+        if (size >= end - pos) return 0;
+        int rows = frame[pos + size] - 1;
+        if (rows < 0 || rows > 0x7E || (Py_ssize_t)rows * ROW >= end - pos - size - 1) return 0;
+        PyObject *topic = PyBytes_FromStringAndSize((const char *)frame + pos, size);
+        pos += size + 1;
+        int added = topic != NULL;
+        for (; added && rows; rows--, pos += ROW)
+            added = !memcmp(frame + pos + 30, "\1\0\0", 3) && add_result(results, topic, frame + pos);
+        Py_XDECREF(topic);
+        if (!added || frame[pos++]) return 0;
+    }
+    return 1;
+}
+
+/* walk_response(frame, version) */
+static PyObject *walk_response(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    long version = count == 2 && PyLong_Check(args[1]) ? PyLong_AsLong(args[1]) : -1;
+    Py_buffer frame;
+    if (version < FIRST_FLEXIBLE || version > FIRST_TOPIC_ID || PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        return ask_pure(WALK_RESPONSE, args, count);
+    }
+    PyObject *results = PyDict_New();
+    if (results == NULL || !walk_results(frame.buf, frame.len, version >= FIRST_TOPIC_ID, results)) Py_CLEAR(results);
+    PyErr_Clear();
+    PyBuffer_Release(&frame);
+    return results != NULL ? results : ask_pure(WALK_RESPONSE, args, count);
+}
+
+static PyMethodDef functions[FUNCTIONS + 1] = {
+    [STAMP] = {"stamp", (PyCFunction)(void (*)(void))stamp, METH_FASTCALL, NULL},
+    [NEW_BATCHES] = {"new_batches", (PyCFunction)(void (*)(void))new_batches, METH_FASTCALL, NULL},
+    [WALK_FLEXIBLE] = {"walk_flexible", (PyCFunction)(void (*)(void))walk_flexible, METH_FASTCALL, NULL},
+    [WALK_RESPONSE] = {"walk_response", (PyCFunction)(void (*)(void))walk_response, METH_FASTCALL, NULL},
+};
+
+/* compiled(function): the compiled form of a Python function, which gets what is not usual. */
+static PyObject *compiled(PyObject *module, PyObject *function) {
+    PyObject *name = PyObject_GetAttrString(function, "__name__");
+    if (name == NULL) return NULL;
+    for (int which = 0; which < FUNCTIONS; which++)
+        if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, functions[which].ml_name) == 0) {
+            Py_DECREF(name);
+            Py_INCREF(function);
+            Py_XSETREF(pure[which], function);
+            return PyCFunction_New(&functions[which], NULL);
+        }
+    PyErr_Format(PyExc_LookupError, "no compiled form of %U", name);
+    Py_DECREF(name);
+    return NULL;
+}
+
+static PyMethodDef methods[] = {{"compiled", compiled, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "kproxy_accelerator", .m_size = -1, .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit_kproxy_accelerator(void) {
+    fill_tables();
+    partitions_name = PyUnicode_InternFromString("partitions");
+    PyObject *module = partitions_name != NULL ? PyModule_Create(&definition) : NULL;
+    if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE)) Py_CLEAR(module);
+    return module;
+}

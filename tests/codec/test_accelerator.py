@@ -1,0 +1,141 @@
+"""The compiled functions of ``accelerator/`` give what the Python functions give, whatever they are handed."""
+
+import random
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kproxy.codec import accelerator
+from kproxy.codec.batch import build_batch, stamp
+from kproxy.codec.header import encode_response
+from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, PartitionData, walk_response
+from kproxy.codec.produce_shape import walk_flexible
+from kproxy.codec.records import Record
+from kproxy.errors import RemoteProtocolError
+from kproxy.proxy.produce_batches import new_batches
+from tests.codec.produce_samples import response_sample
+from tests.codec.test_produce_shape import layout_of, request, topic
+
+SOURCE = Path(__file__).parents[2] / "accelerator" / "kproxy_accelerator.c"
+FLEXIBLE = range(FIRST_FLEXIBLE, 14)
+#: How often each valid input is damaged.
+DAMAGED = 60
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    compiler, headers = shutil.which("cc"), Path(sysconfig.get_paths()["include"])
+    if compiler is None or not (headers / "Python.h").exists():
+        pytest.skip("no C compiler, or no Python.h")
+    built = tmp_path_factory.mktemp("accelerator") / "kproxy_accelerator.so"
+    warnings = ("-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror")
+    subprocess.run([compiler, "-O1", *warnings, "-shared", "-fPIC", f"-I{headers}", SOURCE, "-o", built], check=True)
+    spec = spec_from_file_location("kproxy_accelerator", built)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def damaged(whole: bytes | bytearray, seed: int) -> Iterator[bytearray]:
+    """The bytes as they are, then with some changed, left out or added."""
+    yield bytearray(whole)
+    chance = random.Random(seed)
+    for _ in range(DAMAGED):
+        other = bytearray(whole)
+        for _ in range(chance.randint(0, 2)):
+            other[chance.randrange(len(other))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        if chance.random() < 0.3:
+            del other[chance.randrange(len(other)) :]
+        if chance.random() < 0.1:
+            other += bytes(chance.randint(1, 40))
+        yield other
+
+
+def batch(records: int, size: int = 100) -> bytearray:
+    return bytearray(build_batch([Record(place, 1, None, bytes(size)) for place in range(records)]))
+
+
+def produce(version: int) -> bytearray:
+    topics = [topic("a", (0, bytes(batch(3))), (1, bytes(batch(1, 20_000)))), topic("bb", (7, bytes(batch(9, 1))))]
+    return request(version, topics)
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_requests_are_walked_alike(compiled: ModuleType, version: int) -> None:
+    whole = produce(version)
+    layout = layout_of(whole, version)
+    topics = {place.topic: place.topic for place in layout.partitions}
+    walk, count = compiled.compiled(walk_flexible), compiled.compiled(new_batches)
+    name_bytes = 16 if version >= FIRST_TOPIC_ID else 0
+    assert [type(place) for place in walk(whole, layout.acks_at + 6, name_bytes, topics, PartitionData)] == [
+        PartitionData
+    ] * 3
+    for frame in damaged(whole, version):
+        args = (frame, layout.acks_at + 6, name_bytes, topics, PartitionData)
+        assert outcome(walk, *args) == outcome(walk_flexible, *args)
+        assert outcome(count, frame, layout) == outcome(new_batches, frame, layout)
+
+
+def test_batches_at_odd_places_are_counted_alike(compiled: ModuleType) -> None:
+    frame = batch(3)
+    layout = layout_of(produce(9), 9)
+    count = compiled.compiled(new_batches)
+    for start, end in ((0, len(frame)), (0, len(frame) + 9), (1, len(frame)), (0, 61), (-1, -1), (0, 1 << 70)):
+        layout.partitions = [PartitionData((b"t", 0), start, end)]
+        assert outcome(count, frame, layout) == outcome(new_batches, frame, layout)
+
+
+@pytest.mark.parametrize(
+    "stamped", [(1, 0, 0), ((1 << 62) + 5, 32_767, (1 << 31) - 1), (-1, -1, -1), (1 << 63, 0, 0), (1, 1 << 15, 0)]
+)
+def test_batches_are_stamped_alike(compiled: ModuleType, stamped: tuple[int, int, int]) -> None:
+    for number, size in enumerate((0, 1, 61, 4095, 16_383, 16_384, 70_000)):
+        for before in damaged(batch(2, size), number):
+            one, other = before[:], before[:]
+            assert outcome(compiled.compiled(stamp), memoryview(one), *stamped) == outcome(stamp, other, *stamped)
+            assert one == other
+
+
+def test_a_batch_that_cannot_be_written_is_left_to_the_python_function(compiled: ModuleType) -> None:
+    with pytest.raises(TypeError):
+        compiled.compiled(stamp)(bytes(batch(1)), 1, 0, 0)
+    with pytest.raises(RemoteProtocolError):
+        compiled.compiled(stamp)(bytearray(60), 1, 0, 0)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_responses_are_walked_alike(compiled: ModuleType, version: int) -> None:
+    walk = compiled.compiled(walk_response)
+    for seed in range(6):
+        for frame in damaged(encode_response(response_sample(version, seed), version, 1), seed):
+            assert outcome(walk, frame, version) == outcome(walk_response, frame, version)
+
+
+def test_an_accelerator_of_another_interface_is_left_alone(
+    compiled: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accelerator, "import_module", lambda name: compiled)
+    assert accelerator._installed() is compiled
+    monkeypatch.setattr(accelerator, "_INTERFACE", 2)
+    assert accelerator._installed() is None
+
+
+def test_only_known_functions_have_a_compiled_form(compiled: ModuleType) -> None:
+    with pytest.raises(LookupError):
+        compiled.compiled(outcome)
