@@ -13,6 +13,11 @@ from typing import Any
 import pytest
 
 from kproxy.codec import accelerator
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
 from kproxy.codec.batch import build_batch, stamp
 from kproxy.codec.header import encode_response
 from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, PartitionData, walk_response
@@ -134,6 +139,31 @@ def test_an_accelerator_of_another_interface_is_left_alone(
     assert accelerator._installed() is compiled
     monkeypatch.setattr(accelerator, "_INTERFACE", 2)
     assert accelerator._installed() is None
+
+
+def handing_on(name: str) -> Callable[..., Any]:
+    def function(*_: Any) -> None:
+        raise AssertionError(f"{name} did not take a usual case")
+
+    function.__name__ = name
+    return function
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_the_usual_case_is_not_handed_on(compiled: ModuleType, version: int) -> None:
+    frame = produce(version)
+    layout = layout_of(frame, version)
+    topics = {place.topic: place.topic for place in layout.partitions}
+    walk = compiled.compiled(handing_on("walk_flexible"))
+    name_bytes = 16 if version >= FIRST_TOPIC_ID else 0
+    assert walk(frame, layout.acks_at + 6, name_bytes, topics, PartitionData) == layout.partitions
+    assert compiled.compiled(handing_on("new_batches"))(frame, layout) == [3, 1, 9]
+    compiled.compiled(handing_on("stamp"))(batch(3), 1, 0, 0)
+    rows = [ProduceResponsePartitionProduceResponse(index=4, base_offset=1 << 40, error_code=-1)]
+    topic_rows = ProduceResponseTopicProduceResponse(name="t", topic_id=b"i" * 16, partition_responses=rows)
+    answer = encode_response(ProduceResponse(responses=[topic_rows]), version, 1)
+    name = b"i" * 16 if version >= FIRST_TOPIC_ID else b"t"
+    assert compiled.compiled(handing_on("walk_response"))(answer, version) == {(name, 4): (-1, 1 << 40, -1)}
 
 
 def test_only_known_functions_have_a_compiled_form(compiled: ModuleType) -> None:
