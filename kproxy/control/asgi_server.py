@@ -17,10 +17,15 @@ from starlette.types import ASGIApp, Message, Scope
 _HANDSHAKE_SECONDS: Final = 10.0
 #: A connection ends when its next request has not come by then, headers and all.
 _IDLE_SECONDS: Final = 5.0
+#: A client that sends nothing of a body, or takes nothing of a response, for so long is taken for gone.
+_STALL_SECONDS: Final = 30.0
 #: How long the rest of a body is read that the application did not want, so that the client receives the response.
 _LINGER_SECONDS: Final = 1.0
 _MOST_HEADER_BYTES: Final = 16_384
 _READ_BYTES: Final = 65_536
+
+#: The client has closed the connection, or was too slow.
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError)
 
 log = logging.getLogger("http")
 
@@ -46,8 +51,7 @@ class AsgiServer:
         if self._tls is not None:
             stream = trio.SSLStream(client, self._tls, server_side=True, https_compatible=True)
         async with stream:
-            # the client has closed the connection, or was too slow
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError):
+            with suppress(*_GONE):
                 if isinstance(stream, trio.SSLStream):
                     with trio.fail_after(_HANDSHAKE_SECONDS):
                         await stream.do_handshake()
@@ -59,6 +63,7 @@ class _Connection:
         self._app = app
         self._stream = stream
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER_BYTES)
+        self._answered = trio.Event()
         named = sock.family in (socket.AF_INET, socket.AF_INET6)
         self._base: dict[str, Any] = {
             "type": "http",
@@ -98,6 +103,7 @@ class _Connection:
             "headers": list(request.headers),
         }
         has_body = request.method != b"HEAD"
+        self._answered = trio.Event()
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -108,17 +114,18 @@ class _Connection:
                     await self._send(h11.Data(message["body"]))
                 if not message.get("more_body"):
                     await self._send(h11.EndOfMessage())
+                    self._answered.set()
 
         try:
             await self._app(scope, self._receive, send)
-        except OSError:
+        except _GONE:
             raise
         except Exception:
             log.exception("a request failed: %s %s", scope["method"], scope["path"])
             await self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     async def _receive(self) -> Message:
-        """The next part of the body; once it has ended, or the client has, ``http.disconnect``."""
+        """The next part of the body; ``http.disconnect`` once the client or the response has ended."""
         if self._http.their_state is h11.SEND_BODY:
             if self._http.they_are_waiting_for_100_continue:
                 await self._send(h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[]))
@@ -128,17 +135,21 @@ class _Connection:
                     return {"type": "http.request", "body": bytes(event.data), "more_body": True}
                 if isinstance(event, h11.EndOfMessage):
                     return {"type": "http.request", "body": b"", "more_body": False}
+        elif self._http.their_state is not h11.ERROR:
+            await self._answered.wait()
         return {"type": "http.disconnect"}
 
     async def _next_event(self) -> object:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
+        with trio.fail_after(_STALL_SECONDS):
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
         return event
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)
         if data:
-            await self._stream.send_all(data)
+            with trio.fail_after(_STALL_SECONDS):
+                await self._stream.send_all(data)
 
     async def _refuse(self, status: int) -> None:
         """A response without the application; none if it has begun its own."""

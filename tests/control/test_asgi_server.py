@@ -8,6 +8,7 @@ import trio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kproxy.config import Address
+from kproxy.control import asgi_server
 from kproxy.control.asgi_server import AsgiServer
 from kproxy.control.serving import bind_tcp
 
@@ -121,3 +122,44 @@ async def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPat
     async with connected(echo) as client:
         await client.send_all(GET[:20])
         assert await to_the_end(client) == b""
+
+
+@pytest.mark.parametrize("request_", [POST + b"\r\nab", GET], ids=["of a body", "of a response"])
+async def test_a_client_that_stalls_is_taken_for_gone(
+    request_: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asgi_server, "_STALL_SECONDS", 0.05)
+    ended = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            while (await receive()).get("more_body"):
+                pass
+            await respond(send, bytes(50_000_000))
+        finally:
+            ended.set()
+
+    async with connected(app) as client:
+        await client.send_all(request_)
+        await ended.wait()
+    assert not caplog.records
+
+
+async def test_an_application_that_awaits_the_end_of_its_client_has_time_to_respond() -> None:
+    """Starlette does so while it streams a response."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen, receive, nursery.cancel_scope)
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            await respond(send, b"all of it")
+
+    async def listen(receive: Receive, scope: trio.CancelScope) -> None:
+        assert (await receive())["type"] == "http.disconnect"
+        scope.cancel()
+
+    async with connected(app) as client:
+        await client.send_all(LAST)
+        assert (await to_the_end(client)).endswith(b"all of it")
