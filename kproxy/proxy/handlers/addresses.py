@@ -62,13 +62,7 @@ class Metadata(_Addresses):
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The response with kproxy's addresses."""
-        kept = []
-        for row in response.brokers:
-            address = ctx.advertised(row.node_id)
-            if address is not None:
-                row.host, row.port = address
-                kept.append(row)
-        response.brokers = kept
+        response.brokers = [row for row in response.brokers if _advertise(ctx, row, row.node_id)]
         for topic in response.topics:
             ctx.cluster.learn_name(topic.topic_id, topic.name or "")
         own = (topic.topic_id for topic in response.topics if is_own_topic(topic.name or ""))
@@ -88,13 +82,8 @@ class DescribeCluster(_Addresses):
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The response with kproxy's addresses."""
-        kept = []
-        for row in response.brokers if response.endpoint_type == _BROKERS else ():
-            address = ctx.advertised(row.broker_id)
-            if address is not None:
-                row.host, row.port = address
-                kept.append(row)
-        response.brokers = kept
+        rows = response.brokers if response.endpoint_type == _BROKERS else ()
+        response.brokers = [row for row in rows if _advertise(ctx, row, row.broker_id)]
         answer: Message = response
         return answer
 
@@ -130,13 +119,8 @@ class FindCoordinator(_Addresses):
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The response with kproxy's addresses."""
         for row in [response, *response.coordinators]:
-            if row.node_id < 0 or not row.host:
-                continue
-            address = ctx.advertised(row.node_id)
-            if address is None:
-                row.error_code, row.node_id, row.host, row.port = ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-            else:
-                row.host, row.port = address
+            if row.node_id >= 0 and row.host and not _advertise(ctx, row, row.node_id):
+                _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if "keys" in exchange.notes:
             response.coordinators = _in_order(ctx, exchange.notes["keys"], response.coordinators)
         answer: Message = response
@@ -158,13 +142,21 @@ def _is_served_here(ctx: Context, transactional_id: str) -> bool:
 def _here(ctx: Context, transactional_id: str, row: _Row) -> _Row:
     """Fills in the port of kproxy that Metadata names for that broker; or an error: the id is not this client's."""
     if not ctx.may_use(transactional_id):
-        row.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        row.node_id, row.host, row.port = -1, "", -1
+        _refuse(row, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return row
-    node_id = ctx.cluster.coordinator(transactional_id)
-    address = ctx.advertised(node_id)
-    if address is None:
-        row.error_code, row.node_id, row.host, row.port = ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-    else:
-        row.node_id, (row.host, row.port) = node_id, address
+    row.node_id = ctx.cluster.coordinator(transactional_id)
+    if not _advertise(ctx, row, row.node_id):
+        _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return row
+
+
+def _advertise(ctx: Context, row: Any, node_id: int) -> bool:
+    """Puts kproxy's address of a broker into its row; False if there is none."""
+    address = ctx.advertised(node_id)
+    if address is not None:
+        row.host, row.port = address
+    return address is not None
+
+
+def _refuse(row: FindCoordinatorResponse | FindCoordinatorResponseCoordinator, error: ErrorCode) -> None:
+    row.error_code, row.node_id, row.host, row.port = error, -1, "", -1

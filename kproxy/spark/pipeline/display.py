@@ -1,8 +1,7 @@
 """Progress for people and for programs: a live table on a terminal, else one line for each batch."""
 
 import sys
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import structlog
 from rich.console import Console
@@ -13,8 +12,8 @@ from kproxy.control.logging import configure_logging
 from kproxy.spark.pipeline.progress import BatchDone, as_json
 
 
-class Display(Protocol):
-    """Shows what happens; use it as a context manager."""
+class Display:
+    """Shows what happens; use it as a context manager. This one shows nothing."""
 
     def say(self, text: str) -> None:
         """A stage is reached."""
@@ -22,11 +21,11 @@ class Display(Protocol):
     def show(self, done: BatchDone) -> None:
         """A batch is committed."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
 
 
 def choose(*, json_lines: bool) -> Display:
@@ -37,21 +36,8 @@ def choose(*, json_lines: bool) -> Display:
     return LiveTable(console) if console.is_terminal else LogLines()
 
 
-class _Plain:
-    """Nothing to begin or to end."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing."""
-
-
-class JsonLines(_Plain):
-    """One JSON object for each batch on stdout."""
-
-    def say(self, text: str) -> None:
-        """Nothing: programs wait for batches."""
+class JsonLines(Display):
+    """One JSON object for each batch on stdout; nothing for stages: programs wait for batches."""
 
     def show(self, done: BatchDone) -> None:
         """One line, at once."""
@@ -59,7 +45,7 @@ class JsonLines(_Plain):
         sys.stdout.flush()
 
 
-class LogLines(_Plain):
+class LogLines(Display):
     """Structured log lines on stderr."""
 
     def __init__(self) -> None:
@@ -75,7 +61,7 @@ class LogLines(_Plain):
         self._log.info("batch committed", **done._asdict())
 
 
-class LiveTable:
+class LiveTable(Display):
     """One row for each query, drawn again as batches come."""
 
     def __init__(self, console: Console) -> None:
