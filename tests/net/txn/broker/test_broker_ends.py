@@ -7,33 +7,36 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker import broker_ends
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.txn.ids import Producer
+from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
-from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import TOPIC, Client, Stage, stage
 from tests.net.txn.log_harness import PATIENCE
 from verification.models.transaction_log.bodies import claim, decision, native_member, prepare, producer
 
-P0, M = producer(100, 0), producer(200, 0)
+P0, M, SECOND = producer(100, 0), producer(200, 0), producer(300, 0)
 NAME = "slot"
 
 
 @dataclass
 class Log:
-    """One view, to which what is appended is applied at once."""
+    """One view, to which what is appended is applied at once, or when it is read."""
 
     view: IdView
     appended: list[Producer] = field(default_factory=list)
     broken: bool = False
+    #: What is appended is only applied when the log is read to its end.
+    late: bool = False
+    unread: list[TransactionEnded] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.views = self
@@ -48,6 +51,9 @@ class Log:
         await trio.sleep(seconds)
 
     async def read_to_end(self, name: str) -> IdView | None:
+        for body in self.unread:
+            self.view.apply(body, LogPosition(99, 0))
+        self.unread.clear()
         return self.of(name)
 
     async def append_unfenced(self, entry: Entry) -> None:
@@ -55,7 +61,9 @@ class Log:
             raise OSError("the log can't be had")
         assert isinstance(entry.body, TransactionEnded)
         self.appended.append(Producer(entry.body.producer_id, entry.body.epoch))
-        self.view.apply(entry.body, LogPosition(99, 0))
+        self.unread.append(entry.body)
+        if not self.late:
+            await self.read_to_end(entry.transactional_id)
 
 
 @dataclass
@@ -69,8 +77,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def decided(*, committed: bool = True, written: bool = True, instance: str = "a") -> AsyncIterator[Scene]:
-    """The claim is of instance "kproxy-1"."""
+async def decided(
+    *, committed: bool = True, written: bool = True, instance: str = "a", two: bool = False
+) -> AsyncIterator[Scene]:
+    """The claim is of instance "kproxy-1". ``two``: there is another member, whose end is the next one."""
     async with stage() as cast_:
         kproxy = await cast_.kproxy()
         client = Client(kproxy, NAME)
@@ -81,12 +91,14 @@ async def decided(*, committed: bool = True, written: bool = True, instance: str
         native = BrokerTransaction(NAME, Producer(told.producer_id, told.producer_epoch), level=2, timeout_ms=60_000)
         view = IdView("id")
         places = [(TOPIC, 0)] if written else []
+        second = (native_member(1, P0, SECOND, 6, "n", native), prepare(6, SECOND, places)) if two else ()
         for offset, body in enumerate(
             (
                 claim(1, P0),
                 native_member(1, P0, M, 5, "m", native),
                 prepare(5, M, places),
-                decision(1, P0, committed, [P0, M]),
+                *second,
+                decision(1, P0, committed, [P0, M, SECOND] if two else [P0, M]),
             )
         ):
             assert view.apply(body, LogPosition(offset, 0))
@@ -161,16 +173,100 @@ async def test_what_is_open_is_asked_again(error: ErrorCode, monkeypatch: pytest
         assert scene.log.appended == [M]
 
 
-@pytest.mark.parametrize("instance", ["kproxy-1", "another"])
-async def test_what_was_left_is_ended_in_the_background(instance: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_ends, "_SWEEP_SECONDS", 0.005)
-    monkeypatch.setattr(broker_ends, "_OTHERS_SECONDS", 0.02)
+@pytest.mark.idle_clock
+@pytest.mark.parametrize("instance", ["kproxy-1", "another", "zeta"])
+async def test_what_was_left_is_ended_in_the_background_by_others_later(
+    instance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = trio.Event()
+
+    async def end(*_: Any, **__: Any) -> None:
+        ended.set()
+
     async with decided(instance=instance) as scene, trio.open_nursery() as nursery:
+        monkeypatch.setattr(BrokerRequests, "end", end)
+        began = trio.current_time()
         nursery.start_soon(scene.ends.run)
-        with trio.fail_after(PATIENCE):
-            await eventually(lambda: scene.log.appended == [M])
+        with trio.fail_after(20):
+            await ended.wait()
+        waited = trio.current_time() - began
+        await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-        assert scene.stage.read() == ["1"]
+        assert scene.log.appended == [M]
+    least = 0.0 if instance == "kproxy-1" else broker_ends._OTHERS_SECONDS * (1 + turn_of(instance, "id"))
+    assert least <= waited <= least + 2 * broker_ends._SWEEP_SECONDS
+
+
+@pytest.mark.idle_clock
+async def test_an_end_that_is_not_read_in_the_log_yet_is_noted_once() -> None:
+    async with decided(instance="kproxy-1") as scene, trio.open_nursery() as nursery:
+        scene.log.late = True
+        nursery.start_soon(scene.ends.run)
+        await trio.sleep(5)
+        assert (scene.log.appended, list(scene.log.view.unended)) == ([M], [M])
+        nursery.cancel_scope.cancel()
+
+
+async def test_its_end_is_read_in_the_log_before_the_id_is_used_again() -> None:
+    async with decided() as scene:
+        scene.log.late = True
+        await scene.ends.finish("id")
+        assert (scene.log.appended, scene.log.view.unended) == ([M], {})
+
+
+async def test_an_end_that_is_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with decided() as scene:
+        asked, answered, done = trio.Event(), trio.Event(), trio.Event()
+
+        async def slow(*_: Any, **__: Any) -> None:
+            asked.set()
+            await answered.wait()
+
+        async def again() -> None:
+            await scene.ends.finish("id")
+            done.set()
+
+        monkeypatch.setattr(BrokerRequests, "end", slow)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.ends.finish, "id")
+            await asked.wait()
+            nursery.start_soon(again)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not done.is_set()
+            answered.set()
+        assert scene.log.appended == [M]
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["ended", "forgotten"])
+async def test_a_member_that_another_kproxy_ended_before_its_turn_is_not_asked_for(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_ends, "_AT_A_TIME", 1)
+    async with decided(two=True) as scene:
+        asked = []
+
+        async def by_another(*_: Any, **__: Any) -> None:
+            asked.append(1)
+            for part in (M, SECOND):
+                scene.log.view.apply(TransactionEnded(*part), LogPosition(99, 0))
+            if not is_known:
+                scene.log.view = IdView("newer")
+
+        monkeypatch.setattr(BrokerRequests, "end", by_another)
+        await scene.ends.finish("id")
+        assert (asked, scene.log.view.unended) == ([1], {})
+
+
+async def test_a_member_of_an_id_that_is_forgotten_is_not_torn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with decided() as scene:
+
+        async def late(*_: Any, **__: Any) -> None:
+            scene.log.view = IdView("newer")
+            raise TxnError(ErrorCode.PRODUCER_FENCED, "its id was used again")
+
+        monkeypatch.setattr(BrokerRequests, "end", late)
+        await scene.ends.finish("id")
+        assert scene.stats.torn == 0
 
 
 async def test_two_that_tell_at_once_tell_once() -> None:

@@ -150,6 +150,20 @@ class TestASlowLog:
         assert await took(kept.written()) == 5
         assert log.upstreams == [FIRST, SECOND, THIRD]
 
+    async def test_what_has_to_be_recorded_waits_for_it_where_an_entry_is_under_way(self) -> None:
+        log, kept, _ = begun()
+        log.is_slow = True
+        kept.put(FIRST, LastEnd.NONE)
+        async with trio.open_nursery() as nursery:
+
+            async def recover() -> None:
+                await trio.sleep(1)
+                log.recover()
+
+            nursery.start_soon(recover)
+            assert await took(kept.recorded(SECOND, LastEnd.COMMITTED)) == 1
+        assert log.upstreams == [FIRST, SECOND]
+
     async def test_what_has_to_be_recorded_is_refused(self) -> None:
         log, kept, _ = begun()
         log.is_slow = True
