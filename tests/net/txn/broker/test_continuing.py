@@ -20,6 +20,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.lane_topic import TOPIC as STATE
 from kproxy.net.txn.broker import broker_owners
 from kproxy.testing.fake_broker import Close, CloseAfter, Delay, Edit
+from kproxy.testing.fake_broker.controls import Control
 from kproxy.txn.ids import Producer
 from kproxy.txn.stored_epochs import decode_value
 from kproxy.txn.txn_error import TxnError
@@ -197,6 +198,69 @@ class TestWhatTheBrokerSays:
             await client.transaction("2")
             assert cast.read() == ["1", "2"]
 
+    async def test_an_end_whose_markers_are_written_late_is_what_it_was(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            cast.server.cluster.hold_markers()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_unheard, client)
+                await trio.sleep(1)
+                client = await restarted(cast, client)
+                nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.end)
+                await trio.sleep(2)
+                assert states(cast) == ["PREPARE_COMMIT"]
+                cast.server.cluster.release_markers()
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
+    async def test_where_nothing_was_begun_nothing_is_committed(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await restarted(cast, await begun(cast))
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            await client.transaction("1")
+            assert cast.read() == ["1"]
+
+    async def test_the_outcome_outlives_a_second_restart_after_it_was_recorded(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await trio.sleep(1)
+            client = await restarted(cast, client)
+            cluster = cast.server.cluster
+            refused: list[Control] = []
+
+            def renewed(call: Any) -> None:
+                if call.request.transactional_id == "id":
+                    refused.append(cluster.control(ApiKey.PRODUCE, _to_state))
+
+            first = cluster.control(ApiKey.INIT_PRODUCER_ID, renewed)
+            await told(ErrorCode.COORDINATOR_NOT_AVAILABLE, client.end())
+            assert (len(refused), states(cast)) == (1, ["EMPTY"])
+            for control in (first, *refused):
+                cluster.controls.remove(control)
+            client = await restarted(cast, client)
+            await client.end()
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
+    async def test_an_outcome_that_was_not_recorded_before_the_next_epoch_is_lost(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await trio.sleep(1)
+            refused = cast.server.cluster.control(ApiKey.PRODUCE, _to_state)
+            client = await restarted(cast, client)
+            owner = cast.server.cluster.transactional_ids["id"]
+            assert owner.renew(client.producer.epoch) is ErrorCode.NONE  # by a kproxy that was killed after it
+            cast.server.cluster.controls.remove(refused)
+            await told(ABORTABLE, client.add())
+            await client.end(committed=False)
+            await client.transaction("1")
+            assert cast.read() == ["1"]
+
     async def test_a_commit_that_comes_late_counts_if_it_is_before_the_abort(self, level: int) -> None:
         async with stage(level) as cast:
             client = await begun(cast)
@@ -265,6 +329,33 @@ class TestWhoHasTheId:
             await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end())
             await new.end()
             assert cast.read() == ["1", "2", "3"]
+
+    async def test_a_transaction_of_the_next_producer_is_left_alone(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await begun(cast)
+            await old.transaction("1")
+            await trio.sleep(1)
+            new = await client_of(cast)
+            await new.write("2")
+            old = await restarted(cast, old)
+            asked = _requests(cast)
+            await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end())
+            assert asked == []
+            await new.end()
+            assert cast.read() == ["1", "2"]
+
+    @pytest.mark.parametrize("distance", [-1, 1], ids=["lower", "higher"])
+    async def test_a_transaction_of_another_producer_id_is_left_alone(self, level: int, distance: int) -> None:
+        async with stage(level) as cast:
+            old = await begun(cast)
+            await old.transaction("1")
+            await trio.sleep(1)
+            owner = cast.server.cluster.transactional_ids["id"]
+            owner.producer_id += distance
+            old = await restarted(cast, old)
+            asked = _requests(cast)
+            await told(UNKNOWN, old.add())
+            assert asked == []
 
     async def test_a_client_that_was_replaced_here_is_fenced(self, level: int) -> None:
         async with stage(level) as cast:
@@ -372,6 +463,19 @@ def _slow_end(call: Any) -> Delay:
 
 def _to_state(call: Any) -> Close | None:
     return Close() if call.request.topic_data[0].name == STATE else None
+
+
+def _requests(cast: Stage) -> list[str]:
+    """What the broker is asked for in the name of the id from now on."""
+    asked: list[str] = []
+
+    def note(call: Any) -> None:
+        if call.request.transactional_id == "id":
+            asked.append(type(call.request).__name__)
+
+    for key in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+        cast.server.cluster.control(key, note)
+    return asked
 
 
 def _without_descriptions(answer: Any) -> None:
