@@ -6,6 +6,7 @@ producer though the log has its epoch; a log that is slow, missing or unreadable
 before the restart is taken into a later transaction; entries stay for ever.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,6 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.lane_topic import TOPIC as STATE
 from kproxy.net.txn.broker import broker_owners
 from kproxy.testing.fake_broker import Close, CloseAfter, Delay, Edit
-from kproxy.testing.fake_broker.controls import Control
 from kproxy.txn.ids import Producer
 from kproxy.txn.stored_epochs import decode_value
 from kproxy.txn.txn_error import TxnError
@@ -231,7 +231,7 @@ class TestWhatTheBrokerSays:
             await trio.sleep(1)
             client = await restarted(cast, client)
             cluster = cast.server.cluster
-            refused: list[Control] = []
+            refused: list[Any] = []
 
             def renewed(call: Any) -> None:
                 if call.request.transactional_id == "id":
@@ -274,6 +274,31 @@ class TestWhatTheBrokerSays:
             assert states(cast) == ["ONGOING"]
             await client.end()
             assert cast.read() == ["1"]
+
+    async def test_what_it_aborted_before_it_was_asked_is_no_commit(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            client = await restarted(cast, client)
+            cast.server.cluster.control(ApiKey.END_TXN, _edit(ErrorCode.PRODUCER_FENCED), times=1)
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            await client.transaction("2")
+            assert cast.read() == ["2"]
+
+    async def test_where_it_refuses_to_abort_the_client_is_refused_and_may_retry(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.write("1")
+            client = await restarted(cast, client)
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            refused = cast.server.cluster.control(ApiKey.END_TXN, _edit(error), times=1)
+            asked = _requests(cast)
+            await told(error, client.end())
+            assert (refused.hits, asked) == (1, [])
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            assert cast.read() == []
 
     async def test_what_a_killed_kproxy_has_sent_late_makes_it_forget_nothing(self, level: int) -> None:
         async with stage(level) as cast:
@@ -343,6 +368,18 @@ class TestWhoHasTheId:
             assert asked == []
             await new.end()
             assert cast.read() == ["1", "2"]
+
+    async def test_nothing_is_asked_in_the_name_of_a_client_that_was_replaced_twice(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await begun(cast)
+            await old.transaction("1")
+            await trio.sleep(1)
+            new = await client_of(cast)
+            await new.init()
+            old = await restarted(cast, old)
+            asked = _requests(cast)
+            await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end())
+            assert asked == []
 
     @pytest.mark.parametrize("distance", [-1, 1], ids=["lower", "higher"])
     async def test_a_transaction_of_another_producer_id_is_left_alone(self, level: int, distance: int) -> None:
@@ -463,6 +500,15 @@ def _slow_end(call: Any) -> Delay:
 
 def _to_state(call: Any) -> Close | None:
     return Close() if call.request.topic_data[0].name == STATE else None
+
+
+def _edit(error: ErrorCode) -> Callable[[Any], Edit]:
+    """The broker does what it is asked for, and answers so."""
+
+    def edit(answer: Any) -> None:
+        answer.error_code = error
+
+    return lambda call: Edit(edit)
 
 
 def _requests(cast: Stage) -> list[str]:
