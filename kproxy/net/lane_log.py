@@ -203,6 +203,10 @@ class LaneLog:
         value = None if stored is None else encode_epoch(stored)
         return writer.put(key, value, self.now_ms())
 
+    def has_epochs_before(self, recorded_ms: int) -> bool:
+        """Whether an entry of an epoch, as last read, was written before a time; what was written since is newer."""
+        return bool(self._epochs.before(recorded_ms))
+
     def now_ms(self) -> int:
         """This machine's time, in ms since 1970."""
         return int(self._cluster.network.wall() * 1000)

@@ -132,6 +132,8 @@ class BrokerOwners:
             return
         self._is_swept = True
         oldest_ms = self._log.now_ms() - self._config.transactional_id_timeout_ms
+        if not self._log.has_epochs_before(oldest_ms):
+            return
         with trio.move_on_after(_SWEEP_SECONDS):
             for name in (await self._log.epochs()).before(oldest_ms):
                 if name not in self._owners and self._log.enabled:

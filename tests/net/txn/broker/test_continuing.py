@@ -535,3 +535,33 @@ async def test_entries_end_with_what_the_brokers_know() -> None:
         await trio.sleep(200 + broker_owners._SWEEP_SECONDS)
         key, value = entries(cast)[-1]
         assert (key, value) == (entries(cast)[0][0], None)
+
+
+async def test_what_a_former_kproxy_left_is_deleted_once_it_is_old() -> None:
+    async with stage() as cast:
+        client = await begun(cast)
+        await client.transaction("1")
+        await trio.sleep(1)  # what nobody waits for is in the log
+        await client.kproxy.kill()
+        await cast.kproxy(**OPTIONS, transactional_id_timeout_ms=1_000)
+        await trio.sleep(2 * broker_owners._SWEEP_SECONDS)
+        assert entries(cast)[-1] == (entries(cast)[0][0], None)
+
+
+async def test_a_log_in_which_nothing_is_old_is_not_read_again() -> None:
+    asked: list[str] = []
+
+    def note(call: Any) -> None:
+        asked.extend(topic.name for topic in call.request.topics)
+
+    async with stage() as cast:
+        client = await begun(cast)
+        await client.transaction("1")
+        await trio.sleep(1)
+        await client.kproxy.kill()
+        cast.server.cluster.control(ApiKey.LIST_OFFSETS, note)
+        await cast.kproxy(**OPTIONS)
+        await trio.sleep(1)
+        reads_at_start = asked.count(STATE)
+        await trio.sleep(2 * broker_owners._SWEEP_SECONDS)
+        assert asked.count(STATE) == reads_at_start > 0
