@@ -9,7 +9,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneKey, LaneRecord, decode_key, decode_value
 from kproxy.errors import RemoteProtocolError
 
-#: More lanes than an instance has connections and pauses; about 20 MB.
+#: More lanes than an instance has connections and pauses; about 40 MB.
 MOST_LANES: Final = 50_000
 #: What the identities of all lanes may take together, in bytes. kproxy writes short ones only; other entries were
 #: written by an older version, or by somebody else.

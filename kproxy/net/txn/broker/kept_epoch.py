@@ -38,6 +38,10 @@ class EpochLog(Protocol):
         """The epochs as they are now; as long as the log can't be read, the caller waits."""
         ...
 
+    def has_epochs_before(self, recorded_ms: int) -> bool:
+        """Whether an entry, as last read, was written before a time."""
+        ...
+
     def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> trio.Event:
         """Takes an entry; set when it is durable, or will never be."""
         ...
