@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -259,6 +260,57 @@ class TestRequests:
             await w.write(b"b")
             assert w.writer.failed is None
 
+
+class TestWhen:
+    @pytest.mark.idle_clock
+    async def test_a_partition_that_backs_off_for_long_delays_no_other(self) -> None:
+        async with writing(1, 2, retry_backoff_ms=100, retry_backoff_max_ms=60_000) as w:
+            w.brokers.control(ApiKey.PRODUCE, refused(1, ErrorCode.NOT_ENOUGH_REPLICAS))
+            began = trio.current_time()
+            stuck = w.accept(b"stuck", index=1)
+            await trio.sleep(30)  # it is tried again after 0.1, 0.2, 0.4 ... 25.6 seconds
+            w.brokers.control(ApiKey.PRODUCE, at(b"0", said(ErrorCode.NOT_ENOUGH_REPLICAS)))
+            await w.write(b"0")
+            assert not stuck.settled
+            assert trio.current_time() < began + 31
+            w.writer.abandon()
+
+    async def test_a_leader_and_a_connection_are_searched_once_for_all_that_waits(self) -> None:
+        asked: list[ApiKey] = []
+        for key in (ApiKey.METADATA, ApiKey.API_VERSIONS):
+            go = trio.Event()
+
+            async def hold(_: Call, key: ApiKey = key, go: trio.Event = go) -> None:
+                asked.append(key)
+                await go.wait()
+
+            async with writing(1, 3) as w:
+                w.brokers.control(key, hold)
+                sends = []
+                for index in range(3):
+                    sends.append(w.accept(b"a", index=index))
+                    await eventually(lambda: key in asked)  # noqa: B023 - called at once
+                    await trio.testing.wait_all_tasks_blocked()
+                    assert len(w.connections.nursery.child_tasks) == 1
+                go.set()
+                assert await w.settled(*sends) == [0] * 3
+        assert asked.count(ApiKey.METADATA) <= 2
+
+    @pytest.mark.parametrize("served", [(0, 2), (13, 14)], ids=["old", "new"])
+    async def test_a_broker_whose_requests_the_writer_does_not_speak_gets_none(self, served: tuple[int, int]) -> None:
+        def other(message: Any) -> None:
+            for row in message.api_keys:
+                if row.api_key == ApiKey.PRODUCE:
+                    row.min_version, row.max_version = served
+
+        asked: list[int] = []
+        async with writing() as w:
+            w.brokers.control(ApiKey.API_VERSIONS, lambda _: Edit(other))
+            w.brokers.control(ApiKey.PRODUCE, lambda call: asked.append(call.version))
+            send = w.accept(b"a")
+            await eventually(lambda: w.stats.upstream.errors.get("transaction_writer", 0) >= 2)
+            assert not send.settled
+            assert asked == []
 
 class TestResends:
     @pytest.mark.parametrize(
