@@ -133,9 +133,11 @@ async def following(bootstrap: str, *, loaded: bool = True, **options: Any) -> A
         follower = LogFollower(cluster, config, transaction_topic(cluster, config), sink)
         try:
             with trio.fail_after(PATIENCE):
-                nursery.start_soon(follower.run)
                 if loaded:
+                    await nursery.start(follower.run)
                     await follower.loaded()
+                else:
+                    nursery.start_soon(follower.run)
             yield Following(config, stats, cluster, sink, follower, nursery)
         finally:
             nursery.cancel_scope.cancel()

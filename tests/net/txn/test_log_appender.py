@@ -190,6 +190,13 @@ async def test_a_refusal_is_definite_unless_an_attempt_before_is_open(code: int)
         assert log.values() == [b"0"]
 
 
+async def test_an_error_is_no_success_though_it_comes_with_an_offset() -> None:
+    async with writing() as log:
+        log.brokers.control(ApiKey.PRODUCE, _error(ErrorCode.NOT_ENOUGH_REPLICAS, 7), times=1)
+        assert await log.append(0) == 0
+        assert log.values() == [b"0"]
+
+
 async def test_a_sequence_that_leaves_a_gap_is_refused() -> None:
     async with writing() as log:
         await log.append(0)
@@ -235,6 +242,33 @@ async def test_without_a_leader_nothing_is_written_for_certain() -> None:
             await log.append(1)
         await log.fake.start_broker(1)
         assert await log.append(1) == 1
+
+
+async def test_a_topic_that_is_gone_is_what_the_error_says() -> None:
+    async with writing(deadline_s=0.3) as log:
+        log.brokers.delete_topic(TOPIC)
+        with pytest.raises(AppendRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await log.append(0)
+
+
+@pytest.mark.parametrize("oldest", [True, False], ids=["oldest", "newest"])
+async def test_brokers_of_any_age_take_appends_and_deletions(oldest: bool) -> None:
+    versions = {ApiKey.PRODUCE: (3, 8), ApiKey.DELETE_RECORDS: (0, 2)}
+    asked: dict[ApiKey, int] = {}
+
+    def old(message: Any) -> None:
+        for row in message.api_keys:
+            if row.api_key in versions:
+                row.min_version, row.max_version = 0, versions[ApiKey(row.api_key)][0]
+
+    async with writing() as log:
+        if oldest:
+            log.brokers.control(ApiKey.API_VERSIONS, lambda _: Edit(old))
+        for key in versions:
+            log.brokers.control(key, lambda call, key=key: asked.update({key: call.version}))
+        await log.append(0)
+        assert await log.appender.delete_records(0, 1) == 1
+        assert asked == {key: (first if oldest else last) for key, (first, last) in versions.items()}
 
 
 async def test_leaders_move_and_die() -> None:
@@ -370,3 +404,11 @@ async def test_a_deletion_whose_answer_lacks_the_partition_is_tried_again() -> N
         with trio.fail_after(PATIENCE):
             assert await log.appender.delete_records(0, 1) == 1
         assert log.stats.upstream.errors["transaction_state_log"] == 1
+
+
+async def test_a_deletion_that_never_succeeds_is_tried_with_pauses_and_for_the_time_that_is_given() -> None:
+    async with writing(deadline_s=1.0, upstream_request_timeout_ms=600_000, retry_backoff_max_ms=100) as log:
+        control = log.brokers.control(ApiKey.DELETE_RECORDS, lambda _: Close())
+        with trio.fail_after(PATIENCE), pytest.raises(OSError, match="clos"):
+            await log.appender.delete_records(0, 0)
+        assert 5 < control.hits < 50

@@ -82,6 +82,25 @@ async def test_who_waits_is_woken_when_it_is_there_and_not_before() -> None:
             await log.follower.reached(0, 0)
 
 
+async def test_no_leader_is_asked_about_what_has_come_and_one_that_serves_version_5_is_enough() -> None:
+    def old(message: Any) -> None:
+        for row in message.api_keys:
+            if row.api_key == ApiKey.LIST_OFFSETS:
+                row.max_version = 5
+
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(old))
+        async with following(fake.bootstrap) as log:
+            control = fake.cluster.control(ApiKey.LIST_OFFSETS, lambda _: Close())
+            with trio.fail_after(PATIENCE):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(log.follower.reached, 0, 1)
+                    await trio.testing.wait_all_tasks_blocked()
+                    write(fake.cluster, b"a")
+                await log.follower.reached(0, 1)
+            assert control.hits == 0
+
+
 async def test_a_partition_that_is_read_again_while_others_are_waited_for_is_read_to_its_end_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -242,6 +261,20 @@ async def test_a_leader_that_can_not_be_reached_holds_up_no_other() -> None:
             assert log.sink.values(far) == []
             fake.cluster.brokers[2].port = port
             await eventually(lambda: log.sink.values(far) == [b"b"])
+
+
+@pytest.mark.parametrize("key", [ApiKey.CREATE_TOPICS, ApiKey.LIST_OFFSETS])
+async def test_a_cluster_that_does_not_answer_at_first_is_asked_again_with_pauses(key: ApiKey) -> None:
+    async with open_fake_cluster(1) as fake:
+        control = fake.cluster.control(key, lambda _: Close())
+        pauses = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 500, "delivery_timeout_ms": 500}
+        async with following(fake.bootstrap, loaded=False, **pauses) as log:
+            await trio.sleep(3)
+            asked = control.hits
+            assert log.stats.upstream.errors["transaction_state_log"] >= 2
+            fake.cluster.controls.remove(control)
+            await log.follower.loaded()
+    assert asked < 100
 
 
 async def test_a_partition_without_a_leader_is_waited_for() -> None:
