@@ -77,7 +77,8 @@ class LogPartition:
         self.stale, self.position, self.fetched_epoch = False, start, -1
         self.restarts += 1
         self._sink.restart(self.index, start)
-        self._wake(list(self._waiting))
+        for event in self._waiting:
+            event.set()
 
     def apply(self, batches: Sequence[LogBatch]) -> None:
         """Takes batches that follow each other."""
@@ -95,7 +96,9 @@ class LogPartition:
         self.position = batches[-1].next_offset
         self.fetched_epoch = batches[-1].header.partition_leader_epoch
         self._sink.advanced(self.index, self.position)
-        self._wake([event for event, offset in self._waiting.items() if offset <= self.position])
+        for event, offset in self._waiting.items():
+            if offset <= self.position:
+                event.set()
 
     def has(self, offset: int) -> bool:
         """Whether all that lies before ``offset`` has been applied."""
@@ -108,9 +111,4 @@ class LogPartition:
         try:
             await event.wait()
         finally:
-            self._waiting.pop(event, None)
-
-    def _wake(self, events: Sequence[trio.Event]) -> None:
-        for event in events:
-            event.set()
             del self._waiting[event]

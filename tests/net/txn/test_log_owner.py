@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.testing.fake_broker import Call
@@ -607,6 +608,90 @@ async def test_a_repeated_init_producer_id_moves_to_another_kproxy(bumps: bool) 
         await client.write(b, "1", P0)
         await client.end(b)
         assert cast.visible(b.transactions.views) == ["1"]
+
+
+@BOTH
+@pytest.mark.parametrize("left", ["open", "doomed", "undecided"])
+async def test_a_repeated_init_producer_id_moves_to_a_kproxy_that_has_something_of_before(
+    bumps: bool, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written after it must not go into the transaction that the claim of the other kproxy has aborted."""
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        if left == "doomed":
+            await a.transactions.coordinator.log.abort("id", client.producer)
+        if left == "undecided":
+            with monkeypatch.context() as deaf:
+                at_decision(deaf, a, never)
+                deaf.setattr(a.transactions.log, "read_to_end", no_answer)
+                with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                    await client.end(a)
+        lost = Client("id", bumps, producer=client.producer)
+        given = await lost.init(b, resume=True)
+        assert await client.init(a, resume=True) == given
+        assert a.stats.transactions.open == 0
+        await client.write(a, "2", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["2"]
+        assert a.stats.transactions.open == 0
+
+
+async def test_an_owner_whose_id_is_elsewhere_is_kept_until_its_client_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the client of what a claim has aborted is sent to the other kproxy, as if it might continue there."""
+    async with stage() as cast:
+        a, b = await cast.instance("a"), await cast.instance("b")
+        old, new = Client("id"), Client("id")
+        for left in ("nothing", "open", "undecided"):
+            await old.init(a)
+            owner = a.transactions.coordinator.log.of("id")
+            assert owner is not None
+            assert not owner.is_elsewhere
+            if left != "nothing":
+                await old.write(a, "old", P0)
+            if left == "undecided":
+                with monkeypatch.context() as deaf:
+                    at_decision(deaf, a, never)
+                    deaf.setattr(a.transactions.log, "read_to_end", no_answer)
+                    with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                        await old.end(a)
+            await new.init(b)
+            await a.transactions.log.read_to_end("id")
+            if left == "nothing":
+                async with owner._lock:
+                    assert not owner.is_elsewhere
+            else:
+                assert not owner.is_elsewhere
+                with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                    await old.end(a)
+            if left == "open":
+                with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+                    await new.write(a, "new", P0)
+            assert owner.is_elsewhere
+            assert a.stats.transactions.open == 0
+
+
+async def test_each_partition_is_announced_once_and_those_of_before_with_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One record in the log, and one round trip, for a transaction like the one before it."""
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps=True)
+        await client.init(a)
+        announce, announced = a.transactions.log.append_unread, list[list[int]]()
+
+        async def note(entry: Entry, *place: int) -> object:
+            if isinstance(entry.body, TransactionPartitions):
+                announced.append([row.index for row in entry.body.topics[0].partitions])
+            return await announce(entry, *place)
+
+        monkeypatch.setattr(a.transactions.log, "append_unread", note)
+        for value in "12":
+            for index in (0, 0, 1, 1):
+                await client.write(a, value, ("t", index))
+            await client.end(a)
+        assert announced == [[0], [1], [0, 1]]
 
 
 @BOTH

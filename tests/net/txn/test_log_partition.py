@@ -57,6 +57,7 @@ async def test_who_waits_is_woken_by_what_it_waits_for_and_by_a_new_reading() ->
         assert sorted(woken) == [6, 7, 8, 9]
     assert (part.restarts, part.fetched_epoch, sink.restarts) == (2, -1, [(3, 5), (3, 2)])
     assert sink.values(3) == []
+    assert not part._waiting, "nothing is kept of those that have been woken, or have gone"
 
 
 def test_the_lag_is_what_is_known_to_be_there_and_not_applied() -> None:

@@ -312,6 +312,7 @@ class TestWhen:
             assert not send.settled
             assert asked == []
 
+
 class TestResends:
     @pytest.mark.parametrize(
         ("fault", "reason"),
