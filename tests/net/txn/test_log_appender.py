@@ -244,7 +244,7 @@ async def test_without_a_leader_nothing_is_written_for_certain() -> None:
         assert await log.append(1) == 1
 
 
-async def test_a_topic_that_is_gone_is_what_the_error_says() -> None:
+async def test_a_deleted_topic_is_what_the_error_says() -> None:
     async with writing(deadline_s=0.3) as log:
         log.brokers.delete_topic(TOPIC)
         with pytest.raises(AppendRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):

@@ -528,6 +528,7 @@ async def test_a_broker_too_old_to_tell_a_logs_end_after_an_election_is_not_aske
                 await log.at_end()
             with trio.fail_after(PATIENCE):
                 await log.follower.reached(0, 0)
+            assert log.stats.upstream.errors["transaction_state_log"] > 0
 
 
 async def test_brokers_without_topic_ids_are_followed_too() -> None:
