@@ -40,14 +40,24 @@ class Causes:
         self._overdue_since = self._left_since = inf
         #: Its id may have expired before an EndTxn that was answered all the same.
         self._was_idle = False
-        self._asked: Asked | None = None
+        #: Its own requests for an identity; the last one at the end.
+        self._asked: list[Asked] = []
 
-    def initializes(self, asked: Asked) -> None:
-        """It asks for a producer id."""
-        self._asked = asked
-        self._since = self._idle = asked.sent
+    def initializes(self, asked: Asked, *, again: bool = False) -> None:
+        """It asks for a producer id; ``again``: in the name of its identity, which may have been lost since it has it.
+
+        That is so until ``initialized``.
+        """
+        self._asked.append(asked)
+        self._idle = asked.sent
+        if not again:
+            self._since = asked.sent
         self._began, self._overdue_since, self._left_since = None, inf, inf
         self._was_idle = False
+
+    def initialized(self) -> None:
+        """It has received the identity that it asked for last."""
+        self._since = self._asked[-1].sent
 
     def works(self) -> None:
         """Something is about to be asked of a transaction."""
@@ -88,7 +98,7 @@ class Causes:
     def _may_be_replaced(self) -> bool:
         """Whether an InitProducerId may have come after its own: another one, or a late copy of its own."""
         return any(
-            asked.over >= self._since and (asked is not self._asked or asked.is_stray)
+            asked.over >= self._since and (asked not in self._asked or asked.is_stray)
             for asked in self._history.asked.get(self._mine, ())
         )
 

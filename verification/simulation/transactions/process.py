@@ -111,13 +111,14 @@ class Process:
         self.say(f"asks for a producer id ({had.epoch})")
         plan, history = self._plan, self._history
         self._initializing = asked = history.asks_identity(plan.transactional_id, trio.current_time())
-        self._causes.initializes(asked)
+        self._causes.initializes(asked, again=again)
         request = InitProducerIdRequest(plan.transactional_id, plan.timeout_ms, had.producer_id, had.epoch)
         answer = await self._coordinate(request, lost=lambda: history.strays(asked, trio.current_time()))
         self._initializing = None
         if not asked.is_stray:
             asked.over = trio.current_time()
         self._judge(answer.error_code)
+        self._causes.initialized()
         self._me = Producer(answer.producer_id, answer.producer_epoch)
         self._told_at = trio.current_time()
         history.gives(plan.transactional_id, self._me, asked.sent)

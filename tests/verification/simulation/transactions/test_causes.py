@@ -16,6 +16,7 @@ UNKNOWN = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 def of(history: TransactionHistory) -> Causes:
     made = Causes(history, "id", (0,), 3_000)
     made.initializes(answered(history))
+    made.initialized()
     return made
 
 
@@ -90,6 +91,29 @@ async def test_brokers_give_up_ids(autojump_clock: MockClock) -> None:
     assert not of(history).has(UNKNOWN)
 
 
+async def test_an_identity_may_be_lost_before_the_request_that_names_it(autojump_clock: MockClock) -> None:
+    history = TransactionHistory(is_native=True)
+    causes = of(history)
+    await trio.sleep(1.0)
+    history.expired["id"] = trio.current_time()
+    await trio.sleep(1.0)
+    causes.initializes(answered(history), again=True)
+    assert causes.has(FENCED)
+    causes.initialized()
+    assert not causes.has(FENCED)
+
+
+async def test_its_own_former_request_explains_no_fence(autojump_clock: MockClock) -> None:
+    history = TransactionHistory()
+    causes = of(history)
+    await trio.sleep(1.0)
+    causes.initializes(answered(history), again=True)
+    assert not causes.has(FENCED)
+    await trio.sleep(1.0)
+    answered(history)
+    assert causes.has(FENCED)
+
+
 @pytest.mark.parametrize("is_native", [False, True])
 async def test_brokers_fence_who_takes_too_long(is_native: bool, autojump_clock: MockClock) -> None:
     causes = of(TransactionHistory(is_native=is_native))
@@ -122,6 +146,7 @@ async def test_a_kproxy_that_was_killed_does_not_know_its_client(is_native: bool
     assert causes.has(UNKNOWN) is causes.has(FENCED) is is_native
     await trio.sleep(1.0)
     causes.initializes(answered(history))
+    causes.initialized()
     assert not causes.has(UNKNOWN)
 
 
