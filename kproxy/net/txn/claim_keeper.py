@@ -20,6 +20,7 @@ from kproxy.txn.view import IdView
 from kproxy.txn.view_values import Ongoing
 
 if TYPE_CHECKING:
+    from kproxy.codec.topic_partition import TopicPartition
     from kproxy.txn.view_values import Claim
 
 log = structlog.get_logger("kproxy.transactions")
@@ -49,6 +50,10 @@ class ClaimKeeper:
         self.claim: Claim | None = None
         #: The instance whose claim came before this keeper's last one.
         self.former_instance = ""
+        #: Whether other instances had the id for the same client: they may lag, and still write for it.
+        self.had_others = False
+        #: Where those have been fenced.
+        self.fenced_at: set[TopicPartition] = set()
         self.client_id = ""
         self.timeout_ms = 0
         self._next_epoch = 0
@@ -203,7 +208,7 @@ class ClaimKeeper:
         Whether the log shows it as the claim that holds, and the view at the log's end. TxnError.
         """
         fresh = await self._tools.new_producer_id() if needs_producer_id(view) else 0
-        former = view.claim.instance_id if view is not None and view.claim is not None else ""
+        former = view.claim if view is not None else None
         nonce = self._tools.nonce()
         claimant = Claimant(nonce, client, resumed, self.timeout_ms, self.instance_id, self.client_id, continued)
         body = next_claim(view, claimant, fresh)
@@ -218,10 +223,19 @@ class ClaimKeeper:
             self._tools.stats.claimed("lost")
             return False, view
         self._tools.stats.claimed("won")
-        self.former_instance = former
+        self._note_former(former, is_same=client == NOBODY)
         self.claim, self._sequence, self._next_epoch = view.claim, 1, view.claim.first_epoch
         self.client = view.client
         return True, view
+
+    def _note_former(self, former: "Claim | None", *, is_same: bool) -> None:
+        """Records whose claim came before this one. A client with another identity writes nothing there."""
+        self.former_instance = former.instance_id if former is not None else ""
+        if not is_same:
+            self.had_others = False
+        elif former is not None and former.instance_id != self._tools.instance_id:
+            self.had_others = True
+            self.fenced_at.clear()
 
     def fenced(self) -> TxnError:
         """The error for a client that has been replaced; the claim is given up."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import trio
 
 from kproxy.codec.batch import BatchHeader, read_header
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
@@ -33,6 +34,12 @@ _MAGIC_V2: Final = 2
 _MOST_SECONDS: Final = 30.0
 #: A leader that does not know the high watermark yet says so (KIP-207).
 _END: Final = list_offsets(LATEST, oldest=5)
+#: kproxy's principal has no right to write markers, or the broker does not serve them.
+_FORBIDDEN: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
+#: No batch has it: a producer id that is replaced by the next one is fenced by it.
+_LAST_EPOCH: Final = 32_767
+#: Producer ids of a transactional id that are fenced: each lasts for tens of thousands of epochs.
+_GENERATIONS: Final = 2
 
 Parts: TypeAlias = Sequence[Producer]
 
@@ -77,6 +84,18 @@ class FormerEpochs:
             except (OSError, RemoteProtocolError) as error:
                 raise Uncertain(str(error)) from error
         raise Uncertain(f"the transaction's partitions could not be read within {_MOST_SECONDS:.0f} s")
+
+    async def fence(self, producer_ids: Sequence[int], following: Producer, places: Sequence[TopicPartition]) -> None:
+        """No epoch before ``following`` writes to these partitions from now on. OSError, RemoteProtocolError.
+
+        ``producer_ids``: those that the transactional id has had, the newest last. Does nothing if kproxy's principal
+        has no right to write markers.
+        """
+        newest = producer_ids[-_GENERATIONS:]
+        fences = [(one, following.epoch if one == following.producer_id else _LAST_EPOCH) for one in newest]
+        for place, told in (await self._leaders.ask(places, write_markers(fences))).items():
+            if told.error_code not in _FORBIDDEN:
+                told.get(place, "WriteTxnMarkers")
 
     async def _read(self, view: IdView, parts: Parts) -> Former:
         fences = {part.producer_id: part.epoch + 1 for part in sorted(parts)}

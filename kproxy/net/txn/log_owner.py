@@ -14,6 +14,7 @@ import trio
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.former_epochs import Former, Uncertain
 from kproxy.net.txn.id_lock import Interrupted
@@ -65,8 +66,6 @@ class LogOwner(Owner):
         self._undecided: Transaction | None = None
         #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
         self._adopted = False
-        #: Whether an operator decides: the client does not ask, so it receives no error for what a claim aborts.
-        self._is_led = False
         #: Whether another instance continues the client's transaction.
         self._has_left = False
 
@@ -233,9 +232,33 @@ class LogOwner(Owner):
         return super()._turn_to_grow(request, coordinator)
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """All partitions that have joined by then are written to the log with the first data."""
+        """All partitions that have joined by then are written to the log with the first data.
+
+        A client adds a partition once, or repeats the request. Else another instance has ended this transaction, and
+        the log says so.
+        """
+        if self.transaction is not None and not self.transaction.joined.isdisjoint(places):
+            await self.keeper.read_to_end()
         async with self._turn_to_grow(request, COORDINATOR):
-            (await self._begin()).joined.update(places)
+            transaction = await self._begin()
+            await self._fence_others(transaction, places)
+            transaction.joined.update(places)
+
+    async def _fence_others(self, transaction: Transaction, places: Sequence[TopicPartition]) -> None:
+        """No instance that lags behind the claims of others acknowledges data of this transaction. TxnError.
+
+        It would take them for those of its own transaction, which a claim has aborted: the client's identity is the
+        same, in the first protocol.
+        """
+        view, fenced_at = self.keeper.view, self.keeper.fenced_at
+        places = [place for place in places if place not in transaction.joined | fenced_at]
+        if not (self.keeper.had_others and places) or view is None:
+            return
+        try:
+            await self._wait(lambda: self._tools.former.fence(view.generations, transaction.producer, places))
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        fenced_at.update(places)
 
     def _is_former(self, part: Producer) -> bool:
         """Whether another instance continues what this one has begun under an epoch."""
@@ -301,7 +324,7 @@ class LogOwner(Owner):
         last = view.last if view is not None and view.is_doomed else None
         is_ours = view is not None and view.claim is not None and last is not None and last.at == view.claim.at
         is_other = self.keeper.former_instance != self._tools.instance_id
-        return is_ours and is_other and last is not None and last.reason == LOST and not self._is_led
+        return is_ours and is_other and last is not None and last.reason == LOST
 
     async def _begin_to_end(self, *, committed: bool) -> Transaction:
         """As ``_begin``; an abort succeeds, whatever the claim for it has aborted."""
@@ -668,8 +691,8 @@ class LogOwner(Owner):
         if committed and transaction is not None:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the producer of the id has an open transaction here")
         try:
-            self._is_led = True
-            part = transaction or await self._begin()
+            # not _begin alone: the log has to know that an operator aborted what the claim for this aborts
+            part = transaction or await self._begin_to_end(committed=committed)
             reason = HAND if transaction is not None or self._is_client_unaware() else ASKED
             await self._decide(part, committed, bumps=False, beside=beside, reason=reason)
         except TxnError as error:
@@ -677,8 +700,6 @@ class LogOwner(Owner):
                 raise
             self.id.doomed = None
             return False
-        finally:
-            self._is_led = False
         if transaction is not None:
             self.id.doom("the transaction was aborted by hand")
         return not self._waits(beside)

@@ -1,5 +1,6 @@
 """An open transaction is continued by the instance to which its client comes, or aborted where that can't be safe."""
 
+import copy
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import log_owners, offset_mirror
+from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.testing.fake_broker import Close
 from kproxy.testing.fake_broker.controls import Edit
@@ -527,3 +529,86 @@ async def test_what_another_instance_has_begun_just_now_is_not_lost_in_silence(b
             await owner.produce(client.request, [batch], implicit=bumps, accepted=lambda: None)
         await owner.end(client.request, committed=False, bumps=bumps)
         assert await shown(cast, b) == ["1"]
+
+
+@pytest.fixture
+def lags(monkeypatch: pytest.MonkeyPatch) -> Callable[[Instance], None]:
+    """Has the owner of the id at an instance know nothing of what the log takes from now on, until it reads it."""
+
+    def lag(at: Instance) -> None:
+        owner = at.transactions.coordinator.log.of("id")
+        assert owner is not None
+        stale, now, read = copy.deepcopy(owner.keeper.view), ClaimKeeper.view, owner.keeper.read_to_end
+
+        async def reads() -> Any:
+            monkeypatch.setattr(ClaimKeeper, "view", now)
+            return await read()
+
+        view = property(lambda keeper: stale if keeper is owner.keeper else now.__get__(keeper))
+        monkeypatch.setattr(ClaimKeeper, "view", view)
+        monkeypatch.setattr(owner.keeper, "read_to_end", reads)
+
+    return lag
+
+
+async def test_what_another_instance_has_aborted_writes_nothing_more(lags: Callable[[Instance], None]) -> None:
+    """The client's next transaction is at "b", and "a" has not read the claim that aborted the last one."""
+    async with stage(2) as cast:
+        client = Client("id")
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        lags(a)
+        await b.transactions.coordinator.log.abort("id", client.producer)
+        await arrives(client, b, lambda: client.end(b, committed=False))
+        assert not await client.add(b, P0)
+        with suppress(TxnError):
+            (row,) = await client.send(a, [client.batch("2", P0)])
+            assert row.error_code
+        await client.end(b, committed=False)
+        await client.write(b, "3", P0, P1)
+        await client.end(b)
+        assert await shown(cast, b) == ["3"]
+
+
+async def test_what_is_added_again_is_nothing_of_the_transaction_that_another_has_aborted(
+    lags: Callable[[Instance], None],
+) -> None:
+    """The client has committed at "b" since: a commit of what it begins at "a" would be a success there."""
+    async with stage(2) as cast:
+        client = Client("id")
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        lags(a)
+        await b.transactions.coordinator.log.abort("id", client.producer)
+        await arrives(client, b, lambda: client.end(b, committed=False))
+        await client.write(b, "2", P1)
+        await client.end(b)
+        with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+            await client.add(a, P0)
+
+
+async def test_without_the_right_to_fence_the_next_transaction_begins_all_the_same() -> None:
+    async with stage(2) as cast:
+        client = Client("id")
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        await a.kill()
+        refused = Edit(refusing(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        cast.fake.cluster.control(ApiKey.WRITE_TXN_MARKERS, lambda _: refused)
+        await arrives(client, b, lambda: client.end(b, committed=False))
+        await client.write(b, "2", P0, P1)
+        await client.end(b)
+        assert await shown(cast, b) == ["2"]
+
+
+async def test_partitions_that_can_not_be_fenced_are_not_added() -> None:
+    async with stage(2) as cast:
+        client = Client("id")
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        await a.kill()
+        await arrives(client, b, lambda: client.end(b, committed=False))
+        refused = Edit(refusing(ErrorCode.INVALID_REQUEST))
+        control = cast.fake.cluster.control(ApiKey.WRITE_TXN_MARKERS, lambda _: refused)
+        with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+            await client.add(b, P0)
+        cast.fake.cluster.controls.remove(control)
+        await client.write(b, "2", P0, P1)
+        await client.end(b)
+        assert await shown(cast, b) == ["2"]
