@@ -1,8 +1,8 @@
-"""Explicit-state model: an instance lags behind a claim that aborted its transaction, in the first protocol (KIP-98).
+"""Explicit-state model: an instance has not read the claim that aborted its transaction (first protocol, KIP-98).
 
 The client's identity is the same in all its transactions, and its connections are spread over two instances. Instance A
 has an open transaction that a claim of B has aborted, and the client has aborted it at B, too. A has not read this yet:
-it takes the client's next data for those of the dead transaction, where no commit of B knows them. So B fences the
+it treats the client's next data as those of the dead transaction, where no commit of B knows them. So B fences the
 former epochs in each partition that joins its transactions, and A reads the log where a partition joins for a second
 time.
 

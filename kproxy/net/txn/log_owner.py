@@ -213,11 +213,14 @@ class LogOwner(Owner):
     def _is_lost(self, client: Producer, view: IdView) -> bool:
         """Whether the claim of another instance has ended what is open here, and the client that asks has the id.
 
-        To continue here would acknowledge data that no commit of the other instance knows.
+        To continue here would acknowledge data that no commit of the other instance knows. A client that has no
+        response to its last end has the id, too.
         """
+        last = last_end(view)
+        has_id = client == view.client or (last is not None and client == last.client)
         part = self.transaction.producer if self.transaction is not None else None
         is_over = part is not None and view.verdict(part) is not Verdict.UNDECIDED
-        return client == view.client and (client != self.keeper.client or (is_over and not self.id.state.is_pending))
+        return has_id and (client != self.keeper.client or (is_over and not self.id.state.is_pending))
 
     def _refuse_while_deciding(self) -> None:
         """TxnError while a decision is under way, unless it waits for data: an abort comes before it then."""
@@ -245,9 +248,9 @@ class LogOwner(Owner):
             transaction.joined.update(places)
 
     async def _fence_others(self, transaction: Transaction, places: Sequence[TopicPartition]) -> None:
-        """No instance that lags behind the claims of others acknowledges data of this transaction. TxnError.
+        """No instance that has not read the claims of others acknowledges data of this transaction. TxnError.
 
-        It would take them for those of its own transaction, which a claim has aborted: the client's identity is the
+        It would treat them as data of its own transaction, which a claim has aborted: the client's identity is the
         same, in the first protocol.
         """
         view, fenced_at = self.keeper.view, self.keeper.fenced_at

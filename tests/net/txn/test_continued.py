@@ -531,6 +531,22 @@ async def test_what_another_instance_has_begun_just_now_is_not_lost_in_silence(b
         assert await shown(cast, b) == ["1"]
 
 
+async def test_an_end_is_repeated_at_the_instance_whose_transaction_another_has_aborted() -> None:
+    """The client has no response to its abort at "b", which has raised its epoch."""
+    async with stage(2) as cast:
+        client = Client("id", bumps=True)
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        await b.transactions.coordinator.log.abort("id", client.producer)
+        before = client.producer
+        told = await arrives(client, b, lambda: client.end(b, committed=False))
+        client.producer = before
+        await a.transactions.log.read_to_end("id")
+        assert await arrives(client, a, lambda: client.end(a, committed=False)) == told
+        await client.write(a, "2", P0, P1)
+        await client.end(a)
+        assert await shown(cast, a, b) == ["2"]
+
+
 @pytest.fixture
 def lags(monkeypatch: pytest.MonkeyPatch) -> Callable[[Instance], None]:
     """Has the owner of the id at an instance know nothing of what the log takes from now on, until it reads it."""

@@ -1,4 +1,4 @@
-"""The model of an instance that lags behind an abort: its rules hold, and without each of them a record is lost."""
+"""The model of an instance that has not read an abort: its rules hold, and without each of them a record is lost."""
 
 import pytest
 
