@@ -3,7 +3,11 @@
 from collections.abc import Iterator
 from itertools import count
 
+import trio
+import trio.testing
+
 from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
+from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.view_values import BrokerTransaction
 from verification.models.transaction_log import bodies
@@ -52,12 +56,22 @@ async def test_what_was_given_back_is_free_at_once() -> None:
     assert await made.take() == name
 
 
-async def used(made: MemberIds, level: int) -> str:
+async def used(made: MemberIds, level: int, member: Producer = M) -> str:
     """A name whose member has ended."""
     name = await made.take()
-    made.joined(M, native(name, level))
-    made.view_changed(Entry("id", bodies.ended(M)))
+    made.joined(member, native(name, level))
+    made.view_changed(Entry("id", bodies.ended(member)))
     return name
+
+
+async def needs_epochs(made: MemberIds) -> bool:
+    """Whether names need a new epoch; else the caller would wait."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.until_unfenced)
+        await trio.testing.wait_all_tasks_blocked()
+        waits = bool(nursery.child_tasks)
+        nursery.cancel_scope.cancel()
+    return not waits
 
 
 async def test_a_name_that_keeps_its_epoch_at_an_end_is_fenced_while_it_rests() -> None:
@@ -85,3 +99,25 @@ async def test_an_end_that_raises_the_epoch_fences() -> None:
     made = slots()
     await used(made, level=2)
     assert made.take_unfenced() is None
+
+
+async def test_who_fences_waits_until_a_name_needs_it() -> None:
+    made = slots()
+    assert not await needs_epochs(made)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.until_unfenced)
+        await trio.testing.wait_all_tasks_blocked()
+        await used(made, level=2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert nursery.child_tasks
+        first = await used(made, level=1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not nursery.child_tasks
+    assert made.take_unfenced() == (first, 60_000)
+    second = await used(made, level=1, member=N)
+    made.fenced(first)
+    assert await needs_epochs(made)
+    made.fenced(first)
+    assert await needs_epochs(made)
+    made.fenced(second)
+    assert not await needs_epochs(made)

@@ -5,15 +5,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+import trio
 
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.net.txn.broker import votes
+from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.votes import Votes
 from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage
+from tests.net.txn.log_harness import PATIENCE
 from verification.models.transaction_log.bodies import claim, member, native_member, prepare, producer
 
 P0 = producer(100, 0)
@@ -50,8 +53,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Scene]:
-    async with stage() as cast:
+async def opened(level: int = 2) -> AsyncIterator[Scene]:
+    async with stage(level) as cast:
         kproxy = await cast.kproxy()
         client = Client(kproxy, "slot")
         await client.init()
@@ -60,7 +63,9 @@ async def opened() -> AsyncIterator[Scene]:
         told = await requests.describe()
         assert told is not None
         client.producer = type(client.producer)(told.producer_id, told.producer_epoch)
-        yield Scene(cast, kproxy, client, BrokerTransaction("slot", client.producer, level=2, timeout_ms=TIMEOUT_MS))
+        yield Scene(
+            cast, kproxy, client, BrokerTransaction("slot", client.producer, level=level, timeout_ms=TIMEOUT_MS)
+        )
 
 
 async def test_who_is_open_and_has_time_may_be_committed() -> None:
@@ -76,9 +81,25 @@ async def test_what_the_broker_has_ended_may_not() -> None:
         assert "slot" in told
 
 
-async def test_another_epoch_is_another_transaction() -> None:
+async def test_nor_where_its_end_has_kept_the_epoch() -> None:
+    async with opened(level=1) as scene:
+        requests = BrokerRequests(scene.kproxy.cluster, "slot", 5.0)
+        assert await requests.end(scene.native.producer, Protocol.of(1), committed=False) is None
+        assert "CompleteAbort" in await scene.refused(*scene.joined())
+
+
+async def test_many_may_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(votes, "_AT_A_TIME", 1)
     async with opened() as scene:
-        scene.native = scene.native._replace(producer=scene.native.producer._replace(epoch=31))
+        with trio.fail_after(PATIENCE):
+            await scene.check(*scene.joined(), native_member(1, P0, N, 6, "n", scene.native), prepare(6, N, [PLACE]))
+
+
+@pytest.mark.parametrize("newer", [31, -1], ids=["lower at the broker", "higher at the broker"])
+async def test_another_epoch_is_another_transaction(newer: int) -> None:
+    async with opened() as scene:
+        former = scene.native.producer
+        scene.native = scene.native._replace(producer=former._replace(epoch=former.epoch + newer))
         assert "Ongoing" in await scene.refused(*scene.joined())
 
 
@@ -88,9 +109,12 @@ async def test_an_id_that_the_broker_has_forgotten_is_lost() -> None:
         assert "unknown" in await scene.refused(*scene.joined())
 
 
-async def test_who_has_hardly_any_time_left_may_not() -> None:
+async def test_who_has_less_than_a_tenth_of_its_time_left_may_not() -> None:
     async with opened() as scene:
-        scene.stage.server.cluster.transactional_ids["slot"].began_ms -= TIMEOUT_MS - 5_000
+        owner = scene.stage.server.cluster.transactional_ids["slot"]
+        owner.began_ms -= TIMEOUT_MS * 88 // 100
+        await scene.check(*scene.joined())
+        owner.began_ms -= TIMEOUT_MS * 25 // 1000
         assert "aborts slot" in await scene.refused(*scene.joined())
 
 
