@@ -85,7 +85,21 @@ async def test_nor_where_its_end_has_kept_the_epoch() -> None:
     async with opened(level=1) as scene:
         requests = BrokerRequests(scene.kproxy.cluster, "slot", 5.0)
         assert await requests.end(scene.native.producer, Protocol.of(1), committed=False) is None
+        await scene.kproxy.cluster.refresh()
         assert "CompleteAbort" in await scene.refused(*scene.joined())
+
+
+async def test_nothing_may_be_while_the_brokers_are_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened() as scene:
+        await scene.kproxy.cluster.refresh()
+
+        async def fail(*_: object) -> None:
+            raise OSError("unreachable")
+
+        monkeypatch.setattr(scene.kproxy.cluster, "versions", fail)
+        with pytest.raises(TxnError) as caught:
+            await scene.check(*scene.joined())
+        assert caught.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_many_may_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
