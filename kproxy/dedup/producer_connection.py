@@ -1,15 +1,17 @@
 """One client connection of a producer: which responses it is owed, and which requests it may still retry."""
 
+from bisect import insort
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.produce_outcome import ProduceOutcome
-from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
+from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 if TYPE_CHECKING:
     from kproxy.dedup.retry_ledger import RetryLedger
@@ -169,6 +171,21 @@ class ProducerConnection:
         answer.given_up = True
         self._leave_open(answer)
 
+    def refused_unsent(self, key: TrackKey, records: Sequence[Digest], received_at: float, now: float) -> None:
+        """Records that a request that was read by ``received_at`` was refused unsent.
+
+        If it can't have been a retry, a retry of it is none of an equal request before it.
+        """
+        before = [answer for answer in (*self._unread, *self._asked) if key in answer.keys]
+        repeats_none = self.ledger.rules.repeats_none
+        if (
+            records
+            and before
+            and all(repeats_none(answer, received_at) for answer in before)
+            and self.ledger.has_only(self, key, received_at)
+        ):
+            self._add_kept(UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now))
+
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Records that the outcome of each batch of a request is known."""
         answer.closed = True
@@ -180,9 +197,12 @@ class ProducerConnection:
         late = answer.at > answer.due
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
-            entry.origin = self.number
-            self.kept.setdefault(entry.key, []).append(entry)
-            self.ledger.disturb(entry.key)
+            self._add_kept(entry)
+
+    def _add_kept(self, entry: UnconfirmedBatch) -> None:
+        entry.origin = self.number
+        insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
+        self.ledger.disturb(entry.key)
 
     # -- at its end
 

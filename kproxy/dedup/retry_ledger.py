@@ -4,7 +4,6 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 from typing import TypeAlias
 
 from kproxy.codec.batch import BatchHeader
@@ -15,7 +14,7 @@ from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
-from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch, Wire
+from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,6 @@ class Settle:
 
 
 Prerequisite: TypeAlias = Recover | ReadBack | Settle
-
-_SERIAL = attrgetter("serial")
 
 
 class RetryLedger:
@@ -211,6 +208,16 @@ class RetryLedger:
         known = self.refused[key] = refused.following(self.refused.get(key))
         return known
 
+    def has_only(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
+        """Whether a request of a connection, read by ``received_at``, can repeat nothing but what is in flight there."""
+        return not (
+            self.waits
+            or key in self.entries
+            or key in self._suspects
+            or any(other is not member for other in self._open.get(key, {}).values())
+            or any(entry.written or entry.since <= received_at for entry in member.kept.get(key, ()))
+        )
+
     def take_refused(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:
         """What was refused at another broker, and is to be told to this connection; only once."""
         refused = self.refused.get(key)
@@ -346,7 +353,7 @@ class RetryLedger:
 
     def add(self, entry: UnconfirmedBatch) -> None:
         """Takes an entry that any connection of the producer may repeat."""
-        insort(self.entries.setdefault(entry.key, []), entry, key=_SERIAL)
+        insort(self.entries.setdefault(entry.key, []), entry, key=BY_AGE)
         self.disturb(entry.key)
 
     def opened(self, answer: PendingProduce, member: ProducerConnection) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
 from kproxy.codec.produce_layout import PartitionData
@@ -41,7 +42,10 @@ class Stamp:
 
 @dataclass(slots=True, eq=False)
 class UnconfirmedBatch:
-    """Records of one batch that are in the log, and whose response the client may not have received."""
+    """Records of one batch that are in the log, and whose response the client may not have received.
+
+    Or new records that were refused unsent: their retry is written, even if older equal ones are unconfirmed.
+    """
 
     key: TrackKey
     stamp: Stamp
@@ -67,6 +71,15 @@ class UnconfirmedBatch:
     origin: int = -1
     #: It was answered there in time: no request of that connection repeats it.
     answered: bool = False
+    #: It is in the log.
+    written: bool = True
+
+    @classmethod
+    def unwritten(cls, key: TrackKey, serial: int, digests: Sequence[Digest], now: float) -> "UnconfirmedBatch":
+        """Records that were refused unsent at ``now``, in seconds."""
+        entry = cls(key, Stamp(-1, -1, -1, -1, len(digests)), serial, False, False, now, written=False)
+        entry.recall(list(digests), [-1] * len(digests))
+        return entry
 
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
@@ -94,6 +107,10 @@ class UnconfirmedBatch:
         kept = [at for at in range(len(digests)) if at not in taken]
         self.recall([digests[at] for at in kept], [offsets[at] for at in kept])
         return other
+
+
+#: The order of entries: by the time of acceptance.
+BY_AGE = attrgetter("serial")
 
 
 @dataclass(slots=True, eq=False)

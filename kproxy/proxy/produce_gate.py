@@ -87,6 +87,8 @@ class ProduceGate:
         self.member: ProducerConnection | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
         self._old: tuple[bytearray, Converted] | None = None
+        #: Since when a request waits that was read before; None if none does.
+        self._waits_since: float | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
@@ -354,7 +356,11 @@ class ProduceGate:
 
     def _note_refused(self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest]) -> Refused:
         refused = Refused.of(self.member, self._link.now, answer, records)
-        return refused if self.member is None else self.member.ledger.refuse(key, refused)
+        if self.member is None:
+            return refused
+        received_at = self._link.now if self._waits_since is None else self._waits_since
+        self.member.refused_unsent(key, records, received_at, self._link.now)
+        return self.member.ledger.refuse(key, refused)
 
     def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
         limits = self._policy
@@ -369,12 +375,15 @@ class ProduceGate:
 
     def waits(self, frame: bytearray) -> None:
         """Records that a request has to wait, so that none overtakes it over another connection."""
+        if self._waits_since is None:
+            self._waits_since = self._link.now
         layout = self._layout_of(frame) if self.member is not None else None
         if layout is not None and layout.acks != 0 and self.member is not None:
             self.member.waits({place.key for place in layout.partitions})
 
     def waits_no_more(self) -> None:
         """Records that it was accepted, or answered without being accepted."""
+        self._waits_since = None
         if self.member is not None:
             self.member.waits_no_more()
 

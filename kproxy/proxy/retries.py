@@ -68,7 +68,7 @@ class Retries:
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
         entries = ledger.candidates(self._member, key, self._answer.keys, self._now)
-        found = match(digests, entries, ledger.rules, self._now)
+        found = self._written(match(digests, entries, ledger.rules, self._now))
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])
         if new:
@@ -76,6 +76,13 @@ class Retries:
         if len(new) == len(pairs):
             return [batch]
         return [self._rest(part, data, new)] if new else []
+
+    def _written(self, found: list[RecordInBatch | None]) -> list[RecordInBatch | None]:
+        """What was matched without the records that were refused unsent: these are written, and not expected again."""
+        unwritten = [place for place in found if place is not None and not place[0].written]
+        for entry, taken in group(unwritten):
+            entry.part(taken)
+        return [None if place in unwritten else place for place in found] if unwritten else found
 
     def _move(self, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
         """Confirms what was matched, and makes it unconfirmed again as part of this request."""

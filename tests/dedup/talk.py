@@ -182,10 +182,12 @@ class Talk:
         self.tell(answer)
         return answer
 
-    def refuse(self) -> None:
-        """A request for the partition is refused unsent."""
-        answer = PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
-        self.member.ledger.refuse(KEY, Refused.of(self.member, self.world.now, answer, ()))
+    def refuse(self, records: str = "", *, time: int = 7, waited: float = 0.0) -> None:
+        """A request for the partition is refused unsent, ``waited`` seconds after it was read."""
+        answer, now = PendingProduce([PartitionData(KEY, 0, 0)], 1e9), self.world.now
+        digests = digests_at(batch_of(records, time), LIMIT)[0] if records else []
+        self.member.refused_unsent(KEY, digests, now - waited, now)
+        self.member.ledger.refuse(KEY, Refused.of(self.member, now, answer, digests))
 
     def close(self, *, reset: bool = False) -> None:
         """The client ends the connection, and kproxy has read all of it."""

@@ -98,6 +98,56 @@ def test_a_late_answer_is_no_evidence_on_the_same_connection() -> None:
     assert world.text() == "a"
 
 
+@pytest.mark.parametrize(("waited", "after", "log"), [(1.5, "a", "aa"), (1.5, "aa", "aa"), (0.5, "a", "a")])
+@pytest.mark.parametrize("closes", [False, True])
+def test_the_retry_of_what_was_refused_is_not_that_of_an_equal_request_with_a_late_answer(
+    waited: float, after: str, log: str, closes: bool
+) -> None:
+    """The second request was read before the client could give up the first one; or later, as its retry may be."""
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    talk.refuse("a", waited=waited)
+    talk.tell(request)
+    if closes:
+        talk.close()
+        talk = world.connect()
+    for letter in after:
+        talk.did(letter)
+    assert world.text() == log
+
+
+def test_what_was_refused_while_a_batch_was_open_may_be_its_retry_if_that_had_timed_out() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a")
+    talk.member.timed_out(request)
+    talk.tell(request)
+    world.now += 1
+    talk.refuse("a", waited=0.5)
+    talk.write(request)
+    talk.did("a")
+    assert world.text() == "a"
+
+
+def test_of_several_equal_requests_that_were_refused_each_is_written() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    for waited in (1.5, 1.4):
+        talk.refuse("a", waited=waited)
+    world.now += 0.1
+    talk.refuse("a")  # a retry of one of them
+    talk.tell(request)
+    for _ in range(3):
+        talk.did("a")
+    assert world.text() == "aaa"
+
+
 def test_what_was_timed_out_is_waited_for_and_found_on_the_same_connection() -> None:
     world = World()
     talk = world.connect()
