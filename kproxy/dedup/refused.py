@@ -80,9 +80,10 @@ class Refused:
         return _continues_with(self._head.records, records, lambda record, refused: record == refused)
 
     def is_repeated_by(self, records: Sequence[Digest]) -> bool:
-        """Whether records begin with the contents of the first refused ones, whatever their timestamps."""
-        head = self._head.records
-        return bool(head) and [one.content for one in records[: len(head)]] == [one.content for one in head]
+        """As ``in_retry``, by their contents: whatever the timestamps of the refused ones are in them."""
+        return _continues_with(
+            self._head.records, records, lambda record, refused: record.content == refused.content
+        )
 
     def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:
         """Whether records that arrived after ``empty_at`` contain the first refused ones with newer timestamps.

@@ -44,6 +44,13 @@ def test_its_retry_begins_with_its_records_or_continues_with_them_after_what_had
     assert refused("ab", 5.0, 5.0).in_retry(made(records))
 
 
+@pytest.mark.parametrize("records", ["ab", "a", "abc", "xab", "xa", "", "b", "ac", "aA", "xac", "axb"])
+def test_whatever_its_timestamps_a_retry_is_known_by_the_same_rule(records: str) -> None:
+    found = refused("ab", 5.0, 5.0)
+    again = [*made(records.partition("a")[0], 900), *made("".join(records.partition("a")[1:]), 1010)]
+    assert found.is_repeated_by(again) is found.in_retry(made(records))
+
+
 @pytest.mark.parametrize("records", ["", "b", "ac", "aA", "xac", "axb"])
 def test_an_equal_record_before_another_one_is_no_retry(records: str) -> None:
     assert not refused("ab", 5.0, 5.0).in_retry(made(records))

@@ -120,6 +120,13 @@ def test_a_retry_with_new_timestamps_that_comes_too_soon_does_not_count_as_what_
     assert talk.ask([A], 1.3, record("a", 307)) == {}
 
 
+def test_such_a_retry_may_begin_with_what_had_timed_out_before() -> None:
+    talk = moved(record("b", 7))
+    assert talk.ask([A], 1.01, record("a", 6), record("b", 17)) == {A: MOVED}
+    assert talk.ask([A], 1.02, record("c", 18)) == {A: MOVED}  # what it had ready
+    assert talk.ask([A], 1.3, record("a", 6), record("b", 307)) == {}
+
+
 def test_a_refusal_told_elsewhere_counts_too() -> None:
     talk = Talk()
     talk.refusals.told(A, LATE, refused(5.0, record("a")), 1, here=False)

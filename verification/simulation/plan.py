@@ -257,12 +257,9 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
 
 
 def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:
-    """Of one client.id all do, or none.
-
-    Who tells its retries from new records by their timestamps does not, nor who has a request ready (librdkafka).
-    """
+    """Of one client.id all do, or none; a client whose retries are told from new records by their timestamps does not."""
     renews = Random(f"timestamps {seed} {client.client_id}").choice(taste.renews_timestamps)
-    if not renews or client.in_rounds or client.ready or not client.magic:
+    if not renews or client.in_rounds or not client.magic:
         return client
     return replace(client, client_id=f"{RENEWING}{client.client_id}", renews_timestamps=True)
 
