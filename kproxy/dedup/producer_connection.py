@@ -176,15 +176,18 @@ class ProducerConnection:
 
         If it can't have been a retry, a retry of it is none of an equal request before it.
         """
-        before = [answer for answer in (*self._unread, *self._asked) if key in answer.keys]
-        repeats_none = self.ledger.rules.repeats_none
+        before = self.owed(key)
         if (
             records
             and before
-            and all(repeats_none(answer, received_at) for answer in before)
-            and self.ledger.has_only(self, key, received_at)
+            and all(self.ledger.rules.repeats_none(answer, received_at) for answer in before)
+            and self.ledger.repeats_none(self, key, received_at)
         ):
             self._add_kept(UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now))
+
+    def owed(self, key: TrackKey) -> list[PendingProduce]:
+        """The requests for a partition whose response the client may not have received."""
+        return [answer for answer in (*self._unread, *self._asked) if key in answer.keys]
 
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Records that the outcome of each batch of a request is known."""

@@ -81,9 +81,7 @@ class Refused:
 
     def is_repeated_by(self, records: Sequence[Digest]) -> bool:
         """As ``in_retry``, by their contents: whatever the timestamps of the refused ones are in them."""
-        return _continues_with(
-            self._head.records, records, lambda record, refused: record.content == refused.content
-        )
+        return _continues_with(self._head.records, records, lambda record, refused: record.content == refused.content)
 
     def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:
         """Whether records that arrived after ``empty_at`` contain the first refused ones with newer timestamps.

@@ -208,13 +208,18 @@ class RetryLedger:
         known = self.refused[key] = refused.following(self.refused.get(key))
         return known
 
-    def has_only(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
-        """Whether a request of a connection, read by ``received_at``, can repeat nothing but what is in flight there."""
+    def repeats_none(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
+        """Whether a request of a connection that was read by then can't be a retry of what is open or unconfirmed."""
         return not (
             self.waits
             or key in self.entries
             or key in self._suspects
-            or any(other is not member for other in self._open.get(key, {}).values())
+            or self._draining
+            or any(other is not member and other.owed(key) for other in self.members.values())
+            or any(
+                other is not member or not self.rules.repeats_none(answer, received_at)
+                for answer, other in self._open.get(key, {}).items()
+            )
             or any(entry.written or entry.since <= received_at for entry in member.kept.get(key, ()))
         )
 

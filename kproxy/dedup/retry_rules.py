@@ -78,8 +78,8 @@ class Rules:
         return answer.failed or answer.at > answer.due
 
     def repeats_none(self, answer: PendingProduce, received_at: float) -> bool:
-        """A request that was read by then is no retry of one whose client could not have given it up."""
-        return received_at < answer.due and (not answer.failed or received_at < answer.at)
+        """A request that was read by then is no retry of one that its client could not have given up."""
+        return received_at < (min(answer.due, answer.at) if answer.failed and answer.at else answer.due)
 
     def surely_not_received(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
         """The end of the response has not reached the client's host, which had the time to say so."""

@@ -122,13 +122,27 @@ def test_the_retry_of_what_was_refused_is_not_that_of_an_equal_request_with_a_la
 def test_what_was_refused_while_a_batch_was_open_may_be_its_retry_if_that_had_timed_out() -> None:
     world = World()
     talk = world.connect()
-    request = talk.ask("a")
-    talk.member.timed_out(request)
-    talk.tell(request)
+    first, second = talk.ask("a", due=world.now + 1), talk.ask("b", due=world.now + 3)
+    world.now += 1
+    talk.member.timed_out(first)
+    talk.tell(first)
+    talk.member.review()
     world.now += 1
     talk.refuse("a", waited=0.5)
-    talk.write(request)
+    for request in (first, second):
+        talk.write(request)
     talk.did("a")
+    assert world.text() == "ab"
+
+
+def test_what_was_refused_may_be_a_retry_from_a_connection_whose_end_was_not_seen_yet() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.write(first.ask("a"))
+    second.ask("b", due=world.now + 1)
+    second.refuse("a", waited=0.1)
+    first.close()
+    second.did("a")
     assert world.text() == "a"
 
 

@@ -257,7 +257,7 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
 
 
 def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:
-    """Of one client.id all do, or none; a client whose retries are told from new records by their timestamps does not."""
+    """Of one client.id all do, or none; those whose retries are told from new records by their timestamps do not."""
     renews = Random(f"timestamps {seed} {client.client_id}").choice(taste.renews_timestamps)
     if not renews or client.in_rounds or not client.magic:
         return client

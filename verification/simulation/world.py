@@ -135,7 +135,8 @@ class World:
             i.stats.produce.sends_in_flight or i.stats.produce.oldest_unacknowledged or not i.up for i in self.instances
         ):
             return False
-        return not any(link.up.on_way for link in self.network.links if link.leg == BROKER_LEG)
+        arriving = (link.up for link in self.network.links if not link.far.closed)
+        return not any(pipe.on_way and not pipe.reset for pipe in arriving)  # of clients that gave up, too
 
     def grow(self) -> None:
         """The topic gets more partitions, once."""
