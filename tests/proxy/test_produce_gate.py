@@ -16,7 +16,9 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.lanes import Lane
+from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
+from kproxy.proxy.commands import Resolve
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
 
@@ -108,6 +110,40 @@ def test_what_was_pipelined_after_a_refused_request_waits_for_it_until_the_whole
     play.asked_at = 1.25
     play.ask(produce("t", equal(0)), 7)
     assert stamps(play.sent()[2]) == [(PID, 0, 0)]
+
+
+@pytest.mark.parametrize(("read_at", "written"), [(1.5, 1), (2.5, 0)])
+def test_the_retry_of_what_waited_for_too_long_is_written_if_it_was_read_before_an_equal_one_was_due(
+    read_at: float, written: int
+) -> None:
+    """Both were sent at once, or the second one after the time-out of the first, which it may repeat."""
+    play = Play()
+    play.session.read_all(1.0)
+    for value in b"x", b"a":  # the second waits until the producer id's first batch is in
+        play.session.request(play.frame(produce("t", batch(value)), 7), 1.0)
+    frame = play.frame(produce("t", batch(b"a")), 7)
+    for now in read_at, 3.0:
+        assert play.session.request(frame, now) is not None
+        play.session.delayed.waits(frame)
+    play.session.delayed.refuse_late(frame, 3.5)
+    play.session.delayed.waits_no_more()
+    play.answered_at = 4.0
+    for offset in 8, 9:
+        version, correlation_id, _ = play.sent()
+        done = ProduceResponsePartitionProduceResponse(index=0, base_offset=offset)
+        topic = ProduceResponseTopicProduceResponse(name="t", partition_responses=[done])
+        play.reply(ProduceResponse(responses=[topic]), version, correlation_id)
+    codes = [found.responses[0].partition_responses[0].error_code for found in play.answers()]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    play.asked_at = 4.1
+    command = play.ask(produce("t", batch(b"a")), 7)
+    assert isinstance(command, Resolve)
+    assert isinstance(command.prerequisite, ReadBack)
+    for entry, value in zip(command.prerequisite.entries, (b"x", b"a"), strict=True):
+        records = read_batch(batch(value), arrival_ms=None, max_decompressed_bytes=1 << 20)
+        entry.recall([digest for digest, _ in records], [entry.stamp.base_offset])
+    assert play.ask(produce("t", batch(b"a")), 7) is None
+    assert len(play.upstream()) == written
 
 
 def test_a_refused_request_shows_no_client_that_continued() -> None:
