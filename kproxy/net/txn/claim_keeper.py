@@ -13,6 +13,7 @@ from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -92,11 +93,13 @@ class ClaimKeeper:
         return self.claim is not None and view is not None and view.is_ours(self.claim.nonce) and not view.expired
 
     def is_elsewhere(self, view: IdView | None) -> bool:
-        """Whether another instance has claimed the id since this one had it."""
+        """Whether another instance has claimed the id since this one had it, or decided under the claim taken over."""
         claim = view.claim if view is not None else None
-        if claim is None or claim.instance_id == self._tools.instance_id:
+        if view is None or claim is None:
             return False
-        return claim.nonce != self._basis and not self.holds(view)
+        if claim.nonce == self._basis:
+            return view.client != self.client
+        return claim.instance_id != self._tools.instance_id and not self.holds(view)
 
     def take_over(self, view: IdView) -> None:
         """From now on claims for the client that has the id."""
@@ -238,8 +241,14 @@ class ClaimKeeper:
             self.fenced_at.clear()
 
     def fenced(self) -> TxnError:
-        """The error for a client that has been replaced; the claim is given up."""
+        """The error for a client that has been replaced; the claim is given up.
+
+        A client that has ended its transaction elsewhere is not: it may repeat its EndTxn.
+        """
         self.claim = None
+        last = last_end(self.view)
+        if last is not None and last.client == self.client:
+            return TxnError(ErrorCode.NOT_COORDINATOR, "the transaction was ended at another instance")
         return TxnError(ErrorCode.PRODUCER_FENCED, "a newer producer has the transactional id")
 
     def continued_elsewhere(self, view: IdView) -> TxnError:

@@ -48,7 +48,8 @@ async def arrives(client: Client, at: Instance, ask: Callable[[], Any]) -> Any:
         try:
             return await ask()
         except TxnError as error:
-            assert error.error_code is ErrorCode.NOT_COORDINATOR
+            if error.error_code is not ErrorCode.NOT_COORDINATOR:
+                raise
             await trio.sleep(0.1)
 
 
@@ -196,6 +197,32 @@ async def test_a_commit_that_the_former_instance_sends_too_late_is_refused(bumps
         await client.end(b)
         assert await shown(cast, a, b) == ["1", "2"]
         nothing_of_former_owners(cast)
+
+
+async def test_an_abort_that_the_former_self_sends_too_late_counts_and_is_answered() -> None:
+    async with stage(2, upstream_request_timeout_ms=60_000) as cast:
+        client = Client("id", bumps=True)
+        a = await opened(cast, client, "1")
+        await a.transactions.coordinator.log.abort("id", client.producer)
+        gate, before = Gate(Kind.DECISION, Point.LATE), client.producer
+        gate.close(cast)
+        slow = Client("id", bumps=True, producer=before)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(quietly, lambda: slow.end(a, committed=False))
+            with trio.fail_after(PATIENCE):
+                await gate.reached.wait()
+            await a.kill()
+            again = await cast.instance("a")
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await client.send(again, [client.batch("2", P0)])
+            gate.go.set()
+            with trio.fail_after(PATIENCE):
+                while (view := await again.transactions.log.read_to_end("id")) is None or view.client == before:  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+        assert await client.end(again, committed=False) == view.client
+        await client.write(again, "3", P0, P1)
+        await client.end(again)
+        assert await shown(cast, again) == ["3"]
 
 
 @VERSIONS
@@ -565,6 +592,34 @@ def lags(monkeypatch: pytest.MonkeyPatch) -> Callable[[Instance], None]:
         monkeypatch.setattr(owner.keeper, "read_to_end", reads)
 
     return lag
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_instance_without_a_claim_notices_what_the_former_one_ends(
+    repeats: bool, late: bool, lags: Callable[[Instance], None]
+) -> None:
+    """The client's connections are spread: it learns from "b" that its transaction was aborted, and ends it at "a"."""
+    async with stage(2) as cast:
+        client = Client("id", bumps=True)
+        a, b = await opened(cast, client, "1"), await cast.instance("b")
+        await a.transactions.coordinator.log.abort("id", client.producer)
+        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+            await arrives(client, b, lambda: client.send(b, [client.batch("2", P0)]))
+        former = Client("id", bumps=True, producer=client.producer)
+        if late:
+            lags(b)
+        told = await client.end(a, committed=False)
+        await b.transactions.log.read_to_end("id")
+        if repeats:
+            client.producer = former.producer
+            assert await arrives(client, b, lambda: client.end(b, committed=False)) == told
+        batches = [client.batch("3", place) for place in (P0, P1)]
+        await arrives(client, b, lambda: client.send(b, [fresh(batch) for batch in batches]))
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            await former.send(b, [former.batch("4", P0)])
+        await client.end(b)
+        assert await shown(cast, a, b) == ["3"]
 
 
 async def test_what_another_instance_has_aborted_writes_nothing_more(lags: Callable[[Instance], None]) -> None:
