@@ -250,7 +250,9 @@ class Run:
         for kproxy in self.kproxies:
             if kproxy.ended() or kproxy.at_start is None:
                 raise KproxyFailed(f"{kproxy.name} ended by itself:\n{kproxy.log_tail()}")
-            self._bars += footprint_bars(kproxy.name, kproxy.at_start, kproxy.footprint(), kept)
+            page = await trio.to_thread.run_sync(kproxy.metrics)
+            in_doubt = page.get("kproxy_batches_in_doubt", 0.0)
+            self._bars += footprint_bars(kproxy.name, kproxy.at_start, kproxy.footprint(), kept, in_doubt)
 
     async def _in_flight(self) -> float:
         pages = [await trio.to_thread.run_sync(kproxy.metrics) for kproxy in self.kproxies]

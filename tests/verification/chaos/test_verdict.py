@@ -9,6 +9,7 @@ START = Footprint(60 * _MIB, 20)
 def test_a_footprint_that_stays_is_good_and_one_that_grows_is_not() -> None:
     assert all(bar.good for bar in footprint_bars("k", START, Footprint(70 * _MIB, 22)))
     assert all(bar.good for bar in footprint_bars("k", START, Footprint(70 * _MIB, 80), kept=30))
+    assert all(bar.good for bar in footprint_bars("k", START, Footprint(120 * _MIB, 22), in_doubt=25_000))
     memory, descriptors = footprint_bars("k", START, Footprint(120 * _MIB, 80))
     assert not memory.good
     assert not descriptors.good
