@@ -26,8 +26,8 @@ Request = dict[int, list[Sent]]
 #: written late. A response that takes this share of the request's time-out may be one that its client did not wait for.
 _LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
-#: Seconds within which kproxy has what was sent to it, and its client what kproxy wrote then, unless a fault holds it up.
-#: A response that is read later was written by a kproxy that had all of the round.
+#: Seconds within which kproxy has what was sent to it, and its client what kproxy wrote then, unless a fault holds
+#: it up. A response that is read later was written by a kproxy that had all of the round.
 _SEEN_WITHIN: Final = 0.2
 #: Seconds for which a client stays that wants no responses: who closes at once does not mind what becomes of them.
 _LINGERS: Final = 30.0
