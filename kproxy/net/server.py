@@ -18,7 +18,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.connection import Connection
 from kproxy.net.draining import Draining
-from kproxy.net.heap import HeapKeeper
+from kproxy.net.heap_keeper import HeapKeeper
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.log_limit import LogLimit

@@ -1,5 +1,4 @@
-from kproxy.heap import trim
-from kproxy.net.heap import HeapKeeper
+from kproxy.net.heap_keeper import HeapKeeper
 
 MIB = 1 << 20
 
@@ -19,7 +18,3 @@ def test_the_heap_is_trimmed_after_a_peak_and_not_too_often() -> None:
     assert not keeper.look(0, 6.0)
     assert keeper.look(0, 7.0)
     assert len(trims) == 3
-
-
-def test_trimming_does_no_harm() -> None:
-    trim()
