@@ -259,9 +259,9 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
 def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:
     """Of one client.id all do, or none.
 
-    A client whose retries are told from new records by their timestamps does not, nor one that has a request ready:
-    that is librdkafka, and those that renew timestamps make their next request after the response. kproxy does not
-    keep the order for one that does both (fleet seed 202956).
+    A client whose retries kproxy recognises by their timestamps does not, nor one that has a request ready: that is
+    librdkafka, and those that renew timestamps make their next request after the response. kproxy does not keep the
+    order for one that does both (fleet seed 202956).
     """
     renews = Random(f"timestamps {seed} {client.client_id}").choice(taste.renews_timestamps)
     if not renews or client.in_rounds or client.ready or not client.magic:

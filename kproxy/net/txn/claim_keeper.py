@@ -234,10 +234,8 @@ class ClaimKeeper:
     def _note_former(self, former: "Claim | None", *, is_same: bool) -> None:
         """Records whose claim came before this one. A client with another identity writes nothing there."""
         self.former_instance = former.instance_id if former is not None else ""
-        if not is_same:
-            self.had_others = False
-        elif former is not None and former.instance_id != self._tools.instance_id:
-            self.had_others = True
+        if not is_same or (former is not None and former.instance_id != self._tools.instance_id):
+            self.had_others = is_same
             self.fenced_at.clear()
 
     def fenced(self) -> TxnError:

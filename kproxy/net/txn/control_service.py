@@ -108,7 +108,7 @@ class ControlService:
         if not view.has_committed(batch_id):
             await self._commit(view, DecisionScope(batch_id, members), owner)
         if abort_others:
-            await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=EVERYTHING)
+            await self._abort(transactional_id, owner, None, EVERYTHING)
         elif owner is not None:
             await self._end_other_try(transactional_id, members, owner)
         await self._told.ends.finish(transactional_id)
@@ -135,12 +135,19 @@ class ControlService:
         """
         view = self._log.views.of(name)
         parts = {part.name for part in view.prepared.values()} & {"", *members} if view is not None else set()
-        others, capture = DecisionScope(None, sorted(parts - {""})), self._open_here(name, owner)
+        capture = self._open_here(name, owner)
+        if capture is not None or parts:
+            await self._abort(name, owner, capture, DecisionScope(None, sorted(parts - {""})))
+
+    async def _abort(
+        self, name: str, owner: OwnerId | None, capture: ManagedTransaction | None, also: DecisionScope
+    ) -> None:
+        """Aborts what the owner has open here (``capture``) or elsewhere, with parts that are prepared. TxnError."""
         if capture is not None:
             with self._begun.ending(capture):
-                await capture.abort(others)
-        elif parts:
-            await self._coordinator.log.decide(name, _producer(owner), committed=False, also=others)
+                await capture.abort(also)
+        else:
+            await self._coordinator.log.decide(name, _producer(owner), committed=False, also=also)
 
     async def _was_committed(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> bool:
         """Asks the brokers whether the members can be committed; whether another copy of this request has done it.
@@ -184,13 +191,9 @@ class ControlService:
         view = await self._owned(transactional_id, owner)
         also = EVERYTHING if abort_others else DecisionScope(None, members)
         capture = self._open_here(transactional_id, owner)
-        if capture is not None:
-            with self._begun.ending(capture):
-                await capture.abort(also)
-        elif abort_others or view.prepared or view.open_since() is not None:
-            await self._coordinator.log.decide(transactional_id, _producer(owner), committed=False, also=also)
-        else:
+        if capture is None and not (abort_others or view.prepared or view.open_since() is not None):
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
+        await self._abort(transactional_id, owner, capture, also)
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 

@@ -23,7 +23,7 @@ from kproxy.net.broker_log_reads import read_logs
 from kproxy.net.broker_log_tail import ReadRange
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.proxy.retry_stats import RetryStats
-from kproxy.txn.ids import Producer
+from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.view import IdView
 from kproxy.txn.visibility import entries
 from kproxy.txn.writes import Written
@@ -37,7 +37,7 @@ _END: Final = list_offsets(LATEST, oldest=5)
 #: kproxy's principal has no right to write markers, or the broker does not serve them.
 _FORBIDDEN: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 #: No batch has it: a producer id that is replaced by the next one is fenced by it.
-_LAST_EPOCH: Final = 32_767
+_BEYOND_ALL: Final = LAST_EPOCH + 1
 #: Producer ids of a transactional id that are fenced: each lasts for tens of thousands of epochs.
 _GENERATIONS: Final = 2
 
@@ -92,7 +92,7 @@ class FormerEpochs:
         has no right to write markers.
         """
         newest = producer_ids[-_GENERATIONS:]
-        fences = [(one, following.epoch if one == following.producer_id else _LAST_EPOCH) for one in newest]
+        fences = [(one, following.epoch if one == following.producer_id else _BEYOND_ALL) for one in newest]
         for place, told in (await self._leaders.ask(places, write_markers(fences))).items():
             if told.error_code not in _FORBIDDEN:
                 told.get(place, "WriteTxnMarkers")

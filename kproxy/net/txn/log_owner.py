@@ -254,14 +254,17 @@ class LogOwner(Owner):
         same, in the first protocol.
         """
         view, fenced_at = self.keeper.view, self.keeper.fenced_at
-        places = [place for place in places if place not in transaction.joined | fenced_at]
-        if not (self.keeper.had_others and places) or view is None:
+        if not self.keeper.had_others or view is None:
+            return
+        known = transaction.joined | fenced_at
+        new = [place for place in places if place not in known]
+        if not new:
             return
         try:
-            await self._wait(lambda: self._tools.former.fence(view.generations, transaction.producer, places))
+            await self._wait(lambda: self._tools.former.fence(view.generations, transaction.producer, new))
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        fenced_at.update(places)
+        fenced_at.update(new)
 
     def _is_former(self, part: Producer) -> bool:
         """Whether another instance continues what this one has begun under an epoch."""

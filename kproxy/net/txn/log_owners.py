@@ -6,7 +6,7 @@ for one that continues after a restart of its kproxy, and, by the instance that 
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 import trio
@@ -51,6 +51,17 @@ _PATIENCE_SECONDS: Final = 3.0
 _MOST_ASKING: Final = 10_000
 
 
+class _Asking(NamedTuple):
+    """A client that asks here for an id of another instance."""
+
+    #: Which client, and the last record of the id by then.
+    mark: tuple[Producer, int]
+    #: When it asked first and last, by trio's clock, and over which connection, the newest.
+    since: float
+    last: float
+    connection: int
+
+
 class LogOwners:
     """By transactional id."""
 
@@ -74,9 +85,8 @@ class LogOwners:
         self._owners: dict[str, LogOwner] = {}
         #: By id: one takeover may wait for partitions that have no leader, and others must not wait for it.
         self._taking_over: dict[str, trio.Lock] = {}
-        #: Of ids of other instances: which client asks here, the last record by then, when it did so first and last,
-        #: and over which connection, the newest.
-        self._asking: dict[str, tuple[tuple[Producer, int], float, float, int]] = {}
+        #: By id of another instance.
+        self._asking: dict[str, _Asking] = {}
         #: Whether no former self of this instance is there any more.
         self._is_alone = False
         #: Set when kproxy stops: no transaction begins here after that.
@@ -199,7 +209,7 @@ class LogOwners:
     def _newest_asking(self, request: TxnRequest) -> int:
         """The newest connection over which the client has asked since it came here."""
         asking = self._asking.get(request.transactional_id)
-        return max(request.connection, asking[3] if asking is not None else 0)
+        return max(request.connection, asking.connection if asking is not None else 0)
 
     def _has_waited(self, view: IdView, request: TxnRequest) -> bool:
         """Whether the client that has the id asks here for long enough, while the log has nothing new of the id."""
@@ -207,12 +217,12 @@ class LogOwners:
             return False
         now, mark = trio.current_time(), (request.client, view.touched.offset)
         newest = self._newest_asking(request)
-        known, since, last, _ = self._asking.get(view.transactional_id, (mark, now, now, 0))
-        if known != mark or now > last + _PATIENCE_SECONDS:
-            since = now
+        known = self._asking.get(view.transactional_id)
+        is_same = known is not None and known.mark == mark and now <= known.last + _PATIENCE_SECONDS
+        since = known.since if known is not None and is_same else now
         if len(self._asking) >= _MOST_ASKING:
             self._asking.clear()
-        self._asking[view.transactional_id] = (mark, since, now, newest)
+        self._asking[view.transactional_id] = _Asking(mark, since, now, newest)
         return now >= since + _PATIENCE_SECONDS
 
     def _forget(self, transactional_id: str, owner: "LogOwner") -> None:

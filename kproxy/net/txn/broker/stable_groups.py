@@ -1,7 +1,7 @@
 """Group offsets that transactions of the broker's move: read only where none of them is being decided.
 
-Clients that can't ask for that (before OffsetFetch v7, KIP-447) would otherwise begin at the offsets before the last
-transaction while its markers are in flight, and read again what it has committed.
+Clients that can't ask for that (before OffsetFetch v7, KIP-447), or don't, would otherwise begin at the offsets before
+the last transaction while its markers are in flight, and read again what it has committed.
 """
 
 from collections.abc import Iterable
