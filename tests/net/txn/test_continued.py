@@ -622,14 +622,19 @@ async def test_an_instance_without_a_claim_notices_what_the_former_one_ends(
         assert await shown(cast, a, b) == ["3"]
 
 
+async def aborted_elsewhere(client: Client, a: Instance, b: Instance, lags: Callable[[Instance], None]) -> None:
+    """The client's transaction at "a" is aborted at "b", for the client too; "a" has not read it."""
+    lags(a)
+    await b.transactions.coordinator.log.abort("id", client.producer)
+    await arrives(client, b, lambda: client.end(b, committed=False))
+
+
 async def test_what_another_instance_has_aborted_writes_nothing_more(lags: Callable[[Instance], None]) -> None:
     """The client's next transaction is at "b", and "a" has not read the claim that aborted the last one."""
     async with stage(2) as cast:
         client = Client("id")
         a, b = await opened(cast, client, "1"), await cast.instance("b")
-        lags(a)
-        await b.transactions.coordinator.log.abort("id", client.producer)
-        await arrives(client, b, lambda: client.end(b, committed=False))
+        await aborted_elsewhere(client, a, b, lags)
         assert not await client.add(b, P0)
         with suppress(TxnError):
             (row,) = await client.send(a, [client.batch("2", P0)])
@@ -647,9 +652,7 @@ async def test_what_is_added_again_is_nothing_of_the_transaction_that_another_ha
     async with stage(2) as cast:
         client = Client("id")
         a, b = await opened(cast, client, "1"), await cast.instance("b")
-        lags(a)
-        await b.transactions.coordinator.log.abort("id", client.producer)
-        await arrives(client, b, lambda: client.end(b, committed=False))
+        await aborted_elsewhere(client, a, b, lags)
         await client.write(b, "2", P1)
         await client.end(b)
         with pytest.raises(TxnError, match="NOT_COORDINATOR"):

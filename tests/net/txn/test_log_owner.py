@@ -58,6 +58,17 @@ async def no_answer(*_: object) -> object:
     raise OSError("no answer")
 
 
+async def ends_unheard(
+    monkeypatch: pytest.MonkeyPatch, at: Instance, client: Client, then: Callable[[Append], Awaitable[None]] = never
+) -> None:
+    """The client commits, and its instance cannot know what becomes of the decision."""
+    with monkeypatch.context() as deaf:
+        at_decision(deaf, at, then)
+        deaf.setattr(at.transactions.log, "read_to_end", no_answer)
+        with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+            await client.end(at)
+
+
 async def test_of_many_offsets_one_record_of_each_member_is_kept() -> None:
     async with stage() as cast:
         a, client = await cast.instance(), Client("id", bumps=True)
@@ -144,11 +155,7 @@ async def test_what_became_of_a_decision_is_found_out_before_an_abort_by_hand(
         await client.init(a)
         await client.write(a, "1", P0)
 
-        with monkeypatch.context() as deaf:
-            at_decision(deaf, a, unheard if arrives else never)
-            deaf.setattr(a.transactions.log, "read_to_end", no_answer)
-            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
-                await client.end(a)
+        await ends_unheard(monkeypatch, a, client, unheard if arrives else never)
         await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
         assert cast.visible(a.transactions.views) == (["1"] if arrives else [])
         if arrives:
@@ -172,11 +179,7 @@ async def test_a_new_producer_need_not_find_out_what_became_of_the_last_decision
         a, client = await cast.instance(), Client("id", bumps)
         await client.init(a)
         await client.write(a, "1", P0)
-        with monkeypatch.context() as deaf:
-            at_decision(deaf, a, unheard if arrives else never)
-            deaf.setattr(a.transactions.log, "read_to_end", no_answer)
-            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
-                await client.end(a)
+        await ends_unheard(monkeypatch, a, client, unheard if arrives else never)
         await client.init(a)
         await client.write(a, "2", P0)
         await client.end(a)
@@ -623,11 +626,7 @@ async def test_a_repeated_init_producer_id_moves_to_a_kproxy_that_has_something_
         if left == "doomed":
             await a.transactions.coordinator.log.abort("id", client.producer)
         if left == "undecided":
-            with monkeypatch.context() as deaf:
-                at_decision(deaf, a, never)
-                deaf.setattr(a.transactions.log, "read_to_end", no_answer)
-                with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
-                    await client.end(a)
+            await ends_unheard(monkeypatch, a, client, never)
         lost = Client("id", bumps, producer=client.producer)
         given = await lost.init(b, resume=True)
         assert await client.init(a, resume=True) == given
@@ -651,11 +650,7 @@ async def test_an_owner_whose_id_is_elsewhere_is_kept_until_its_client_knows(mon
             if left != "nothing":
                 await old.write(a, "old", P0)
             if left == "undecided":
-                with monkeypatch.context() as deaf:
-                    at_decision(deaf, a, never)
-                    deaf.setattr(a.transactions.log, "read_to_end", no_answer)
-                    with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
-                        await old.end(a)
+                await ends_unheard(monkeypatch, a, old, never)
             await new.init(b)
             await a.transactions.log.read_to_end("id")
             if left == "nothing":

@@ -186,11 +186,7 @@ class TestWhatTheBrokerSays:
             client = await begun(cast)
             await client.write("1")
             cast.server.cluster.hold_markers()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_unheard, client)
-                await trio.sleep(1)
-                client = await restarted(cast, client)
-                nursery.cancel_scope.cancel()
+            client = await killed_in_its_end(cast, client)
             assert states(cast) == ["PREPARE_COMMIT"]
             await told(ErrorCode.COORDINATOR_NOT_AVAILABLE, client.end())
             cast.server.cluster.release_markers()
@@ -203,11 +199,7 @@ class TestWhatTheBrokerSays:
             client = await begun(cast)
             await client.write("1")
             cast.server.cluster.hold_markers()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_unheard, client)
-                await trio.sleep(1)
-                client = await restarted(cast, client)
-                nursery.cancel_scope.cancel()
+            client = await killed_in_its_end(cast, client)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.end)
                 await trio.sleep(2)
@@ -266,11 +258,7 @@ class TestWhatTheBrokerSays:
             client = await begun(cast)
             await client.write("1")
             cast.server.cluster.control(ApiKey.END_TXN, _slow_end)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_unheard, client)
-                await trio.sleep(0.1)
-                client = await restarted(cast, client)
-                nursery.cancel_scope.cancel()
+            client = await killed_in_its_end(cast, client, 0.1)
             assert states(cast) == ["ONGOING"]
             await client.end()
             assert cast.read() == ["1"]
@@ -339,6 +327,16 @@ class TestWhatTheBrokerSays:
 async def _unheard(client: Client) -> None:
     with suppress(TxnError):  # its kproxy is killed
         await client.coordinator.end(client.request, committed=True, bumps=False)
+
+
+async def killed_in_its_end(cast: Stage, client: Client, seconds: float = 1) -> Client:
+    """The client at the next kproxy: the one before is killed so long after it was asked to commit."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_unheard, client)
+        await trio.sleep(seconds)
+        after = await restarted(cast, client)
+        nursery.cancel_scope.cancel()
+    return after
 
 
 @LEVELS

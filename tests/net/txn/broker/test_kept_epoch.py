@@ -54,6 +54,10 @@ class Log:
         for event in self.waiting:
             event.set()
 
+    async def recover_after(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self.recover()
+
     def now_ms(self) -> int:
         return 5
 
@@ -104,12 +108,7 @@ async def test_the_first_data_wait_until_the_entry_is_durable() -> None:
     log.is_slow = True
     kept.put(FIRST, LastEnd.NONE)
     async with trio.open_nursery() as nursery:
-
-        async def recover() -> None:
-            await trio.sleep(3)
-            log.recover()
-
-        nursery.start_soon(recover)
+        nursery.start_soon(log.recover_after, 3)
         assert await took(kept.written()) == 3
     assert stats.unrecorded == 0
 
@@ -158,12 +157,7 @@ class TestASlowLog:
         log.is_slow = True
         kept.put(FIRST, LastEnd.NONE)
         async with trio.open_nursery() as nursery:
-
-            async def recover() -> None:
-                await trio.sleep(1)
-                log.recover()
-
-            nursery.start_soon(recover)
+            nursery.start_soon(log.recover_after, 1)
             assert await took(kept.recorded(SECOND, LastEnd.COMMITTED)) == 1
         assert log.upstreams == [FIRST, SECOND]
 
