@@ -1,10 +1,11 @@
 """Transactions by hand that the broker decides."""
 
 import pytest
+import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_control import BrokerControl
-from kproxy.net.txn.managed_transactions import ManagedTransactions
+from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Client, Kproxy, stage
@@ -48,6 +49,43 @@ async def test_commit_and_abort() -> None:
         assert (cast.read(), hand.control.list()) == (["1"], [])
 
 
+async def test_only_what_the_broker_decides_is_open_here() -> None:
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        assert not hand.control.is_open("id")
+        await hand.begin()
+        own = ManagedTransaction(hand.kproxy.coordinator, "own-id", "other", TIMEOUT_MS)
+        hand.begun.add(own)
+        assert (hand.control.is_open("id"), hand.control.is_open("own-id")) == (True, False)
+        assert [row.transactional_id for row in hand.control.list()] == ["id"]
+
+
+@pytest.mark.idle_clock
+async def test_times_are_those_of_the_wall_clock() -> None:
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        wall = hand.kproxy.cluster.network.wall
+        await trio.sleep(5)
+        began_ms = pytest.approx(wall() * 1000, abs=2)
+        await hand.begin()
+        await trio.sleep(5)
+        assert hand.control.describe("id").started_ms == began_ms
+        last = (await hand.control.commit("id", None)).last
+        assert last is not None
+        assert last.at_ms == pytest.approx(wall() * 1000, abs=2)
+
+
+async def test_an_id_that_is_initialized_loses_what_is_open_and_its_producer() -> None:
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        await hand.begin()
+        await hand.write("1")
+        await hand.control.initialize("id", "client", TIMEOUT_MS)
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            await hand.control.commit("id", None)
+        assert cast.read() == []
+
+
 async def test_a_repeated_commit_with_its_batch_id_changes_nothing() -> None:
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
@@ -55,6 +93,9 @@ async def test_a_repeated_commit_with_its_batch_id_changes_nothing() -> None:
         await hand.write("1")
         first = await hand.control.commit("id", "batch-1")
         assert await hand.control.commit("id", "batch-1") == first
+        known = [hand.control.was_committed("id", batch_id) for batch_id in ("batch-0", "batch-1", "batch-2", None)]
+        assert known == [False, True, False, False]
+        assert [hand.control.was_committed("other", batch_id) for batch_id in ("batch-1", None)] == [False, False]
         for batch_id in ("batch-2", None):
             with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
                 await hand.control.commit("id", batch_id)
@@ -62,6 +103,31 @@ async def test_a_repeated_commit_with_its_batch_id_changes_nothing() -> None:
         await hand.write("2")
         assert await hand.control.commit("id", "batch-1") == first
         assert cast.read() == ["1"]
+
+
+async def test_a_repeated_commit_aborts_what_the_same_owner_has_open() -> None:
+    """It is of another try of the batch; what another owner has open is not."""
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        owner = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
+        first = await hand.control.commit("id", "batch-1", owner)
+        again = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
+        await hand.write("1")
+        assert await hand.control.commit("id", "batch-1", owner) == first
+        assert hand.control.is_open("id")
+        assert await hand.control.commit("id", "batch-1", again) == first
+        assert not hand.control.is_open("id")
+        assert await hand.control.commit("id", "batch-1", again) == first
+        assert cast.read() == []
+
+
+async def test_a_commit_without_a_batch_id_is_not_remembered() -> None:
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        await hand.begin()
+        await hand.control.commit("id", None)
+        with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
+            await hand.control.commit("id", None)
 
 
 async def test_what_is_not_open_here_can_not_be_ended_or_described() -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+import trio
+import trio.testing
 from structlog.testing import capture_logs
 
 from kproxy.codec.messages import Message
@@ -38,6 +40,10 @@ class Scene:
     def likely_ms(self) -> float:
         return self.now * 1000
 
+    async def pause(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+        self.now += seconds
+
     def look(self, now: float) -> list[str]:
         """The members that are warned of."""
         self.now = now
@@ -67,7 +73,17 @@ def two() -> Scene:
 
 
 def test_each_is_warned_of_once_in_its_last_quarter(two: Scene) -> None:
-    assert [two.look(now) for now in (0.0, 0.74, 0.76, 0.9, 2.9, 3.1, 9.0)] == [[], [], ["m"], [], [], ["n"], []]
+    assert [two.look(now) for now in (0.0, 0.75, 0.76, 0.9, 3.0, 3.1, 9.0)] == [[], [], ["m"], [], [], ["n"], []]
+
+
+def test_one_that_has_more_time_than_was_thought_is_warned_of_again_when_it_is_near(two: Scene) -> None:
+    assert [two.look(now) for now in (0.9, 0.1, 0.8)] == [["m"], [], ["m"]]
+
+
+async def test_they_are_checked_again_and_again(two: Scene, autojump_clock: trio.testing.MockClock) -> None:
+    with capture_logs() as lines, trio.move_on_after(10):
+        await two.deadlines.run()
+    assert [line["member"] for line in lines] == ["m", "n"]
 
 
 def test_the_next_to_be_aborted_is_returned_until_it_is_decided(two: Scene) -> None:
@@ -80,7 +96,7 @@ def test_the_next_to_be_aborted_is_returned_until_it_is_decided(two: Scene) -> N
 
 
 def test_what_kproxy_keeps_itself_waits_for_ever() -> None:
-    alone = scene(claim(1, P0), member(1, P0, L, 7, "own"), prepare(7, L))
+    alone = scene(claim(1, P0), member(1, P0, L, 7, "own"), prepare(7, L), prepare(1, P0))
     assert alone.look(1e9) == []
     assert alone.stats.prepared_until is None
 

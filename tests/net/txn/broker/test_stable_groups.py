@@ -3,7 +3,12 @@
 import pytest
 import trio
 
-from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kproxy.codec._generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.proxy.offset_fetch_overlay import stable_requests
@@ -11,6 +16,10 @@ from kproxy.testing.fake_broker import Answer, Call
 from tests.net.txn.broker.native_stage import stage
 from tests.net.txn.group_client import fetch_request
 from tests.net.txn.log_harness import PATIENCE
+
+pytestmark = pytest.mark.idle_clock
+
+DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def test_groups_that_nothing_is_open_for_are_stable_at_once() -> None:
@@ -43,10 +52,10 @@ async def test_it_waits_for_the_markers(version: int | None) -> None:
             requests = stable_requests(asked, version)
         await client.end()
         asked_often = trio.Event()
-        asks: list[int] = []
+        asks: list[float] = []
 
         def note(call: Call) -> None:
-            asks.append(call.version)
+            asks.append(trio.current_time())
             if len(asks) == 3:
                 asked_often.set()
 
@@ -62,14 +71,27 @@ async def test_it_waits_for_the_markers(version: int | None) -> None:
                 nursery.start_soon(wait)
                 await asked_often.wait()
                 assert not stable.is_set()
+                assert len(set(asks)) == len(asks), "it asks without a pause"
                 cast.server.cluster.release_markers()
         assert cast.server.cluster.groups["g"].offsets["t", 0].offset == 6
 
 
-async def test_what_can_not_be_read_is_not_taken_for_stable() -> None:
+@pytest.mark.parametrize(
+    ("question", "refused"),
+    [
+        (everything("g"), OffsetFetchResponse(error_code=DENIED)),
+        (
+            OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)], require_stable=True),
+            OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", error_code=DENIED)]),
+        ),
+    ],
+    ids=["names", "ids"],
+)
+async def test_what_can_not_be_read_is_not_taken_for_stable(
+    question: OffsetFetchRequest, refused: OffsetFetchResponse
+) -> None:
     async with stage() as cast:
         kproxy = await cast.kproxy()
-        refused = OffsetFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         cast.server.cluster.control(ApiKey.OFFSET_FETCH, lambda call: Answer(refused))
         with pytest.raises(OSError, match="group g"):
-            await StableGroups(kproxy.cluster).wait([everything("g")])
+            await StableGroups(kproxy.cluster).wait([question])

@@ -139,6 +139,7 @@ async def test_who_is_not_named_or_has_written_nothing_is_not_asked_for() -> Non
             *scene.joined(), member(1, P0, N, 6, "n"), prepare(6, N, [PLACE]), also=DecisionScope(None, ("n",))
         )
         await scene.check(scene.joined()[0], prepare(5, M))
+        await scene.check(prepare(1, P0, [PLACE]))  # of the owner, whose data are not at the broker
 
 
 async def test_where_brokers_do_not_describe_only_the_time_counts() -> None:
