@@ -91,6 +91,10 @@ class ProducerConnection:
         if self._waiting is None:
             self._waiting = self.ledger.next_serial(), keys
 
+    def waited_at(self, serial: int) -> bool:
+        """Whether the next request waited at that time (``RetryLedger.next_serial``)."""
+        return self._waiting is not None and self._waiting[0] < serial
+
     def waits_no_more(self) -> None:
         """Records that the request was accepted, or answered without being accepted."""
         self._waiting = None

@@ -1,7 +1,7 @@
 """What one producer may send again: shared by its connections, and kept for a while after they have ended."""
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
@@ -89,6 +89,9 @@ class RetryLedger:
         self._recovered: set[TrackKey] = set()
         #: By partition and producer id of other instances: the epoch up to which it was recovered.
         self._recovered_to: dict[TrackKey, dict[int, int]] = {}
+        #: Partitions that do not exist, where lanes have to be fenced: the brokers' error, and when they said so
+        #: (``next_serial``).
+        self._missing: dict[TrackKey, tuple[int, int]] = {}
         #: Connections that have ended and are still being read.
         self._draining: set[ProducerConnection] = set()
         #: The last that was refused, by partition.
@@ -157,7 +160,8 @@ class RetryLedger:
         """What has to be done or to happen before a request can be compared with unconfirmed batches."""
         self._look_for_ends(now)
         keys = answer.keys
-        recover = self._to_recover(keys)
+        missing = self.missing_for(member, keys)
+        recover = self._to_recover([key for key in keys if key not in missing])
         if recover is not None:
             return recover
         if self.rules.joins_open():
@@ -193,6 +197,20 @@ class RetryLedger:
             else:
                 self._recovered.add(key)
         return Recover(list(lanes), places) if places else None
+
+    def missing_for(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> dict[TrackKey, int]:
+        """The errors of the partitions for which the next request of a connection must not be sent.
+
+        No lane could be fenced there, since the partition did not exist when the request waited. When it appears it
+        would take a copy that is still in flight, and the request as well.
+        """
+        known = ((key, *self._missing[key]) for key in keys if key in self._missing)
+        return {key: error for key, error, serial in known if member.waited_at(serial)}
+
+    def missing(self, errors: Mapping[TrackKey, int]) -> None:
+        """Records the errors of partitions that do not exist, so that no lane could be fenced there."""
+        serial = self.next_serial()
+        self._missing.update((key, (error, serial)) for key, error in errors.items())
 
     def _is_open(self, member: ProducerConnection, key: TrackKey) -> bool:
         first = member.passed.get(key, 0)
@@ -331,7 +349,8 @@ class RetryLedger:
             _prune(self.entries, key)
             _prune(member.kept, key)
             self._look_again(key)
-            troubled = member.ended or key in self._suspects or self._is_open(member, key)
+            unfenced = key in self._suspects or key in self._missing
+            troubled = member.ended or unfenced or self._is_open(member, key)
             if troubled:
                 continue
             unconfirmed = self._unconfirmed_on(member, key, now)
@@ -405,6 +424,7 @@ class RetryLedger:
         lanes = set(recover.lanes)
         known = {key: dict(self._recovered_to.get(key, {})) for key in recover.keys}
         for key in recover.keys:
+            self._missing.pop(key, None)
             for lane in lanes:
                 if lane.elsewhere:
                     done = self._recovered_to.setdefault(key, {})
@@ -443,6 +463,7 @@ class RetryLedger:
 
     def expire(self, now: float) -> None:
         """Drops what no client can repeat any more."""
+        self._missing.clear()  # the next request asks again
         for key, entries in list(self.entries.items()):
             left = [entry for entry in entries if not self.rules.expired(entry, now)]
             if left:

@@ -5,10 +5,11 @@ from typing import Final, Protocol
 
 import trio
 
+from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, Marker, Survey
+from kproxy.net.broker_log import ActiveProducer, Batch, BrokerLog, Failures, LogError, Marker, Survey
 from kproxy.proxy.retry_stats import RetryStats
 
 #: Markers times partitions in one request: about 200 KB, and a few seconds of a broker's time at most.
@@ -56,13 +57,15 @@ class Recovery:
         lanes: Sequence[PastLane],
         places: Sequence[TopicPartition],
         take: Callable[[TopicPartition, list[Batch]], None],
+        missing: dict[TopicPartition, int] | None = None,
     ) -> None:
         """Hands ``take`` for each partition the last batches that the lanes wrote to it, in the order of the log.
 
         All lanes are fenced on all partitions before anything is read, so that what is not there then will never be.
         Lanes that were returned need no fence where their batches are known. A few requests do for many partitions, and
         what was taken is held no longer. ``take`` must not wait. OSError, RemoteProtocolError: brokers did not let it
-        be done everywhere; what was not taken is unknown.
+        be done everywhere; what was not taken is unknown. With ``missing``, partitions that do not exist are added to
+        it, with the brokers' error, and cause none.
         """
         if not lanes or not places:
             return
@@ -78,6 +81,8 @@ class Recovery:
             await self._read(past, [place for place in places if place not in failed], surveyed, unseen, failed, take)
         finally:
             self._stats.recovery_seconds += trio.current_time() - began
+        if missing is not None:
+            _move_missing(failed, missing)
         for error in sorted(failed.values(), key=lambda error: isinstance(error, RemoteProtocolError)):
             raise error  # first what another attempt may help
 
@@ -146,6 +151,13 @@ class Recovery:
             # as many as may be expected to fit; a partition can't hold more than was read of it
             fitting = self._config.recovery_max_bytes * len(part) // max(1, size)
             portion = max(1, min(fitting, portion * _GROWTH, _PLACES_AT_ONCE))
+
+
+def _move_missing(failed: Failures, missing: dict[TopicPartition, int]) -> None:
+    for place, error in list(failed.items()):
+        if isinstance(error, LogError) and error.error_code in NO_TOPIC:
+            missing[place] = error.error_code
+            del failed[place]
 
 
 def _is_known(

@@ -1,12 +1,14 @@
 """The unconfirmed batches of a producer, and the reads from brokers' logs that recognizing retries needs."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 import trio
 
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.digest import Digest
@@ -141,8 +143,11 @@ class RetryLedgerKeeper:
     async def _recover(self, ledger: RetryLedger, recover: Recover, now: float) -> None:
         found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
         left: dict[TopicPartition, TrackKey] = {}
+        missing: dict[TopicPartition, int] = {}
+        unfenced: dict[TrackKey, int] = {}
         try:
             left.update(await self._persistently(partial(self._places, recover.keys)))
+            unfenced.update(dict.fromkeys(set(recover.keys).difference(left.values()), ErrorCode.UNKNOWN_TOPIC_ID))
 
             def take(place: TopicPartition, batches: list[Batch]) -> None:
                 key = left.pop(place)
@@ -151,15 +156,18 @@ class RetryLedgerKeeper:
                         found.append((key, header, *self._digests(data)))
 
             async def read() -> None:
-                await self._recovery.recover(recover.lanes, list(left), take)
+                missing.clear()
+                await self._recovery.recover(recover.lanes, list(left), take, missing)
 
             await self._persistently(read)
         except (OSError, RemoteProtocolError) as error:
-            self._count_failure("recovery", len(left) or len(recover.keys))
+            self._count_failure("recovery", len(left) - len(missing) or len(recover.keys))
             log.warning(
                 "records of a former kproxy can't be looked for: retries may become duplicates", error=str(error)
             )
-        ledger.recovered(recover, found, now)
+        unfenced.update((left[place], error) for place, error in missing.items())
+        ledger.missing(unfenced)
+        ledger.recovered(replace(recover, keys=[key for key in recover.keys if key not in unfenced]), found, now)
 
     def _digests(self, data: bytes) -> tuple[list[Digest], list[int]]:
         return digests_at(data, self._config.decompression_max_bytes)

@@ -320,6 +320,8 @@ class ProduceGate:
     def _look(self, member: ProducerConnection, owed: PendingProduce) -> Blocking | None:
         prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
         if prerequisite is None:
+            for key, error in member.ledger.missing_for(member, owed.keys).items():
+                self.producer.refusals.expect(key, error)
             return None
         return AwaitOutcomes() if isinstance(prerequisite, Settle) else Resolve(member, prerequisite)
 

@@ -4,11 +4,13 @@ from math import inf
 
 import pytest
 
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup import retry_ledgers as module
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.retry_ledger import Recover, Settle
-from tests.dedup.talk import KEY, World
+from kproxy.dedup.unconfirmed import PendingProduce
+from tests.dedup.talk import KEY, OTHER, World
 
 
 def test_producers_are_told_apart() -> None:
@@ -107,6 +109,46 @@ def test_what_another_instance_wrote_is_searched_for_once_for_each_of_its_leases
     before = world.ledgers.counts()
     talk.world.clear(talk, Recover(world.elsewhere, [KEY]))
     assert world.ledgers.counts() == before  # nothing of the former lease is found a second time
+
+
+def test_only_requests_that_waited_while_a_partition_did_not_exist_are_not_to_be_sent() -> None:
+    world = World(former=[Suspect(101, 0, 31)])
+    talk, other = world.connect(), world.connect()
+    ledger, unfenced = talk.member.ledger, {KEY: 3}
+    assert talk.prerequisite() == Recover([Suspect(101, 0, 31)], [KEY])
+    talk.member.waits([KEY])
+    ledger.missing(unfenced)
+    other.member.waits([KEY])
+    assert ledger.missing_for(talk.member, [KEY, OTHER]) == unfenced
+    assert talk.prerequisite() is None
+    assert ledger.missing_for(other.member, [KEY]) == {}
+    assert isinstance(other.prerequisite(), Recover)
+    talk.member.waits_no_more()
+    assert ledger.missing_for(talk.member, [KEY]) == {}
+    assert isinstance(talk.prerequisite(), Recover)
+
+
+def test_where_nothing_was_fenced_yet_every_request_is_compared() -> None:
+    world = World(former=[Suspect(101, 0, 31)])
+    talk = world.connect()
+    ledger, answer = talk.member.ledger, PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
+    talk.member.waits([KEY])
+    ledger.missing({KEY: 3})
+    talk.member.arrived(answer)
+    ledger.claim(talk.member, answer, [], world.now)
+    talk.member.waits_no_more()
+    assert not ledger.is_calm(talk.member, answer)
+    talk.did("a")
+    assert ledger.is_calm(talk.member, answer)
+
+
+def test_a_partition_is_asked_for_again_after_a_while() -> None:
+    world = World(former=[Suspect(101, 0, 31)])
+    talk = world.connect()
+    talk.member.waits([KEY])
+    talk.member.ledger.missing({KEY: 3})
+    world.ledgers.sweep(world.now)
+    assert isinstance(talk.prerequisite(), Recover)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker import open_fake_cluster
 from tests.net.harness import FrameClient, Proxied, errors_of, eventually, running, values_in
 from tests.net.retrying import Gate, bases, batch, end, request
@@ -70,6 +71,28 @@ async def test_what_another_instance_has_in_flight_is_fenced() -> None:
             assert errors_of(await again.receive()) == [0]
         assert values_in(one.brokers, "t") == [b"a"]
         await eventually(lambda: one.stats.clients.connections_open == 0)
+
+
+async def test_what_is_in_flight_for_a_partition_that_does_not_exist_yet_is_fenced_when_it_appears() -> None:
+    """The retry is refused unsent before that: the partition would take both."""
+    async with two() as (one, other):
+        client, gate = await one.client(1), Gate(one, b"b")
+        message = request(batch(b"a"), batch(b"b"))
+        await client.send(message, 8)
+        await gate.wait_reached()
+        await end(client, reset=True)
+        async with await other.client(1) as again:
+            for _ in range(2):
+                assert errors_of(await again.call(message, 8)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            assert other.stats.retries.readbacks_failed == {}
+            one.brokers.add_partitions(one.brokers.topics["t"], 1, 1)
+            one.brokers.notify()
+            await again.send(message, 8)
+            await eventually(lambda: fences(other) == 2)
+            gate.release()
+            assert errors_of(await again.receive()) == [0, 0]
+        await eventually(lambda: one.stats.clients.connections_open == 0)
+        assert values_in(one.brokers, "t", 0).count(b"a") == values_in(one.brokers, "t", 1).count(b"b") == 1
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -12,7 +12,7 @@ from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.net.broker_log import Batch, BrokerLog, LogError
 from kproxy.net.recovery import Recovery
 from kproxy.testing.fake_broker import Call, Close
 from tests.net.harness import Proxied, proxied
@@ -221,6 +221,18 @@ async def test_what_is_unavailable_is_an_error_and_nothing_is_made_up() -> None:
             await recover.recover([ONE], [("t", 0)], found.take)
         assert (found, proxy.stats.retries.recoveries) == ({}, 0)
         proxy.stats.upstream.errors.clear()
+
+
+@pytest.mark.idle_clock
+async def test_a_partition_that_does_not_exist_is_named_and_the_others_are_read() -> None:
+    async with recovery() as (proxy, recover):
+        write(proxy, ONE, b"a")
+        found, missing = Found(), dict[TopicPartition, int]()
+        await recover.recover([ONE], [("t", 0), ("t", 1)], found.take, missing)
+        assert found == {("t", 0): [b"a"]}
+        assert missing == {("t", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        with pytest.raises(LogError):
+            await recover.recover([ONE], [("t", 1)], found.take)
 
 
 async def test_a_batch_that_lands_just_before_the_fence_is_found_where_its_lane_was_unknown() -> None:

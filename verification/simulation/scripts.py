@@ -13,7 +13,17 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
-from verification.simulation.plan import OLD, TOPIC, ClientPlan, FaultPlan, Plan, Send, plain_client
+from verification.simulation.plan import (
+    FLEET,
+    OLD,
+    PARTITIONS,
+    TOPIC,
+    ClientPlan,
+    FaultPlan,
+    Plan,
+    Send,
+    plain_client,
+)
 from verification.simulation.world import World
 
 Script: TypeAlias = Callable[[World], Awaitable[None]]
@@ -132,6 +142,23 @@ def left_open(seed: int) -> Plan:
         await world.crash(0, 0.1)
 
     return Plan(seed, (_client(0, (0.2, b"z"), (1.0, b"a"), (6.0, b"b"), backoffs=(2.0,)),), (), script=script)
+
+
+def not_there_yet(seed: int) -> Plan:
+    """A batch for a partition that does not exist is in flight for long; its client goes to another instance.
+
+    Then the partition appears, and then the batch arrives.
+    """
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda _: Delay(before=16.0))
+        await trio.sleep_until(14.0)
+        world.grow()
+        await trio.sleep_until(20.0)
+
+    sends = Send(0.2, ((0, (b"z",)),)), Send(1.0, ((PARTITIONS, (b"a",)),)), Send(1.0, ((0, (b"b",)),))
+    client = plain_client(0, sends, request_timeout=2.0, tries=1000, instances=2)
+    return Plan(seed, (client,), (), 2, dict(FLEET.options), script=script)
 
 
 def expired(seed: int) -> Plan:

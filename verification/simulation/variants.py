@@ -17,7 +17,7 @@ from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
-from kproxy.net import producer_identity
+from kproxy.net import producer_identity, recovery
 from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
@@ -305,6 +305,12 @@ VARIANTS: Final = (
     ),
     Variant("other instances are not asked", ((Fleet, "look", broken_rules.nothing),), _FLEET_CUTS),
     Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.nothing),), _FLEET_TIMES),
+    Variant(
+        "a request is sent though nothing could be fenced on a partition that does not exist yet",
+        ((recovery, "_move_missing", broken_rules.keep_nothing),),
+        scripts.not_there_yet,
+        seeds=10,
+    ),
     Variant("what was given back is not read", ((Fleet, "lanes", broken_rules.held_lanes),), _FLEET_CUTS),
     Variant(
         "what another instance may have answered is surely not answered",
