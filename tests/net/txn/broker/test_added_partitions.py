@@ -1,6 +1,7 @@
 """How partitions come into a transaction of the broker's: ahead of their data, and those that wait together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 import trio
@@ -13,11 +14,16 @@ from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.broker import broker_requests
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.txn.broker import added_partitions, broker_requests
+from kproxy.net.txn.broker.added_partitions import AddedPartitions
+from kproxy.net.txn.broker.broker_requests import FIRST
+from kproxy.net.txn.transaction import Transaction
 from kproxy.testing.fake_broker import Answer, Call, Close
+from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import client_of
-from tests.net.txn.broker.native_stage import Stage, stage
+from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
 
 LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
 
@@ -115,3 +121,86 @@ async def test_in_the_second_protocol_they_join_by_being_written_if_they_can_not
         await client.write("2", 0, 1)
         await client.end(committed=False)
         assert cast.read() == cast.read(1) == ["1"]
+
+
+class Coordinator:
+    """Takes partitions, unless it refuses one of them."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.refused: dict[int, ErrorCode] = {}
+
+    async def add_partitions(self, producer: Producer, places: Collection[TopicPartition]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(sorted(index for _, index in places))
+        for _, index in places:
+            if index in self.refused:
+                raise TxnError(self.refused[index], f"partition {index}")
+
+
+class Adding:
+    """A transaction of the first protocol, and another request that waits to write to partition 9."""
+
+    def __init__(self) -> None:
+        broker: Any = Coordinator()
+        nobody: Any = None
+        self.broker: Coordinator = broker
+        self.added = AddedPartitions(broker)
+        self.transaction = Transaction(Producer(1, 0), nobody)
+
+    async def announce(self, *indexes: int) -> list[int]:
+        """Adds these; all that is added then."""
+        with self.added.line.waiting([(TOPIC, 9)]):
+            await self.added.announce(self.transaction, FIRST, [(TOPIC, index) for index in indexes])
+        return sorted(index for _, index in self.transaction.announced)
+
+
+class TestInTheFirstProtocol:
+    async def test_nobody_waits_for_the_partitions_of_others(self) -> None:
+        adding = Adding()
+        adding.transaction.announced.add((TOPIC, 0))
+        assert await adding.announce(0) == [0]
+        assert adding.broker.asked == []
+
+    @pytest.mark.parametrize("error", sorted(added_partitions._NOT_ADDED))
+    async def test_what_others_can_not_write_is_left_out(self, error: ErrorCode) -> None:
+        adding = Adding()
+        adding.broker.refused[9] = error
+        assert await adding.announce(0, 1) == [0, 1]
+        assert adding.broker.asked == [[0, 1, 9], [0, 1]]
+
+    async def test_what_the_request_itself_can_not_write_is_its_error_at_once(self) -> None:
+        adding = Adding()
+        adding.transaction.announced.add((TOPIC, 9))
+        adding.broker.refused[0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        with pytest.raises(TxnError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await adding.announce(0)
+        assert adding.broker.asked == [[0]]
+
+    async def test_an_error_of_the_transaction_is_not_asked_about_again(self) -> None:
+        adding = Adding()
+        adding.broker.refused[9] = ErrorCode.PRODUCER_FENCED
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            await adding.announce(0)
+        assert adding.broker.asked == [[0, 9]]
+
+    async def test_what_is_refused_while_the_own_partitions_are_added_is_not_asked_for_again(self) -> None:
+        adding = Adding()
+        adding.broker.refused[8] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        add = adding.broker.add_partitions
+
+        async def another_comes(producer: Producer, places: Collection[TopicPartition]) -> None:
+            await add(producer, places)
+            adding.transaction.joined.add((TOPIC, 8))
+
+        adding.broker.add_partitions = another_comes  # type: ignore[method-assign]
+        assert await adding.announce(0) == [0, 9]
+        assert adding.broker.asked == [[0, 9], [8]]
+
+    async def test_where_a_request_is_cancelled_the_broker_may_have_its_partitions(self) -> None:
+        adding = Adding()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await adding.announce(0)
+        assert scope.cancelled_caught
+        assert sorted(index for _, index in adding.transaction.announced) == [0, 9]
