@@ -8,14 +8,15 @@ response's API by the correlation id of its request. What is no Kafka frame pass
 import random
 import struct
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import trio
 
 from kproxy.testing.relay_faults import Counts, Drop, Ending, Faults
 from kproxy.testing.relay_streams import close, cut_frames, drain, reset
 
-__all__ = ["Counts", "Drop", "Ending", "FaultRelay", "Faults"]
+__all__ = ["Counts", "Drop", "Ending", "FaultRelay", "Faults", "Frame"]
 
 _HOST: Final = "127.0.0.1"
 _HEADER: Final = struct.Struct(">hhi")
@@ -27,20 +28,38 @@ _ASKED: Final = 4096
 """Requests remembered: those with acks=0 have no response."""
 
 
+class Frame(NamedTuple):
+    """What arrived at a relay. Connections are numbered from 1; ``api_key`` is -1 where it is unknown."""
+
+    connection: int
+    is_answer: bool
+    api_key: int
+    data: bytes
+    dropped: bool
+
+
 class FaultRelay:
     """Relays connections to a loopback port on to `upstream` (host and port; connections made later follow a change).
 
     :param port: where to listen; 0 takes any, which `port` has once `serve` has started.
     :param seed: of all that is left to chance, which depends on the order of a connection's frames only.
+    :param watch: is called with each frame when it arrives.
     """
 
     def __init__(
-        self, upstream: tuple[str, int], *, port: int = 0, faults: Faults | None = None, seed: int = 0
+        self,
+        upstream: tuple[str, int],
+        *,
+        port: int = 0,
+        faults: Faults | None = None,
+        seed: int = 0,
+        watch: Callable[[Frame], None] | None = None,
     ) -> None:
         self.upstream = upstream
         self.port = port
         self.faults = faults or Faults()
         self.counts = Counts()
+        self.watch = watch
         self._seed = seed
         self._open: set[_Connection] = set()
         self._running = trio.Event()
@@ -93,8 +112,8 @@ class FaultRelay:
         except OSError:
             reset(client)
             return
-        chance = random.Random(self._seed * 1_000_003 + self.counts.connections)
-        connection = _Connection(self, client, upstream, chance)
+        number = self.counts.connections
+        connection = _Connection(self, client, upstream, number, random.Random(self._seed * 1_000_003 + number))
         self._open.add(connection)
         try:
             await connection.run()
@@ -106,9 +125,15 @@ class _Connection:
     """One client connection and the one upstream that belongs to it."""
 
     def __init__(
-        self, relay: FaultRelay, client: trio.SocketStream, upstream: trio.SocketStream, chance: random.Random
+        self,
+        relay: FaultRelay,
+        client: trio.SocketStream,
+        upstream: trio.SocketStream,
+        number: int,
+        chance: random.Random,
     ) -> None:
         self._relay = relay
+        self._number = number
         self._client, self._upstream = client, upstream
         self._chance = chance
         self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
@@ -170,7 +195,10 @@ class _Connection:
             api_key, seen, dropped = self._asked_for(frame), counts.answers, counts.dropped_answers
             drop, delays = faults.drop_answers, faults.answer_delays
         seen[api_key] += 1
-        if drop is not None and self._hits(drop, api_key, seen[api_key]):
+        hit = drop is not None and self._hits(drop, api_key, seen[api_key])
+        if self._relay.watch is not None:
+            self._relay.watch(Frame(self._number, direction == "answers", api_key, frame, hit))
+        if drop is not None and hit:
             dropped[api_key] += 1
             if drop.ending is not None:
                 self.end(drop.ending)

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
+from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults, Frame
 
 PATIENCE_S = 60.0
 
@@ -262,3 +263,15 @@ async def test_a_slow_relay_passes_every_byte() -> None:
         body = bytes(range(256)) * 20
         await client.send_all(request(1, body=body))
         assert await read(client, len(answer(1, body))) == answer(1, body)
+
+
+async def test_frames_are_seen_when_they_arrive_also_those_that_are_dropped() -> None:
+    seen: list[Frame] = []
+    async with relayed(Faults(drop_answers=Drop(every=1))) as (relay, _):
+        relay.watch = seen.append
+        async with await trio.open_tcp_stream("127.0.0.1", relay.port) as stream:
+            await stream.send_all(request(7))
+            while len(seen) < 2:
+                await trio.testing.wait_all_tasks_blocked()
+    produce = int(ApiKey.PRODUCE)
+    assert seen == [Frame(1, False, produce, request(7), False), Frame(1, True, produce, answer(7), True)]

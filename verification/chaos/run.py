@@ -13,6 +13,7 @@ import trio
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.ports import free_ports
 from kproxy.testing.relay import Drop, FaultRelay, Faults
+from verification.chaos.arrivals import Arrivals
 from verification.chaos.consumer import LegacyConsumer
 from verification.chaos.kproxy_process import BROKER_PORTS, KproxyFailed, KproxyProcess, log_problems
 from verification.chaos.nemesis import Nemesis
@@ -118,7 +119,11 @@ class Run:
             for n, name in enumerate(names)
         ]
         before = self.kproxies[:1] if plan.balanced else self.kproxies
-        self._client_relays = [_relays_before(kproxy, plan.seed) for kproxy in before]
+        self.arrivals = Arrivals(directory)
+        self._client_relays = [
+            _relays_before(kproxy, plan.seed, self.arrivals, n * len(kproxy.advertised))
+            for n, kproxy in enumerate(before)
+        ]
         self._upstream_relays = [
             [FaultRelay(("127.0.0.1", port), port=at, seed=plan.seed) for port, at in zip(ports, relays, strict=True)]
             for ports, relays in zip(kafka.relayed_ports, kafka.relay_ports, strict=True)
@@ -283,7 +288,10 @@ class Run:
             progress_bar(self.recorder.by_process, [name for name, _ in self._producers]),
             errors_bar(self.recorder.unexpected),
         ]
-        return Verdict(history, check(history), bars)
+        verdict = Verdict(history, check(history), bars)
+        if verdict.anomalies:
+            self.arrivals.explain()
+        return verdict
 
 
 async def run_chaos(
@@ -295,10 +303,11 @@ async def run_chaos(
     """
     with Recorder(directory) as recorder:
         run = Run(plan, kafka, directory, recorder)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_call_often, partial(watch, run), every_s)
-            verdict = await run.run()
-            nursery.cancel_scope.cancel()
+        with run.arrivals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_call_often, partial(watch, run), every_s)
+                verdict = await run.run()
+                nursery.cancel_scope.cancel()
     return verdict
 
 
@@ -308,9 +317,11 @@ async def _call_often(function: Callable[[], None], every_s: float) -> None:
         await trio.sleep(every_s)
 
 
-def _relays_before(kproxy: KproxyProcess, seed: int) -> list[FaultRelay]:
+def _relays_before(kproxy: KproxyProcess, seed: int, arrivals: Arrivals, first: int) -> list[FaultRelay]:
+    """Relays that are numbered from ``first``."""
     faults = Faults()
+    places = enumerate(zip(kproxy.targets, kproxy.advertised, strict=True), first)
     return [
-        FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=seed)
-        for target, port in zip(kproxy.targets, kproxy.advertised, strict=True)
+        FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=seed, watch=partial(arrivals.take, number))
+        for number, (target, port) in places
     ]
