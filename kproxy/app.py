@@ -15,6 +15,7 @@ import structlog
 import trio
 
 from kproxy import __version__
+from kproxy.codec import accelerator
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show, startup_error
 from kproxy.config.os_limits import open_files_for
 from kproxy.control.control_server import serve_control
@@ -190,7 +191,7 @@ class _Process:
                 await server.listen()
             settle()
             listen, page = str(server.address), str(http or "off")
-            log.info("listening", version=__version__, listen=listen, http=page)
+            log.info("listening", version=__version__, listen=listen, http=page, accelerator=accelerator.STATE)
             nursery.start_soon(self._say_ready, listen, page)
             self._notifier.ready()
             await self._stop.requested.wait()

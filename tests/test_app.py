@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from kproxy.client import ControlClient, ControlError, Transaction
+from kproxy.codec import accelerator
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey
 from kproxy.config import ExitCode
@@ -162,6 +163,7 @@ async def test_it_waits_for_a_cluster_that_is_down_and_says_so_once() -> None:
                 key: listening[key] for key in ("listen", "http")
             }
             assert ready["brokers"] == 1
+            assert listening["accelerator"] == accelerator.STATE
 
 
 async def test_a_port_that_is_not_kafkas_is_reported_with_advice() -> None:

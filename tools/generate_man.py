@@ -38,6 +38,7 @@ _FILES = {
 _ENVIRONMENT = {
     "KPROXY_CONFIG": "The configuration file, where --config is not given.",
     "KPROXY_...": "Any option of kproxy run: capitals, underscores for dots.",
+    "KPROXY_ACCELERATOR": "off: kproxy does not use its compiled functions, even if they are installed; default: on.",
     "KPROXY_CACHE": "Where kproxy demo keeps what it downloads; ~/.cache/kproxy by default.",
 }
 

@@ -15,6 +15,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from kproxy import __version__
+from kproxy.codec.accelerator import SWITCH, SWITCHED_OFF
 from kproxy.demo.fake import running_fake
 from kproxy.testing.ports import free_ports
 from tools.image_build import ROOT, Image, built_image
@@ -30,6 +31,7 @@ MSKAuthTokenProvider.generate_auth_token("eu-west-1")
 boto3.client("sts", region_name="eu-west-1"), boto3.client("sso", region_name="eu-west-1")
 jwt.encode({}, "0" * 32, "HS256"), OTLPSpanExporter()
 """
+_COMPILERS: Final = ("cc", "gcc", "as", "ld")
 _LARGEST_TREE: Final = 120 * _MB
 _READY_SECONDS: Final = 60
 
@@ -77,6 +79,16 @@ def prove_version(image: Image) -> str:
     said = run_in(image, [*image.settings["Entrypoint"], "--version"])
     _demand(said == f"kproxy {__version__}", said)
     return said
+
+
+def prove_accelerator(image: Image) -> str:
+    """The compiled functions are in use, and the environment switches them off; nothing that compiles is left."""
+    command = [*image.settings["Entrypoint"], "--version", "--json"]
+    states = [json.loads(run_in(image, command, more))["accelerator"] for more in ({}, {SWITCH: SWITCHED_OFF})]
+    _demand(states == ["in use", "switched off"], f"the accelerator is {states[0]}, or with {SWITCH} {states[1]}")
+    compilers = sorted(path.name for path in image.root.glob("usr/bin/*") if path.name in _COMPILERS)
+    _demand(not compilers, f"{compilers} are in it")
+    return f"{states[0]}; {states[1]} by {SWITCH}={SWITCHED_OFF}"
 
 
 def prove_extras(image: Image) -> str:
@@ -142,6 +154,7 @@ PROOFS: Final[tuple[Callable[[Image], str], ...]] = (
     prove_size,
     prove_contents,
     prove_version,
+    prove_accelerator,
     prove_extras,
     prove_work,
 )

@@ -116,7 +116,10 @@ def _print_version(as_json: bool) -> None:
     import json
     import platform
 
-    click.echo(json.dumps({"version": __version__, "python": platform.python_version(), "system": platform.system()}))
+    from kproxy.codec import accelerator
+
+    told = {"version": __version__, "python": platform.python_version(), "system": platform.system()}
+    click.echo(json.dumps(told | {"accelerator": accelerator.STATE}))
 
 
 @cli.command(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kproxy.codec.accelerator import SWITCH, SWITCH_VALUES
 from kproxy.config.model import Config
 from kproxy.config.option_checks import cross_check, fit_defaults
 from kproxy.config.options import options
@@ -17,9 +18,10 @@ CONFIG_FILE_VARIABLE = "KPROXY_CONFIG"
 _OPTIONS = options(Config)
 _PREFIX = "KPROXY_"
 # Kubernetes sets such variables in every pod if there is a service called kproxy or kproxy-something;
-# KPROXY_CACHE is where the demo and the tests keep their downloads; KPROXY_URL names a running kproxy for the commands.
+# KPROXY_CACHE is where the demo and the tests keep their downloads; KPROXY_URL names a running kproxy for the commands;
+# KPROXY_ACCELERATOR is read before any option is.
 _FOREIGN_VARIABLE = re.compile(
-    r"KPROXY_(CONFIG|CACHE|URL|(\w+_)?(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?))"
+    r"KPROXY_(ACCELERATOR|CONFIG|CACHE|URL|(\w+_)?(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?))"
 )
 
 
@@ -68,6 +70,7 @@ def load_with_sources(flags: Mapping[str, str], environ: Mapping[str, str]) -> L
     given |= {name: _Given(raw, _flag_source(name)) for name, raw in flags.items() if name != CONFIG_FILE}
     problems += [_unknown_option(name, entry) for name, entry in given.items() if name not in _OPTIONS]
     values = _parse(given, problems)
+    problems += _wrong_switch(environ)
     if "bootstrap.servers" not in given and file_read:
         problems.append(_missing("bootstrap.servers"))
     if problems:
@@ -122,6 +125,12 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _Given]
         elif variable.startswith(_PREFIX) and not _FOREIGN_VARIABLE.fullmatch(variable):
             name = variable.removeprefix(_PREFIX).lower().replace("_", ".")
             yield name, _Given(text, f"environment {variable}")
+
+
+def _wrong_switch(environ: Mapping[str, str]) -> list[str]:
+    if (said := environ.get(SWITCH, SWITCH_VALUES[0])) in SWITCH_VALUES:
+        return []
+    return [f"{SWITCH} = {said!r} (environment): must be {' or '.join(SWITCH_VALUES)}"]
 
 
 def _flag_source(name: str) -> str:

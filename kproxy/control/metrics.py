@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from kproxy import __version__
+from kproxy.codec import accelerator
 from kproxy.codec.messages import ApiKey, api_name
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.client_stats import ClientStats
@@ -54,9 +55,9 @@ class StatsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = self._now()
-        info = {(__version__, platform.python_version()): 1}
-        text = "Always 1; its labels name the version that runs."
-        yield _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python")), info)
+        info = {(__version__, platform.python_version(), accelerator.STATE): 1}
+        text = "Always 1; its labels name the version that runs, and whether the compiled functions are in use."
+        yield _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python", "accelerator")), info)
         for group in fields(self._stats):
             yield from _declared(getattr(self._stats, group.name), now)
         yield from _clients(self._stats.clients)

@@ -10,6 +10,7 @@ import pytest
 
 from kproxy import __version__
 from kproxy.cli import main
+from kproxy.codec import accelerator
 from kproxy.config import Config, ExitCode, Loaded, StartupError, options
 
 Runner = Callable[..., int]
@@ -122,7 +123,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out == f"kproxy {__version__}\n"
     assert main(["--version", "--json"]) == ExitCode.OK
-    assert json.loads(capsys.readouterr().out)["version"] == __version__
+    told = json.loads(capsys.readouterr().out)
+    assert (told["version"], told["accelerator"]) == (__version__, accelerator.STATE)
 
 
 def test_json_alone_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,9 +136,23 @@ def test_an_accelerator_of_another_interface_is_left_alone(
     compiled: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accelerator, "import_module", lambda name: compiled)
-    assert accelerator._installed() is compiled
-    monkeypatch.setattr(accelerator, "_INTERFACE", 2)
-    assert accelerator._installed() is None
+    assert accelerator._installed({}) == (compiled, "in use")
+    monkeypatch.setattr(accelerator, "_INTERFACE", compiled.INTERFACE + 1)
+    assert accelerator._installed({}) == (None, "of another version")
+
+
+def test_the_accelerator_can_be_switched_off(compiled: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "import_module", lambda name: compiled)
+    assert accelerator._installed({"KPROXY_ACCELERATOR": "off"}) == (None, "switched off")
+    assert accelerator._installed({"KPROXY_ACCELERATOR": "on"}) == (compiled, "in use")
+
+
+def test_kproxy_works_without_the_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> ModuleType:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(accelerator, "import_module", missing)
+    assert accelerator._installed({}) == (None, "not installed")
 
 
 def handing_on(name: str) -> Callable[..., Any]:

@@ -154,6 +154,14 @@ def test_variables_that_are_not_ours(variable: str) -> None:
     assert load(REQUIRED, {variable: "tcp://10.0.0.1:9092"}).listen == ("127.0.0.1", 19092)
 
 
+def test_the_accelerators_switch_is_on_or_off() -> None:
+    for said in ("on", "off"):
+        assert load(REQUIRED, {"KPROXY_ACCELERATOR": said}).listen == ("127.0.0.1", 19092)
+    with pytest.raises(ConfigError) as caught:
+        load(REQUIRED, {"KPROXY_ACCELERATOR": "fast"})
+    assert caught.value.problems == ["KPROXY_ACCELERATOR = 'fast' (environment): must be on or off"]
+
+
 def test_problems_between_options_are_found() -> None:
     assert problems_of({"bootstrap.servers": "127.0.0.1:19092"})[0].endswith("kproxy would connect to itself")
 

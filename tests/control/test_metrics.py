@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from kproxy import __version__
+from kproxy.codec import accelerator
 from kproxy.control.metrics import StatsCollector, make_registry, render
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.durations import LATENCY_BUCKETS
@@ -213,6 +214,7 @@ def test_build_info() -> None:
     [info] = [sample for sample in samples(Stats()) if sample.name == "kproxy_build_info"]
     assert info.value == 1
     assert info.labels["version"] == __version__
+    assert info.labels["accelerator"] == accelerator.STATE
 
 
 def test_process_metrics() -> None:
@@ -254,7 +256,7 @@ def test_nothing_that_clients_write_or_keep_secret_is_reported() -> None:
     own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}
     own_words |= {"operation", "resource_type", "limit"}
     own_words |= {"mechanism", "result"}
-    assert labels == chosen_by_clients | own_words | {"listener", "version", "python"}
+    assert labels == chosen_by_clients | own_words | {"accelerator", "listener", "version", "python"}
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
