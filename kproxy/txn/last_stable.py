@@ -74,7 +74,7 @@ class LastStable:
 
     def __init__(self, most: int = _MOST) -> None:
         """``most``: partitions that are remembered."""
-        self._half = max(1, most // 2)
+        self._half = most // 2
         self._new: dict[TopicPartition, _Known] = {}
         self._old: dict[TopicPartition, _Known] = {}
         #: How often partitions were forgotten.

@@ -11,10 +11,12 @@ def test_the_batches_of_a_partition_come_over_one_connection_until_the_transacti
     assert batches.admit([ONE], 1)
     assert not batches.admit([ONE], 2)
     assert batches.admit([TWO], 2)
+    assert not batches.admit([TWO], 1)
     assert not batches.knows([ONE])
     batches.ended()
     assert batches.knows([ONE, TWO])
-    assert batches.admit([ONE, TWO], 3)
+    for connection in (3, 4):
+        assert batches.admit([ONE, TWO], connection)
 
 
 def test_what_was_not_written_is_not_known() -> None:

@@ -31,6 +31,12 @@ def test_the_stored_bytes_never_change() -> None:
     assert encode_key("kproxy-1", "bl-in-1") == KEY
     assert encode_value(STORED) == VALUE
     assert decode_value(VALUE) == STORED
+    assert {end.name: encode_value(STORED._replace(last=end))[22:24].hex() for end in LastEnd} == {
+        "NONE": "0000",
+        "COMMITTED": "0100",
+        "ABORTED": "0200",
+        "LOST": "0300",
+    }
 
 
 @pytest.mark.parametrize("end", range(len(VALUE)))
@@ -48,17 +54,19 @@ def test_what_a_newer_version_wrote_is_unknown(value: bytes) -> None:
 def test_a_producer_that_none_can_be_is_damaged() -> None:
     with pytest.raises(RemoteProtocolError):
         decode_value(encode_value(STORED._replace(upstream=Producer(-1, 0))))
+    first = STORED._replace(client=Producer(0, 0), upstream=Producer(0, 0))
+    assert decode_value(encode_value(first)) == first
 
 
 def test_the_last_entry_of_this_instance_counts() -> None:
     epochs = StoredEpochs("kproxy-1")
     later = STORED._replace(upstream=Producer(4000, 58), recorded_ms=1_700_000_000_456)
-    for instance, stored in (("kproxy-1", STORED), ("kproxy-1", later), ("other", STORED)):
+    for instance, stored in (("kproxy-1", STORED), ("kproxy-1", later), ("other", STORED), ("a", STORED)):
         assert epochs.take(record(encode_key(instance, "a"), encode_value(stored)))
     assert (epochs.of("a"), epochs.of("b")) == (later, None)
     assert (epochs.before(later.recorded_ms), epochs.before(later.recorded_ms + 1)) == ([], ["a"])
     epochs.take(record(encode_key("kproxy-1", "a"), None))
-    assert epochs.of("a") is None
+    assert (epochs.of("a"), epochs.damaged) == (None, 0)
 
 
 def test_what_replaces_an_entry_replaces_it_even_if_it_is_damaged() -> None:
@@ -81,4 +89,5 @@ def test_lanes_and_epochs_are_apart() -> None:
     for some in (lanes, unread):
         some.apply([record(KEY, VALUE), record(None, VALUE)])
         assert (some.newer, some.damaged, len(some)) == (0, 1, 0)
-    assert epochs.of("bl-in-1") == STORED
+    assert not epochs.take(record(b"\0\0" + KEY[2:], VALUE))  # the key of a lane
+    assert (epochs.of("bl-in-1"), epochs.damaged) == (STORED, 0)

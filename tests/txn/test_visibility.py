@@ -142,8 +142,10 @@ class TestVisible:
         assert (position_behind(seen, 0), seen.next_offset) == (1, 4)
 
     def test_nothing_but_hidden_batches_leaves_nothing(self) -> None:
-        seen = see(log_of([("aborted", 3, 0), ("empty", 4, 0), ("native-commit", 1, 1)]))
+        log = log_of([("aborted", 3, 0), ("empty", 4, 0), ("native-commit", 1, 1)])
+        seen = see(log)
         assert (seen.pieces, seen.next_offset, seen.changed, seen.leader_epoch) == ([], 8, True, 6)
+        assert seen.hidden_bytes == len(log.read(0))
 
     def test_kafkas_own_aborted_transactions_end_with_their_marker(self) -> None:
         log = log_of([("native", 1, 1), ("native", 1, 2), ("native-abort", 1, 1), ("native", 1, 1)])
@@ -181,6 +183,41 @@ class TestVisible:
             assert (seen.pieces[0] is data, seen.changed) == (True, False)
             assert seen.next_offset == max(end for _, end, batch in log.batches if data.find(batch) >= 0)
 
+    def test_a_reader_that_knows_markers_and_aborted_batches_gets_the_very_same_object(self) -> None:
+        log = log_of([("native", 1, 1), ("native-abort", 1, 1)])
+        log.batches.append((2, 3, bytes(build_batch([Record(0, 0, None, b"v")], base_offset=2, codec=1))))
+        log.end = 3
+        data = log.read(0)
+        seen = natively(data, log)
+        assert (seen.pieces[0] is data, seen.next_offset, seen.changed) == (True, 3, False)
+        log.add("aborted")
+        assert offsets(natively(log.read(0), log)) == [2]
+
+    def test_where_nothing_is_decided_kproxys_transactions_are_shown_and_markers_are_not(self) -> None:
+        log = log_of([("plain", 1, 0), ("undecided", 2, 0)])
+        data = log.read(0)
+        seen = visible(data, topic="t", partition=0, first_offset=0, aborted=(), decisions=None)
+        assert (seen.pieces[0] is data, seen.next_offset) == (True, 3)
+        log.add("native-commit")
+        seen = visible(log.read(0), topic="t", partition=0, first_offset=0, aborted=(), decisions=None)
+        assert (offsets(seen), seen.next_offset, seen.undecided) == ([0, 1, 2], 4, None)
+
+    def test_a_marker_and_an_empty_batch_of_an_undecided_transaction_are_no_end_of_what_is_stable(self) -> None:
+        """A broker writes a marker for a fence; compaction leaves a batch without records."""
+        fence = build_batch(
+            [Record(0, 0, bytes(4), bytes(6))],
+            producer_id=TXN_PID,
+            producer_epoch=UNDECIDED,
+            is_control=True,
+            is_transactional=True,
+        )
+        empty = bytearray(build_batch([Record(0, 0, None, b"v")], base_offset=1, producer_id=TXN_PID))[:61]
+        empty[8:12], empty[57:61] = (49).to_bytes(4, "big"), bytes(4)
+        data = bytes(fence + empty + build_batch([Record(0, 0, None, b"v")], base_offset=2))
+        seen = visible(data, topic="t", partition=0, first_offset=0, aborted=[], decisions=NothingKnown())
+        assert (offsets(seen), seen.next_offset, seen.undecided) == ([2], 3, None)
+        assert undecided_in(memoryview(bytes(fence)), NothingKnown()) is None
+
     def test_garbage_is_reported(self) -> None:
         with pytest.raises(CorruptRecord):
             visible(bytes(100), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
@@ -194,8 +231,8 @@ class TestVisible:
 
     def test_only_a_marker_of_an_abort_ends_an_aborted_transaction(self) -> None:
         """As in Kafka's consumer; a marker may have lost its record to compaction, or have no key."""
-        key = {"commit": b"\0\0\0\1", "none": None, "later version": b"\0\1\0\0\0\x09"}
-        for name, ends in {"commit": False, "none": False, "later version": True}.items():
+        key = {"commit": b"\0\0\0\1", "none": None, "cut off": bytes(2), "later version": b"\0\1\0\0\0\x09"}
+        for name, ends in {"commit": False, "none": False, "cut off": False, "later version": True}.items():
             marking = build_batch(
                 [Record(0, 1, key[name], bytes(6))],
                 producer_id=5,
@@ -220,6 +257,13 @@ class TestVisible:
         log = log_of([("plain", 1, 0), ("committed", 1, 0)])
         seen = visible(log.read(0), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
         assert (offsets(seen), seen.next_offset) == ([0], 1)
+
+
+def natively(data: bytes, log: MixedLog) -> Seen:
+    """As for a client that judges Kafka's own transactions itself."""
+    return visible(
+        data, topic="t", partition=0, first_offset=0, aborted=log.aborted, decisions=log, reads_natively=True
+    )
 
 
 def natively_aborted(marking: bytes) -> Seen:
@@ -255,4 +299,4 @@ def test_marker() -> None:
     assert (header.attributes, header.partition_leader_epoch) == (0x30, 9)
     assert crc_ok(data, 0, len(data))
     (record,) = iter_records(data, max_decompressed_bytes=100, include_control=True)
-    assert record.key == b"\0\0\0\0"
+    assert (record.key, record.value, record.timestamp) == (bytes(4), bytes(6), -1)

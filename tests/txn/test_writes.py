@@ -109,6 +109,15 @@ class TestSending:
         core.written(sends[1], 2, -1)
         assert send_all(core) == []
 
+    def test_one_that_was_written_before_those_ahead_of_it_holds_up_nothing(self) -> None:
+        core = writes()
+        established(core)
+        sends = [accept(core, P, b"%d" % n) for n in range(3)]
+        assert send_all(core) == sends
+        core.written(sends[1], 2, -1)
+        following = accept(core, P, b"following")
+        assert send_all(core) == [following]
+
     def test_after_a_failure_they_go_one_by_one_in_order(self) -> None:
         core = writes()
         established(core)
@@ -163,6 +172,17 @@ class TestSending:
         core.written(send, 4, -1)
         assert core.summary() == {P: Written(5, ())}
 
+    def test_the_earliest_back_off_that_has_not_ended_is_due_next(self) -> None:
+        core = writes()
+        send, other = accept(core, P, b"a"), accept(core, Q, b"b")
+        assert core.next_due() == inf
+        core.again(send, 0.0, is_open=False)
+        core.again(other, 0.5, is_open=False)
+        assert core.next_due() == 1.0
+        for now in (1.0, 1.2):
+            core.ready(now)
+            assert core.next_due() == 1.5
+
     def test_a_partition_that_waits_holds_up_no_other(self) -> None:
         core = writes()
         send, other = accept(core, P, b"a"), accept(core, Q, b"b")
@@ -187,7 +207,7 @@ class TestFailing:
         core.written(other, 9, -1)
         assert other.error_code == GIVEN_UP
         late = accept(core, P, b"d")
-        assert (late.settled, late.error_code, core.held_bytes) == (True, GIVEN_UP, 0)
+        assert (late.settled, late.error_code, core.held_bytes, core.busy) == (True, GIVEN_UP, 0, False)
         with pytest.raises(LocalProtocolError):
             core.summary()
 
@@ -246,6 +266,31 @@ class TestFailing:
         assert core.ready(40.0) == []
         assert (core.failed, send.error_code, other.error_code) == (STATE_LOST, STATE_LOST, GIVEN_UP)
 
+    def test_what_was_refused_is_in_no_log(self) -> None:
+        core = writes(trusted=10.0)
+        send = accept(core, P, b"a")
+        send_all(core)
+        core.refused(send, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
+        assert send.reason == "not_now"
+        assert send_all(core, 30.0) == [send]
+
+    def test_a_connection_that_is_lost_fails_nothing_however_often(self) -> None:
+        core = writes()
+        send = accept(core, P, b"a")
+        for attempt in range(2 * PATIENCE):
+            assert send_all(core, attempt * 10.0) == [send]
+            core.again(send, attempt * 10.0, is_open=True)
+        assert (core.failed, send.reason) == (None, "open")
+
+    def test_no_decision_is_made_while_an_outcome_is_open(self) -> None:
+        core = writes()
+        send = accept(core, P, b"a")
+        with pytest.raises(LocalProtocolError):
+            core.summary()
+        send_all(core)
+        core.written(send, 0, -1)
+        assert core.summary() == {P: Written(1, ())}
+
     @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR])
     def test_doubtful_answers_are_believed_when_they_last(self, error: ErrorCode) -> None:
         core = writes()
@@ -270,7 +315,7 @@ class TestFailing:
         for outcome in (core.out_of_sequence, lambda send: core.again(send, 0.0, is_open=True)):
             outcome(sends[0])
         core.refused(sends[1], ErrorCode.MESSAGE_TOO_LARGE, 0.0)
-        assert sends[1].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert sends[1].error_code == core.failed == ErrorCode.INVALID_PRODUCER_EPOCH
 
     def test_a_failure_stays_what_it_was_when_it_is_abandoned(self) -> None:
         core = writes()
