@@ -80,6 +80,8 @@ class Track:
     fenced_at: float = 0.0
     #: The offset after the last batch that is known to be in the log before all batches that are held; -1: none is.
     written_to: int = -1
+    #: A copy of a batch that was given up may be in flight, and nothing was fenced.
+    left_copies: bool = False
     #: The batch of this epoch that was written last; the broker expects the sequence number that follows it.
     _newest: Send | None = None
 
@@ -190,11 +192,22 @@ class Track:
         }
         return self.written_to <= 0 or self.written_to in ends
 
-    def give_up(self, error_code: int) -> None:
-        """Settles all batches that are held as refused: the partition was deleted, and its log with it."""
+    def give_up(self, error_code: int) -> frozenset[tuple[int, int]]:
+        """Settles all batches that are held as refused: the partition does not exist, and nothing can be fenced there.
+
+        Returns (epoch, sequence) of those that a partition which appears later may still receive. Then a new epoch
+        begins, by which they can be fenced. LocalProtocolError if there is none left.
+        """
+        copies = frozenset((send.epoch, send.sequence) for send in self.sends if send.ever_open)
+        if copies:
+            self.bump()
+            self.left_copies = True
         for send in list(self.sends):
             send.outcome, send.error_code = ProduceOutcome.REFUSED, error_code
             self._settle(send)
+        if copies:
+            self.next_sequence = 0
+        return copies
 
     def _written(self, send: Send, base_offset: int, log_append_time_ms: int) -> None:
         send.outcome, send.error_code = ProduceOutcome.WRITTEN, 0
@@ -245,6 +258,11 @@ class Lane:
             self.tracks.pop(track.key, None)
         return unused
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it can be written any more that is not known."""
+        return not any(track.sends or track.left_copies for track in self.tracks.values())
+
     def unsettled(self) -> list[Track]:
         """The tracks with batches whose outcome is not definite."""
         return [track for track in self.tracks.values() if track.sends]
@@ -274,8 +292,8 @@ class LanePool:
         return Lane(broker_producer_id | KPROXY_BIT, 0)
 
     def give_back(self, lane: Lane) -> None:
-        """Ends a lease. A lane with something unsettled, or with too few epochs left, is not used again."""
+        """Ends a lease. A lane that has not ended, or with too few epochs left, is not used again."""
         self.leased -= 1
         following = Lane(lane.producer_id, lane.last_epoch + 2)
-        if not lane.unsettled() and following.last_epoch < LAST_EPOCH:
+        if lane.has_ended and following.last_epoch < LAST_EPOCH:
             self._free.append(following)

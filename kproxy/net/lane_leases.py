@@ -101,10 +101,10 @@ class Lanes:
         return lane
 
     def give_back(self, lane: Lane) -> None:
-        """Ends a lease. A lane with something unsettled is not used again."""
+        """Ends a lease. A lane that has not ended is not used again."""
         lease = self._leases.pop(lane)
         self._count()
-        if lane.unsettled():
+        if not lane.has_ended:
             if self.fleet.enabled:
                 self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
             return

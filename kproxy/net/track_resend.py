@@ -105,7 +105,7 @@ class _TrackResend:
             await self._backoff.pause()
         except RemoteProtocolError as error:
             if isinstance(error, LogError) and error.error_code in _GONE:
-                track.give_up(error.error_code)
+                self._give_up(error.error_code)
             else:
                 log.warning("a producer cannot be fenced", reason=str(error))
                 await self._backoff.pause()
@@ -126,9 +126,14 @@ class _TrackResend:
             self._unknown += 1
             await self._backoff.pause()
             if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
-                self._track.give_up(ErrorCode.UNKNOWN_TOPIC_ID)
+                self._give_up(ErrorCode.UNKNOWN_TOPIC_ID)
             return None
         return name, index
+
+    def _give_up(self, error_code: int) -> None:
+        copies = self._track.give_up(error_code)
+        if copies:
+            self._batches.left_unfenced(self._track, copies)
 
     async def _found(self, place: tuple[str, int]) -> dict[tuple[int, int], int]:
         """The track's batches in the log; what can't be read counts as missing: no record may be lost for it."""

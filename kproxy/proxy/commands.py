@@ -144,6 +144,9 @@ class Unsettled(Protocol):
     def led_elsewhere(self, key: TrackKey) -> None:
         """Records that the broker of the client's port does not lead a partition: a retry is answered so."""
 
+    def left_unfenced(self, track: Track, copies: frozenset[tuple[int, int]]) -> None:
+        """Records that copies of batches that were given up may still be written: (epoch, sequence) of each."""
+
     def recovered(self) -> None:
         """Every outcome is known: the session continues."""
 

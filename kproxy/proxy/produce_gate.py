@@ -19,7 +19,7 @@ from kproxy.codec.produce_shape import RequestShape
 from kproxy.codec.topic_names import is_legal_topic
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
-from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.unconfirmed import PendingProduce
@@ -524,6 +524,13 @@ class ProduceGate:
     def led_elsewhere(self, key: TrackKey) -> None:
         """Records that the broker of the client's port does not lead a partition: a retry is answered so."""
         self.producer.refusals.expect(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def left_unfenced(self, track: Track, copies: frozenset[tuple[int, int]]) -> None:
+        """Has the copies fenced, and searched for, before this producer uses the partition again."""
+        if self.member is not None:
+            epochs = [epoch for epoch, _ in copies]
+            lane = Suspect(track.producer_id, min(epochs), max(epochs), copies)
+            self.member.ledger.suspect(track.key, lane, self._link.now)
 
     def _recover(self) -> None:
         if not self.recovering:

@@ -146,9 +146,34 @@ class TestRefuse:
     def test_all_is_given_up_where_the_partition_was_deleted(self) -> None:
         track, sends = track_with(3, 1)
         track.lost(sends[0])
-        track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == {(0, 0)}
         assert [send.error_code for send in sends] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
         assert not track.sends
+        assert (track.epoch, track.next_sequence) == (1, 0), "a marker of this epoch fences the copy"
+
+    def test_what_was_never_open_is_given_up_without_a_copy(self) -> None:
+        track, _ = track_with(3, 1)
+        assert not track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert (track.epoch, track.left_copies) == (0, False)
+
+    def test_nothing_is_given_up_where_no_epoch_is_left_for_the_fence(self) -> None:
+        track, (send,) = track_with(3)
+        track.lost(send)
+        track.last_epoch = 0
+        with pytest.raises(LocalProtocolError):
+            track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert (list(track.sends), send.settled) == ([send], False)
+
+    def test_a_lane_of_which_a_copy_may_arrive_is_not_used_again(self) -> None:
+        pool = LanePool()
+        lane = pool.adopt(42)
+        track = lane.track((b"t", 0))
+        track.lost(track.accept(batch_of(0), 1, NOW_S))
+        track.give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert not lane.unsettled()
+        assert not lane.has_ended
+        pool.give_back(lane)
+        assert pool.lease() is None
 
     def test_a_sequence_after_which_a_batch_was_written_is_not_given_away(self) -> None:
         # A broker that lost the producer's state takes the second batch at any sequence. Were the first one's sequence

@@ -18,7 +18,8 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.controls import Fault
-from tests.net.harness import Proxied, errors_of, produce, proxied, values_in
+from tests.net.harness import Proxied, errors_of, eventually, produce, proxied, values_in
+from tests.net.retrying import Gate, batch, end, request
 
 pytestmark = pytest.mark.idle_clock
 
@@ -113,6 +114,35 @@ async def test_a_topic_that_is_deleted_meanwhile_is_believed_after_a_while() -> 
             proxy.brokers.control(ApiKey.PRODUCE, delete, times=1)
             answer = await client.call(produce("t", b"a"), 8)
             assert errors_of(answer) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("stays", [True, False])
+async def test_a_copy_that_was_given_up_is_fenced_when_its_partition_appears(first: bool, stays: bool) -> None:
+    """The partition did not exist when its batch was given up; the copy arrives before the retry, or after it."""
+    async with proxied(upstream_request_timeout_ms=2000) as proxy:
+        gate = Gate(proxy, b"a")
+        client = await proxy.client(1)
+        await client.send(request(batch(b"a")), 8)
+        await gate.wait_reached()
+        assert errors_of(await client.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+        if not stays:
+            await end(client)
+            await proxy.at_rest()
+            client = await proxy.client(1)
+        assert errors_of(await client.call(request(batch(b"a")), 8)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        proxy.brokers.create_topic("t")
+        if first:
+            gate.release()
+            await eventually(lambda: values_in(proxy.brokers, "t") == [b"a"])
+        await client.send(request(batch(b"a")), 8)
+        await eventually(lambda: proxy.stats.retries.fences == {"done": 1})
+        gate.release()
+        assert errors_of(await client.receive()) == [0]
+        assert errors_of(await client.call(request(batch(b"b")), 8)) == [0]
+        written = [value for value in values_in(proxy.brokers, "t") if value in (b"a", b"b")]
+        assert written == [b"a", b"b"]
+        await end(client)
 
 
 async def test_a_batch_named_by_topic_id_is_sent_again_by_its_id() -> None:
