@@ -94,12 +94,11 @@ class ClaimKeeper:
 
     def is_elsewhere(self, view: IdView | None) -> bool:
         """Whether another instance has claimed the id since this one had it, or decided under the claim taken over."""
-        claim = view.claim if view is not None else None
-        if view is None or claim is None:
+        if view is None or view.claim is None:
             return False
-        if claim.nonce == self._basis:
+        if view.claim.nonce == self._basis:
             return view.client != self.client
-        return claim.instance_id != self._tools.instance_id and not self.holds(view)
+        return view.claim.instance_id != self._tools.instance_id and not self.holds(view)
 
     def take_over(self, view: IdView) -> None:
         """From now on claims for the client that has the id."""

@@ -3,13 +3,18 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import trio
 
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
-from kproxy.codec._generated.transaction_partitions import TransactionPartitions
+from kproxy.codec._generated.transaction_partitions import (
+    TransactionPartitions,
+    TransactionPartitionsPartition,
+    TransactionPartitionsTopic,
+)
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_topic import TOPIC
@@ -36,13 +41,24 @@ async def scene() -> AsyncIterator[tuple[Cast, Instance]]:
             yield cast, await cast.instance()
 
 
-def keeper_of(at: Instance) -> ClaimKeeper:
-    return ClaimKeeper("id", at.transactions.coordinator.log._tools)
+def keeper_of(at: Instance, nonce: bytes | None = None) -> ClaimKeeper:
+    """``nonce``: of its claims; by default one that is random."""
+    tools = at.transactions.coordinator.log._tools
+    return ClaimKeeper("id", tools if nonce is None else replace(tools, nonce=lambda: nonce))
 
 
-async def claimed(at: Instance, client: Producer = FIRST) -> ClaimKeeper:
+async def taker_of(at: Instance, nonce: bytes | None = None) -> ClaimKeeper:
+    """A keeper that has taken the id over, and not claimed it yet."""
+    keeper = keeper_of(at, nonce)
+    view = await keeper.read_to_end()
+    assert view is not None
+    keeper.take_over(view)
+    return keeper
+
+
+async def claimed(at: Instance, client: Producer = FIRST, nonce: bytes | None = None) -> ClaimKeeper:
     """A keeper that has claimed the id for a client."""
-    keeper = keeper_of(at)
+    keeper = keeper_of(at, nonce)
 
     async def identity(_: IdView | None) -> Producer:
         return client
@@ -54,10 +70,11 @@ async def claimed(at: Instance, client: Producer = FIRST) -> ClaimKeeper:
 
 
 async def begun(keeper: ClaimKeeper) -> Producer:
-    """An epoch of which the log says that it is open."""
+    """An epoch of which the log says that it is open, with a partition."""
     producer = await keeper.take_epoch()
     assert keeper.claim is not None
-    assert await keeper.announce(TransactionPartitions(keeper.claim.nonce, *producer))
+    topics = [TransactionPartitionsTopic("t", [TransactionPartitionsPartition()])]
+    assert await keeper.announce(TransactionPartitions(keeper.claim.nonce, *producer, topics))
     await keeper.read_to_end()
     return producer
 
@@ -345,6 +362,153 @@ class TestWhatIsOpen:
             assert view is not None
             assert view.verdict(second) is Verdict.ABORTED
             assert view.client == FIRST
+
+
+class TestElsewhere:
+    async def test_an_id_that_nobody_has_or_that_is_here_is_not_elsewhere(self) -> None:
+        async with scene() as (_, a):
+            assert not keeper_of(a).is_elsewhere(None)
+            keeper = await claimed(a)
+            assert not keeper.is_elsewhere(keeper.view)
+
+    async def test_it_is_where_the_last_claim_was_made(self) -> None:
+        async with scene() as (cast, a):
+            first, b = await claimed(a), await cast.instance("b")
+            second = await taker_of(b)
+            await second.claim_again()
+            assert first.is_elsewhere(await first.read_to_end())
+            assert not second.is_elsewhere(second.view)
+            third = await taker_of(a)
+            await third.claim_again()
+            assert second.is_elsewhere(await second.read_to_end())
+            assert not third.is_elsewhere(third.view)
+            assert not first.is_elsewhere(await first.read_to_end()), "it is at this instance again"
+
+    @pytest.mark.parametrize("nonce", [b"a" * 16, b"c" * 16])
+    async def test_who_takes_it_over_has_it_until_another_claims_it(self, nonce: bytes) -> None:
+        async with scene() as (cast, a):
+            await claimed(a, nonce=b"b" * 16)
+            taker = await taker_of(await cast.instance("b"))
+            assert (taker.client, taker.client_id, taker.timeout_ms) == (FIRST, "", 0)
+            assert not taker.is_elsewhere(taker.view)
+            await (await taker_of(await cast.instance("c"), nonce)).claim_again()
+            assert taker.is_elsewhere(await taker.read_to_end())
+
+    @pytest.mark.parametrize("following", [SECOND, Producer(3, 0)])
+    async def test_it_is_still_at_the_former_instance_that_decides_under_its_claim(self, following: Producer) -> None:
+        async with scene() as (cast, a):
+            former = await claimed(a)
+            producer = await begun(former)
+            taker = await taker_of(await cast.instance("b"))
+            await decided(former, producer, following)
+            assert taker.is_elsewhere(await taker.read_to_end())
+
+    async def test_who_serves_an_instance_has_the_id_for_it(self) -> None:
+        async with scene() as (cast, a):
+            view = (await claimed(a)).view
+            assert view is not None
+            server = keeper_of(await cast.instance("b"))
+            await server.read_to_end()
+            server.serve(view)
+            assert not server.is_elsewhere(server.view)
+            await server.claim_again()
+            assert not server.is_elsewhere(server.view)
+
+
+class TestContinuing:
+    async def test_who_continues_what_is_open_aborts_nothing_and_its_former_instance_refuses(self) -> None:
+        async with scene() as (cast, a):
+            former = await claimed(a)
+            producer = await begun(former)
+            taker = await taker_of(await cast.instance("b"))
+            view = await taker.claim_to_continue(producer)
+            assert view.is_former(producer)
+            assert view.client == FIRST
+            for ask in (former.claim_again, former.settle):
+                with pytest.raises(TxnError, match="NOT_COORDINATOR: b continues"):
+                    await ask(producer)
+            assert taker.holds(await taker.read_to_end())
+
+    async def test_who_has_left_a_transaction_to_another_instance_has_no_claim(self) -> None:
+        async with scene() as (cast, a):
+            former = await claimed(a)
+            producer = await begun(former)
+            await (await taker_of(await cast.instance("b"))).claim_to_continue(producer)
+            view = await former.read_to_end()
+            assert view is not None
+            assert former.continued_elsewhere(view).error_code is ErrorCode.NOT_COORDINATOR
+            assert former.claim is None
+
+    @pytest.mark.parametrize("shift", [-1, 1])
+    async def test_nothing_is_claimed_where_something_else_is_open(self, shift: int) -> None:
+        async with scene() as (cast, a):
+            keeper = await claimed(a)
+            producer = await begun(keeper)
+            taker = await taker_of(await cast.instance("b"))
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                await taker.claim_to_continue(producer._replace(epoch=producer.epoch + shift))
+            assert keeper.holds(await keeper.read_to_end())
+
+    async def test_nothing_is_claimed_where_nothing_is_open_or_known(self) -> None:
+        async with scene() as (_, a):
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                await keeper_of(a).claim_to_continue(Producer(1, 0))
+            keeper = await claimed(a)
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                await (await taker_of(a)).claim_to_continue(Producer(1, 0))
+            assert keeper.holds(await keeper.read_to_end())
+
+    async def test_the_former_instance_is_remembered_and_where_it_was_fenced(self) -> None:
+        def known(keeper: ClaimKeeper) -> tuple[str, bool, int]:
+            keeper.fenced_at.add(("t", 1))
+            return keeper.former_instance, keeper.had_others, len(keeper.fenced_at)
+
+        async with scene() as (cast, a):
+            b, place = await cast.instance("b"), ("t", 0)
+            assert known(keeper_of(a)) == ("", False, 1)
+            first = await claimed(a)
+            first.fenced_at.add(place)
+            assert known(first) == ("", False, 2)
+            await first.claim_again()
+            assert known(first) == ("a", False, 2)
+            restarted = await taker_of(a)
+            await restarted.claim_again()
+            assert known(restarted) == ("a", False, 1)
+            second = await taker_of(b)
+            second.fenced_at.add(place)
+            await second.claim_again()
+            assert known(second) == ("a", True, 1)
+            second.fenced_at.add(place)
+            await second.claim_again()
+            assert known(second) == ("b", True, 2)  # it still writes for the same client
+            third = await taker_of(a)
+            third.fenced_at.add(place)
+            await third.claim_again()
+            assert known(third) == ("b", True, 1)
+            third.fenced_at.add(place)
+            assert (await third.claim_once(third.view, SECOND))[0]
+            assert known(third) == ("a", False, 1)
+
+    @pytest.mark.parametrize(
+        ("client", "error"),
+        [
+            (Producer(7, -1), ErrorCode.PRODUCER_FENCED),
+            (FIRST, ErrorCode.NOT_COORDINATOR),
+            (Producer(7, 2), ErrorCode.PRODUCER_FENCED),
+        ],
+    )
+    async def test_who_has_ended_its_transaction_elsewhere_is_not_fenced(
+        self, client: Producer, error: ErrorCode
+    ) -> None:
+        async with scene() as (cast, a):
+            await claimed(a)
+            taker = await taker_of(await cast.instance("b"))
+            await taker.claim_again()
+            await decided(taker, await begun(taker), SECOND)
+            keeper = keeper_of(a)
+            keeper.client = client
+            await keeper.read_to_end()
+            assert keeper.fenced().error_code is error
 
 
 class TestAppending:

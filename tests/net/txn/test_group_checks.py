@@ -65,6 +65,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (2, "m", ErrorCode.ILLEGAL_GENERATION),
         (3, "n", ErrorCode.UNKNOWN_MEMBER_ID),
         (-1, "", ErrorCode.NONE),
+        (-1, "n", ErrorCode.UNKNOWN_MEMBER_ID),
+        (3, "", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 async def test_members_of_classic_groups(generation: int, member: str, error: ErrorCode) -> None:
@@ -79,11 +81,16 @@ async def test_while_members_are_asked_to_join_again_the_generation_is_the_old_o
 
 
 @pytest.mark.parametrize(
-    ("generation", "error"),
-    [(3, ErrorCode.NONE), (2, ErrorCode.ILLEGAL_GENERATION), (4, ErrorCode.ILLEGAL_GENERATION)],
+    ("generation", "member", "error"),
+    [
+        (3, "m", ErrorCode.NONE),
+        (2, "m", ErrorCode.ILLEGAL_GENERATION),
+        (4, "m", ErrorCode.ILLEGAL_GENERATION),
+        (3, "n", ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
 )
 async def test_a_member_of_a_newer_group_commits_offsets_at_its_own_epoch_only(
-    monkeypatch: pytest.MonkeyPatch, generation: int, error: ErrorCode
+    monkeypatch: pytest.MonkeyPatch, generation: int, member: str, error: ErrorCode
 ) -> None:
     """KIP-848: a member that was assigned other partitions has a higher epoch; offsets it read before are void."""
     unknown = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -104,7 +111,7 @@ async def test_a_member_of_a_newer_group_commits_offsets_at_its_own_epoch_only(
     async with clustered() as (fake, cluster):
         fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(newer))
         fake.cluster.control(ApiKey.HEARTBEAT, lambda _: Answer(unknown))
-        assert await check_member(cluster, offsets(generation, "m")) == error
+        assert await check_member(cluster, offsets(generation, member)) == error
 
 
 async def test_what_the_coordinator_says_of_an_instance_is_returned() -> None:
@@ -114,15 +121,20 @@ async def test_what_the_coordinator_says_of_an_instance_is_returned() -> None:
         assert await check_member(cluster, offsets(3, "m", "i")) == ErrorCode.FENCED_INSTANCE_ID
 
 
-async def test_old_brokers_are_asked_without_the_instance() -> None:
-    def old(answer: Message) -> None:
+@pytest.mark.parametrize(("newest", "instance"), [(2, None), (3, "i"), (4, "i")])
+async def test_brokers_are_asked_with_the_instance_unless_they_are_too_old(newest: int, instance: str | None) -> None:
+    def limited(answer: Message) -> None:
         assert isinstance(answer, ApiVersionsResponse)
         answer.api_keys = [row for row in answer.api_keys if row.api_key != ApiKey.HEARTBEAT]
-        answer.api_keys.append(ApiVersionsResponseApiVersion(ApiKey.HEARTBEAT, 0, 2))
+        answer.api_keys.append(ApiVersionsResponseApiVersion(ApiKey.HEARTBEAT, 0, newest))
 
     async with clustered() as (fake, cluster):
-        fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(old))
+        fake.cluster.control(ApiKey.API_VERSIONS, lambda _: Edit(limited))
+        asked: list[str | None] = []
+        fake.cluster.control(ApiKey.HEARTBEAT, lambda call: asked.append(call.request.group_instance_id))
+        fake.cluster.groups["g"].members["m"].instance_id = instance
         assert await check_member(cluster, offsets(3, "m", "i")) == 0
+        assert asked == [instance]
 
 
 async def test_it_is_asked_again_where_the_coordinator_moves_and_not_for_ever() -> None:

@@ -38,6 +38,26 @@ async def test_what_was_begun_by_hand_comes_before_the_rules_of_the_configuratio
         assert committed_values(proxy) == ["1"]
 
 
+async def test_a_producer_of_a_rule_writes_into_its_applications_transaction() -> None:
+    rules = (CommitRule(_CLIENT),)
+    async with (
+        stage(on_offset_commit=rules) as (proxy, _),
+        await proxy.client(client_id=_CLIENT) as client,
+        await proxy.client(client_id="kproxy-txn-other") as other,
+    ):
+        assert proxy.transactions.implicit_transactions.of("plain") is None
+        application = proxy.transactions.implicit_transactions.of_consumer(_CLIENT, "g")
+        assert application is not None
+        application.joins(9, rewinds=True)
+        application.fetches()
+        assert await write(client, b"1") == [0]
+        assert await write(other, b"2") == [ErrorCode.INVALID_TXN_STATE]
+        assert committed_values(proxy) == []
+        assert 9 in proxy.transactions.implicit_transactions.parties().connections
+        proxy.transactions.implicit_transactions.closed(9, received_all=True)
+        assert 9 not in proxy.transactions.implicit_transactions.parties().connections
+
+
 async def test_a_connection_that_ends_before_its_answer_dooms_the_transaction() -> None:
     async with stage() as (proxy, control):
         gate = Gate(proxy)

@@ -1,0 +1,34 @@
+"""What owners share: producer ids, as far as brokers give them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.txn.owner_services import OwnerTools
+from kproxy.txn.txn_error import TxnError
+
+
+def tools_with(new_producer_id: Any) -> OwnerTools:
+    none: Any = None
+    cluster: Any = SimpleNamespace(new_producer_id=new_producer_id)
+    return OwnerTools(none, cluster, none, none, none, none, none, none, none, "a")
+
+
+async def test_a_producer_id_is_one_of_the_brokers() -> None:
+    async def give() -> int:
+        return 4000
+
+    assert await tools_with(give).new_producer_id() == 4000
+
+
+@pytest.mark.parametrize("error", [OSError("closed"), RemoteProtocolError("no version")])
+async def test_without_one_the_client_asks_again(error: Exception) -> None:
+    async def refuse() -> int:
+        raise error
+
+    with pytest.raises(TxnError, match=f"no producer id: {error}") as caught:
+        await tools_with(refuse).new_producer_id()
+    assert caught.value.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
