@@ -1,6 +1,6 @@
 import pytest
 
-from kproxy.codec.batch import crc_ok, read_header
+from kproxy.codec.batch import Record, build_batch, crc_ok, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.lanes import SERVER_ERROR_PATIENCE, Lane, LanePool, Send, Track
 from kproxy.dedup.produce_outcome import ProduceOutcome
@@ -24,6 +24,13 @@ def track_with(*counts: int, epoch: int = 0) -> tuple[Track, list[Send]]:
 
 
 class TestTrack:
+    def test_nothing_is_known_of_a_new_batch(self) -> None:
+        track, (send,) = track_with(1)
+        assert (send.settled, send.attempts, send.outcome, send.error_code) == (False, 0, None, 0)
+        assert (track.ever_open, track.may_be_written) == (False, False)
+        track.refuse(send, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (send.base_offset, send.log_append_time_ms) == (-1, -1)
+
     def test_batches_are_stamped_one_after_another(self) -> None:
         _, sends = track_with(3, 1, 2)
         assert [stamped(send) for send in sends] == [(PRODUCER, 0, 0), (PRODUCER, 0, 3), (PRODUCER, 0, 4)]
@@ -70,6 +77,12 @@ class TestTrack:
         track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
         assert not track.answered(second, error, -1, -1)
         assert (first.outcome, second.outcome, second.ever_open) == (ProduceOutcome.NOT_NOW, None, False)
+
+    def test_a_time_out_after_another_failure_leaves_it_open(self) -> None:
+        track, (first, second) = track_with(1, 1)
+        track.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
+        track.answered(second, ErrorCode.REQUEST_TIMED_OUT, -1, -1)
+        assert (second.outcome, second.ever_open) == (ProduceOutcome.OPEN, True)
 
     def test_a_batch_that_answers_for_itself_is_out_of_sequence(self) -> None:
         track, (send,) = track_with(1)
@@ -134,6 +147,36 @@ class TestRefuse:
         assert [stamped(second), stamped(third)] == [(PRODUCER, 0, 0), (PRODUCER, 0, 1)]
         assert track.next_sequence == 3
 
+    def test_what_follows_gets_the_sequence_after_what_was_written(self) -> None:
+        track, (first, second, third) = track_with(3, 1, 2)
+        track.answered(first, 0, 5, -1)
+        track.refuse(second, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (stamped(third), track.next_sequence) == ((PRODUCER, 0, 3), 5)
+
+    def test_unless_the_broker_expects_another_one(self) -> None:
+        track, (first, second, third) = track_with(1, 1, 1)
+        track.answered(third, 0, 5, -1)
+        track.refuse(first, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (stamped(second), track.next_sequence) == ((PRODUCER, 1, 0), 1)
+        track, (first, second, third) = track_with(1, 1, 1)
+        for send in (second, first):
+            track.answered(send, 0, 5, -1)
+        track.refuse(third, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (track.epoch, track.next_sequence) == (1, 0)
+
+    def test_after_a_fence_what_was_found_is_written_and_the_rest_is_sent_again(self) -> None:
+        track, (refused, found, refused_later, missing) = track_with(1, 2, 1, 3)
+        for send in (refused, refused_later):
+            track.answered(send, ErrorCode.MESSAGE_TOO_LARGE, -1, -1)
+        for send in (found, missing):
+            track.lost(send)
+        track.fenced({(0, 1): 9}, NOW_S)
+        assert (refused.settled, refused.error_code) == (True, ErrorCode.MESSAGE_TOO_LARGE)
+        assert (found.settled, found.base_offset, found.error_code) == (True, 9, 0)
+        assert [stamped(send) for send in track.sends] == [(PRODUCER, 1, 0), (PRODUCER, 1, 1)]
+        assert [send.outcome for send in track.sends] == [ProduceOutcome.REFUSED, ProduceOutcome.FENCED]
+        assert (track.may_be_written, missing.ever_open) == (False, False)
+
     def test_what_is_held_is_in_doubt_once_an_attempt_was_open(self) -> None:
         track, (_, second) = track_with(3, 1)
         assert not track.may_be_written
@@ -189,7 +232,38 @@ class TestRefuse:
         assert [written.number for written in broker.log] == [1, 3, 4]
 
 
+class TestShowsItsLog:
+    """What was written up to offset 79 is the log's, if a batch of the track ends there that is not held."""
+
+    @pytest.mark.parametrize(
+        ("base_offset", "records", "sequence", "epoch", "shown"),
+        [(77, 2, 0, 0, True), (77, 3, 0, 0, False), (78, 2, 0, 0, False), (77, 2, 2, 0, False), (77, 2, 2, 1, True)],
+    )
+    def test_by_the_end_of_a_batch(
+        self, base_offset: int, records: int, sequence: int, epoch: int, shown: bool
+    ) -> None:
+        track, (first, _) = track_with(2, 2)
+        track.answered(first, 0, 77, -1)
+        rows = [Record(n, 0, None, b"v") for n in range(records)]
+        batch = build_batch(
+            rows, base_offset=base_offset, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence
+        )
+        assert track.shows_its_log([read_header(batch)]) is shown
+
+    def test_any_log_will_do_where_nothing_was_written(self) -> None:
+        track, (send,) = track_with(1)
+        assert track.shows_its_log([])
+        track.answered(send, 0, 0, -1)
+        assert not track.shows_its_log([])
+
+
 class TestEpochs:
+    def test_the_first_batch_of_the_next_one_is_alone_in_flight(self) -> None:
+        track, (send,) = track_with(1)
+        track.lost(send)
+        track.bump()
+        assert (track.has_room(5), track.ever_open) == (False, False)
+
     def test_a_bump_stamps_all_again_in_order(self) -> None:
         track, sends = track_with(3, 1, 2, epoch=4)
         track.bump()

@@ -91,6 +91,11 @@ def test_of_batches_that_were_sent_twice_one_copy_counts(views: Views) -> None:
     assert not other(0, 9, ("u", 0))
     assert not other(0, 9, part=P1)
     assert not other(0, 9, part=Q0)
+    for part, place in ((Q0, PLACE), (P0, ("t", 1))):
+        views.forget_copies(part, place)
+        assert other(0, 9)
+    views.forget_copies(P0, PLACE)
+    assert not other(0, 9)
 
 
 def test_the_lowest_bound_of_all_ids_is_the_partitions(views: Views) -> None:
@@ -113,8 +118,10 @@ def test_offsets_of_a_group_are_found_until_the_broker_has_them(views: Views) ->
     assert [(view.transactional_id, part, body) for view, part, body in views.undecided_offsets("g")] == [
         ("a", P0, moved)
     ]
+    assert [body.group_id for _, _, body in views.undecided_offsets("h")] == ["h"]
     assert not list(views.unmirrored_offsets("g"))
     feed.give("a", decision(1, P0, True))
+    assert [body.group_id for _, _, body in views.unmirrored_offsets("h")] == ["h"]
     assert not list(views.undecided_offsets("g"))
     assert [(part, body) for _, part, body in views.unmirrored_offsets("g")] == [(P0, moved)]
     feed.give("a", mirrored(P0, "g"))
@@ -186,6 +193,24 @@ def test_a_partition_is_known_unless_its_beginning_is_lost_or_something_in_it_no
     assert not views.knows(1)
     views.restart(1, 0)
     assert views.knows(1)
+
+
+def test_a_partition_that_has_lost_its_beginning_is_continued_with_what_is_left(views: Views) -> None:
+    views.restart(0, 5)
+    feed = Feed(views)
+    feed.offset = 5
+    assert feed.give("a", decision(1, P0, True), claim(2, P1), claim(3, P1)) == [False] * 3
+    assert views.without_beginning([0, 1]) == [0]
+    assert [entry.body for entry in views.begin_without(0)] == [claim(2, P1)]
+    assert views.without_beginning([0, 1]) == []
+    assert feed.give("a", decision(2, P1, True)) == [True]
+
+
+def test_the_bytes_of_a_partition_are_counted(views: Views) -> None:
+    raws = [encode(Entry("a", body)) for body in (claim(1, P0), decision(1, P0, True))]
+    for raw in raws:
+        Feed(views).raw(*raw)
+    assert views.loader(0).size == sum(len(key) + len(value) for key, value in raws)
 
 
 # -- producer ids that the log does not know
@@ -398,6 +423,17 @@ def test_a_group_is_found_after_a_snapshot_was_loaded(views: Views) -> None:
     assert [part for _, part, _ in views.unmirrored_offsets("g")] == [P0]
     assert [part for _, part, _ in views.undecided_offsets("h")] == [P1]
     assert views.offsets_bytes == writer.offsets_bytes
+
+
+def test_what_readers_ask_is_known_after_a_snapshot_was_loaded(views: Views) -> None:
+    writer = Views()
+    Feed(writer).give("a", claim(1, P0), partitions(1, P0, {PLACE: 5}))
+    views.met(P0.producer_id, *PLACE, 4)
+    load(views, writer, 2)
+    (view,) = views.unsettled()
+    assert view is views.of_producer(P0.producer_id) is views.of("a")
+    assert not list(views.unknown)
+    assert views.bound(*PLACE) == 5
 
 
 def test_an_id_that_two_partitions_state_is_measured_once(views: Views) -> None:
