@@ -50,6 +50,13 @@ class Suspect:
         return self.only is None or (epoch, sequence) in self.only
 
 
+@dataclass(slots=True)
+class LastUse:
+    """When the last request of a connection was accepted, in seconds since the epoch."""
+
+    at: float = 0.0
+
+
 class ProducerConnection:
     """A connection of a producer. ``arrived`` and ``closed`` report requests in order; ``end`` reports its end."""
 
@@ -70,6 +77,7 @@ class ProducerConnection:
         #: The partitions for which one was refused unsent since then: it may have repeated what is unconfirmed.
         self.refused: set[TrackKey] = set()
         self.last_serial = 0
+        self.last_use = LastUse()
         #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
         self._number = 0
@@ -107,14 +115,15 @@ class ProducerConnection:
         mine, theirs = self._waiting, other._waiting
         return mine is not None and key in mine[1] and (theirs is None or mine[0] < theirs[0])
 
-    def arrived(self, answer: PendingProduce) -> None:
-        """Records a request that was accepted and will be answered."""
+    def arrived(self, answer: PendingProduce, now: float) -> None:
+        """Records a request that was accepted at ``now`` (seconds since the epoch) and will be answered."""
         answer.serial = self.last_serial = self.ledger.next_serial()
         for entry in answer.moved:
             entry.serial = answer.serial
         if self.ended:
             self._leave_open(answer)
             return
+        self.last_use.at = now
         self._number += 1
         self.ledger.requests += 1
         self._asked.append(answer)

@@ -10,7 +10,7 @@ from kproxy.codec.batch import BatchHeader
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.producer_connection import ProducerConnection, Suspect
+from kproxy.dedup.producer_connection import LastUse, ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
@@ -100,6 +100,8 @@ class RetryLedger:
         self._awaited = False
         #: When the newest connection was opened that has used a partition, here or at another instance.
         self._newest: dict[TrackKey, float] = {}
+        #: By partition: of the connection that used it last.
+        self._last_use: dict[TrackKey, LastUse] = {}
 
     def join(self, wire: Wire, since: float) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
@@ -312,8 +314,14 @@ class RetryLedger:
         return any(self.candidates(member, key, keys, now) for key in keys)
 
     def is_outrun(self, member: ProducerConnection, key: TrackKey) -> bool:
-        """Whether a connection that was opened later has used a partition already."""
-        return self._newest.get(key, member.since) > member.since
+        """Whether another connection has used a partition since: one that was opened later, or at a later time.
+
+        The other one may be older: clients keep a connection to each broker, and a partition's leader may move back.
+        """
+        if self._newest.get(key, member.since) > member.since:
+            return True
+        last = self._last_use.get(key)
+        return last is not None and last is not member.last_use and last.at > max(member.since, member.last_use.at)
 
     def passes(self, member: ProducerConnection, key: TrackKey) -> None:
         """Records that the last request of a connection had a new record for a partition.
@@ -346,6 +354,8 @@ class RetryLedger:
             self.passes(member, key)
         for key in answer.keys:
             self._newest[key] = max(self._newest.get(key, member.since), member.since)
+            if not member.ended:
+                self._last_use[key] = member.last_use
             _prune(self.entries, key)
             _prune(member.kept, key)
             self._look_again(key)

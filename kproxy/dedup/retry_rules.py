@@ -125,7 +125,7 @@ class Rules:
         return self.in_flight != 1
 
     def drops_orphan(self, *, outrun: bool) -> bool:
-        """A request that is read after the end of its connection is dropped if a newer one was there before.
+        """A request that is read after the end of its connection is dropped if another connection was there before.
 
         No client waits for its response. Its client has sent it again, or given it up.
         """

@@ -282,7 +282,7 @@ class ProduceGate:
         if group is None:
             return False
         if call.owed is not None:
-            member.arrived(call.owed)
+            member.arrived(call.owed, self._link.now)
         self._send(group, frame)
         return True
 
@@ -295,7 +295,7 @@ class ProduceGate:
         refused: Mapping[TrackKey, int],
     ) -> None:
         if call.owed is not None:
-            member.arrived(call.owed)
+            member.arrived(call.owed, self._link.now)
             if not calm:
                 new = call.owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first

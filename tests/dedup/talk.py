@@ -135,7 +135,7 @@ class Talk:
             sends.append(send)
             self._batches[send] = bytes(data)
         answer.sends = sends
-        member.arrived(answer)
+        member.arrived(answer, self.world.now)
         if not cleared:
             ledger.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
         return answer

@@ -406,6 +406,44 @@ def test_a_request_after_the_end_is_dropped_if_another_connection_brought_it() -
     assert world.text() == "a"
 
 
+@pytest.mark.parametrize("calm", [True, False])
+def test_a_request_after_the_end_is_dropped_if_an_older_connection_brought_it(calm: bool) -> None:
+    """A client has a connection to each broker; a partition's leader has moved there and back."""
+    world = World()
+    older = world.connect()
+    older.member.moved(1)
+    older.did("z")
+    world.now += 1
+    newer = world.connect()
+    newer.member.moved(2)
+    if not calm:
+        newer.did("y")
+    world.now += 1
+    older.did("ab")
+    newer.wire.gone = True
+    assert not newer.ask("a").sends
+    assert not newer.ask("b").sends
+    newer.member.drained()
+    assert world.text() == ("zab" if calm else "zyab")
+
+
+def test_a_request_after_the_end_is_written_if_an_older_connection_used_its_partition_only_before() -> None:
+    """Some clients close their connection without waiting for the response."""
+    world = World()
+    older = world.connect()
+    older.did("z")
+    older.close()
+    another = world.connect()
+    world.now += 1
+    newer = world.connect()
+    world.now += 1
+    another.did("x", keys=[OTHER])
+    newer.wire.gone = True
+    newer.write(newer.ask("a"))
+    newer.close()
+    assert world.text() == "za"
+
+
 def test_a_request_after_the_end_is_written_if_nobody_brought_it_and_is_unconfirmed() -> None:
     world = World()
     first, second = world.connect(), world.connect()

@@ -134,7 +134,7 @@ def test_where_nothing_was_fenced_yet_every_request_is_compared() -> None:
     ledger, answer = talk.member.ledger, PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
     talk.member.waits([KEY])
     ledger.missing({KEY: 3})
-    talk.member.arrived(answer)
+    talk.member.arrived(answer, world.now)
     ledger.claim(talk.member, answer, [], world.now)
     talk.member.waits_no_more()
     assert not ledger.is_calm(talk.member, answer)

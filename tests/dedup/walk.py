@@ -342,7 +342,7 @@ class Walk:
             part.sends.append(send)
             self.net.append((send, bytes(data)))
         answer.sends = part.sends
-        member.arrived(answer)
+        member.arrived(answer, self.now)
         if not calm:
             member.ledger.claim(member, answer, new, self.now)
         if part.error_code:

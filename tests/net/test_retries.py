@@ -3,13 +3,14 @@
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+import trio
 
 from kproxy.codec import compression
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.lane_record import decode_key, decode_value
-from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import Call, FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
-from tests.net.harness import Proxied, errors_of, eventually, proxied, running, values_in
+from tests.net.harness import PATIENCE, Proxied, errors_of, eventually, proxied, running, values_in
 from tests.net.lane_harness import entries
 from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
 
@@ -219,6 +220,32 @@ async def test_a_request_after_the_end_is_left_to_the_newer_connection() -> None
             gate.release()
             assert [errors_of(await second.receive()) for _ in range(2)] == [[0], [0]]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_a_request_after_the_end_is_left_to_an_older_connection_to_the_broker_that_leads_again() -> None:
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", placed=[[1, 2]])
+        asked, given = trio.Event(), trio.Event()
+
+        async def hold(call: Call) -> None:
+            asked.set()
+            await given.wait()
+
+        async with await proxy.client(1) as older:
+            assert errors_of(await older.call(request(batch(b"z")), 8)) == [0]
+            proxy.brokers.move_leader("t", 0, 2)
+            proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, hold)
+            newer = await proxy.client(2)
+            await newer.send(request(batch(b"a")), 8)
+            with trio.fail_after(PATIENCE):
+                await asked.wait()  # the request waits for a producer id
+            await end(newer)
+            await trio.sleep(0.1)  # a client's back-off
+            proxy.brokers.move_leader("t", 0, 1)
+            assert errors_of(await older.call(request(batch(b"a", b"b")), 8)) == [0]
+            given.set()
+            await eventually(lambda: proxy.stats.clients.connections_open == 1)
+        assert values_in(proxy.brokers, "t") == [b"z", b"a", b"b"]
 
 
 async def test_a_retry_finds_its_records_where_another_broker_leads_now() -> None:
