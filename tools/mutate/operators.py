@@ -115,7 +115,9 @@ def _operand(node: ast.BoolOp) -> Iterator[Change]:
         rest = [*node.values[:index], *node.values[index + 1 :]]
         changed = rest[0] if len(rest) == 1 else _copy(node, values=rest)
         what = f"drop `{_text(value)}` of `{word}` in `{_text(node)}`"
-        yield Change(what, changed, seen(value, isinstance(node.op, ast.Or)))
+        # a constant is another value than the one before it, although it may be as true
+        truth = bool(value.value) if isinstance(value, ast.Constant) else isinstance(node.op, ast.Or)
+        yield Change(what, changed, seen(value, truth))
 
 
 def _negation(node: ast.UnaryOp) -> Iterator[Change]:

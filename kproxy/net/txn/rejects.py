@@ -141,7 +141,6 @@ class Rejects:
         try:
             if met is None:
                 await self._read_all()
-                self._refuse(producer_id)
             else:
                 await self._reject(met)
         except (AppendError, OSError, RemoteProtocolError) as error:

@@ -62,17 +62,16 @@ async def wait(session: Session, waiting: WaitForLog, reading: Reading | None, w
         if reading is not None:
             with trio.move_on_at(waiting.reason.until - wall):
                 told = await reading.stable(question)
-    still: WaitForLog | None = waiting
     due = 0.0
-    while still is not None:
+    while True:
         seen = 0 if reading is None else reading.changes.version
         # asked again even before the first wait: what came since the response must not be missed
-        still = session.resume(still, max(trio.current_time() + wall, due), told)
-        if still is None or still.question is not None:
+        if session.resume(waiting, max(trio.current_time() + wall, due), told) is None:
             return
-        with trio.move_on_at(still.reason.until - wall) as scope:
+        until = waiting.reason.until
+        with trio.move_on_at(until - wall) as scope:
             if reading is None:
                 await trio.sleep_forever()
             else:
                 await reading.changes.changed(seen)
-        due = still.reason.until if scope.cancelled_caught else 0.0
+        due = until if scope.cancelled_caught else 0.0

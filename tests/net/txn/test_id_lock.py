@@ -118,3 +118,43 @@ async def test_an_abort_that_is_cancelled_has_ended_the_wait_all_the_same() -> N
                 scope.cancel()
     assert told == ["aborted"]
     assert not turns.lock.locked()
+
+
+async def test_a_wait_that_ends_long_after_its_aborts_names_the_first_of_them() -> None:
+    turns, told, go = IdLock(), list[str](), trio.Event()
+
+    async def work() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await go.wait()
+
+    async def write() -> None:
+        async with turns.ordinary():
+            try:
+                await turns.wait(work)
+            except Interrupted as error:
+                told.append(error.message)
+
+    async def abort(why: str) -> None:
+        async with turns.urgent(why):
+            pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as aborting:
+            aborting.start_soon(abort, "cancelled")
+            await trio.testing.wait_all_tasks_blocked()
+            aborting.cancel_scope.cancel()
+        go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        go = trio.Event()
+        nursery.start_soon(write)
+        for why in ("first", "second"):
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(abort, why)
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+    assert told == ["cancelled", "first"]

@@ -59,6 +59,13 @@ async def test_every_error_is_one_of_a_transaction(nursery: trio.Nursery, error:
     with pytest.raises(TxnError) as within:
         await Jobs.within(work)
     assert within.value.error_code is told
+
+    def work_at_once() -> None:
+        raise error
+
+    with pytest.raises(TxnError) as at_once:
+        Jobs.do(work_at_once)
+    assert at_once.value.error_code is told
     result = Jobs(nursery).start(work)
     for _ in range(2):
         with pytest.raises(TxnError, match="why") as caught:
@@ -85,3 +92,10 @@ async def test_a_part_of_work_is_done_by_who_asks_for_it(nursery: trio.Nursery) 
 
     assert await Jobs.within(work) is trio.lowlevel.current_task()
     assert await Jobs(nursery).run(work) is not trio.lowlevel.current_task()
+
+
+async def test_a_cancelled_part_of_work_stays_cancelled() -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await Jobs.within(trio.sleep_forever)
+    assert scope.cancelled_caught

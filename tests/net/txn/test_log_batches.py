@@ -37,6 +37,11 @@ def test_whole_batches_from_an_offset_on(groups: list[list[bytes]], position: in
     assert not found or found[-1].next_offset == size
 
 
+def test_a_batch_that_ends_before_the_offset_is_left_out() -> None:
+    found, _ = read_batches(memoryview(batch(0, b"a") + batch(1, b"b")), 1)
+    assert [one.header.base_offset for one in found] == [1]
+
+
 def test_a_marker_has_an_end_and_no_records() -> None:
     found, damage = read_batches(memoryview(batch(0, b"a") + batch(1, b"marker", control=True)), 0)
     assert values(found) == [b"a"]

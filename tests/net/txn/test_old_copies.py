@@ -3,6 +3,8 @@
 from collections.abc import Collection
 
 import pytest
+import trio
+import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
@@ -24,11 +26,16 @@ class Logs:
         Feed(self.views).give("id", claim(1, PART), decision(1, PART, True))
         view = self.views.of("id")
         assert view is not None
-        view.copies[PART] = {(*A, 0): 5, (*A, 3): 8, (*B, 0): 5}
+        self.copies = view.copies
+        self.remember()
         self.told: dict[TopicPartition, tuple[int, int]] = {A: (0, 10), B: (0, 10)}
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.asked = 0
         self.old = OldCopies(self.views, self._ask)
+
+    def remember(self) -> None:
+        """A batch or two of the transaction were sent twice."""
+        self.copies[PART] = {(*A, 0): 5, (*A, 3): 8, (*B, 0): 5}
 
     async def _ask(
         self, places: Collection[TopicPartition], question: Question[int]
@@ -89,3 +96,27 @@ async def test_a_partition_that_has_become_shorter_is_compared_with_its_new_end(
     logs.told[A] = (6, 20)
     await logs.sweep()
     assert not logs.knows(A)
+
+
+async def test_what_was_compared_with_is_forgotten_with_the_copies() -> None:
+    """What is remembered again may be of copies that are still in flight."""
+    logs = Logs()
+    await logs.sweep(2)
+    logs.copies.clear()
+    await logs.sweep()
+    logs.remember()
+    logs.told = {A: (10, 20), B: (10, 20)}
+    await logs.sweep(2)
+    assert logs.knows(A)
+
+
+async def test_it_is_done_again_and_again(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
+    logs = Logs()
+    nursery.start_soon(logs.old.run)
+    await trio.sleep(1)
+    assert logs.asked == 0
+    await trio.sleep(3600)
+    assert logs.knows(A)
+    logs.told = {A: (10, 20), B: (10, 20)}
+    await trio.sleep(3600)
+    assert logs.views.copies_bytes() == 0

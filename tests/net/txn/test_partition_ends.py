@@ -79,6 +79,14 @@ class TestPartitionEnds:
         with pytest.raises(TxnError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await PartitionEnds(Leaders(), Topics()).with_likely([A, GONE], [B], [])
 
+    async def test_leaders_are_asked_once_for_what_is_written_alone(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        leaders = Leaders()
+        with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+            await PartitionEnds(leaders, Topics()).with_likely([A, LEADERLESS], [A], [])
+        assert leaders.asked == [{A, LEADERLESS}]
+
     @pytest.mark.parametrize("known", [True, False], ids=["end known", "end unknown"])
     async def test_a_written_partition_of_a_forbidden_topic_fails_the_request(self, known: bool) -> None:
         leaders = Leaders()
@@ -103,6 +111,24 @@ class TestPartitionEnds:
         leaders = Leaders()
         assert await PartitionEnds(leaders, Topics()).with_likely([A], [B, C], []) == dict.fromkeys((A, B, C), 5)
         assert leaders.asked == [{A, B, C}]
+
+    async def test_only_as_many_ends_are_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(partition_ends, "_MOST_ENDS", 2)
+        leaders = Leaders()
+        ends = PartitionEnds(leaders, Topics())
+        for places in ([A], [B], [A, B], [B, C], [A]):
+            assert await ends.of(places) == dict.fromkeys(places, 5)
+        assert leaders.asked == [{A}, {B}, {B, C}, {A}]
+
+    async def test_a_recreated_topic_ends_before_what_was_announced(self) -> None:
+        leaders = Leaders()
+        ends = PartitionEnds(leaders, Topics())
+        assert ends.recreated({A: Written(1, ())}) is None, "of a partition that was not announced"
+        await ends.of([A, B])
+        assert ends.recreated({A: Written(6, ()), B: Written(6, ())}) is None
+        assert ends.recreated({A: Written(6, ()), B: Written(5, ())}) == "b"
+        await ends.of([A])
+        assert leaders.asked == [{A, B}, {A}], "nothing that was announced is known any more"
 
 
 @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])

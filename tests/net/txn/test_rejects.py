@@ -147,7 +147,7 @@ async def test_one_that_is_met_after_the_grace_is_told_to_be_rejected_at_once(
 async def test_only_the_one_that_is_asked_for_is_rejected() -> None:
     log = Log()
     rejects, stats = log.rejects()
-    log.meet(X, Y, Z)
+    log.meet(Z, X, Y)
     await rejects.look()
     await rejects.reject(Y)
     assert log.rejected == [Y]
@@ -164,12 +164,16 @@ async def test_the_task_checks_and_continues_at_once_after_a_rejection(autojump_
         await trio.sleep(GRACE_S + 20)
         nursery.cancel_scope.cancel()
     assert log.rejected == [X]  # nobody has met the next one before the log was read
+    log.meanwhile = None
     log.meet(Y)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(rejects.run)
-        await trio.sleep(5.5)
+        await trio.sleep(5.01)
+        assert log.rejected == [X, Y]
+        log.meet(Z)
+        await trio.sleep(0.1)
+        assert log.rejected == [X, Y, Z]
         nursery.cancel_scope.cancel()
-    assert log.rejected == [X, Y]
 
 
 async def test_none_is_rejected_that_the_log_turns_out_to_know(autojump_clock: trio.testing.MockClock) -> None:
@@ -232,6 +236,49 @@ async def test_when_there_were_none_for_long_the_next_is_waited_for(autojump_clo
     assert log.rejected == [X]
 
 
+async def test_the_grace_does_not_begin_while_none_is_met(autojump_clock: trio.testing.MockClock) -> None:
+    log = Log()
+    rejects, _ = log.rejects()
+    for _look in range(3):
+        await rejects.look()
+        await trio.sleep(GRACE_S)
+    log.meet(X)
+    assert not await rejects.look()
+
+
+async def test_one_that_another_instance_rejects_is_not_rejected_again(autojump_clock: trio.testing.MockClock) -> None:
+    log = Log()
+    rejects, stats = log.rejects()
+    log.meet(X)
+    await rejects.look()
+    log.meanwhile = lambda: log.say(reject(X), "")
+    await rejects.reject(X)
+    assert (stats.unknown, stats.rejected) == (0, 0)
+
+    log.meanwhile = None
+    log.meet(Y)
+    await rejects.look()
+    await trio.sleep(GRACE_S)
+    readings = iter([lambda: None, lambda: log.say(reject(Y), "")])
+    log.meanwhile = lambda: next(readings)()
+    assert not await rejects.look()
+    assert (log.rejected, stats.rejected) == ([], 0)
+
+
+async def test_one_is_rejected_once_all_of_the_log_was_read(autojump_clock: trio.testing.MockClock) -> None:
+    log = Log()
+    rejects, _ = log.rejects()
+    log.opened = trio.Event()
+    log.meet(X)
+    error = await refused(rejects.reject(X))
+    assert error.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert log.wanted.is_set()
+    assert log.rejected == []
+    log.opened.set()
+    await rejects.reject(X)
+    assert log.rejected == [X]
+
+
 async def test_nothing_is_rejected_while_the_log_can_not_be_read_or_written(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -265,15 +312,15 @@ async def test_who_is_to_wait_rejects_none_by_itself(autojump_clock: trio.testin
     assert log.rejected == [X]
 
 
-async def test_of_many_some_are_reported(autojump_clock: trio.testing.MockClock) -> None:
-    log = Log()
-    rejects, stats = log.rejects()
-    log.meet(*(producer(number, 0).producer_id for number in range(1, 51)))
-    with capture_logs() as told:
-        await rejects.look()
-    assert len(told) == 21
-    assert told[-1]["count"] == 30
-    assert stats.unknown == 50
+async def test_of_many_some_are_reported() -> None:
+    for many, more in ((50, [30]), (20, [])):
+        log = Log()
+        rejects, stats = log.rejects()
+        log.meet(*(producer(number, 0).producer_id for number in range(1, many + 1)))
+        with capture_logs() as told:
+            await rejects.look()
+        assert [line["count"] for line in told[20:]] == more
+        assert stats.unknown == many
 
 
 async def test_what_must_not_be_rejected_is_refused() -> None:

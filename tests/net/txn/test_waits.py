@@ -4,10 +4,11 @@ import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.fetch import FetchRequest
@@ -17,9 +18,14 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequestListOffsetsTopic,
 )
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.stable_offsets import StableOffsets
-from kproxy.net.txn.waits import Reading
+from kproxy.net.txn.waits import Reading, wait
+from kproxy.proxy.commands import WaitForLog
+from kproxy.proxy.handlers.base import Park, Stable
+from kproxy.proxy.session import Session
 from kproxy.txn.ids import TXN_BITS
+from kproxy.txn.last_stable import Question
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import PATIENCE, FrameClient, Proxied, fetch, proxied
 
@@ -317,3 +323,58 @@ async def test_records_that_the_log_has_lost_are_not_counted_on() -> None:
             while await stable_in(client, 12) != 1:  # noqa: ASYNC110  # it is asked once a second
                 await trio.sleep(0.1)
         assert await ends(client, 5, {0: -1}) == [1]
+
+
+# -- when a session continues its response, and with what
+
+WALL = 1.1
+UNTIL = 5.2
+"""The sum of trio's clock and ``WALL`` is less, when the clock says ``UNTIL - WALL``."""
+
+
+@dataclass
+class Asked:
+    """A session that has its response wait ``times`` times until ``UNTIL``."""
+
+    times: int
+    #: The time since the epoch and what was found out, of each call.
+    calls: list[tuple[float, dict[TopicPartition, int | None]]] = field(default_factory=list)
+
+    def resume(self, waiting: WaitForLog, now: float, told: Mapping[TopicPartition, int | None]) -> WaitForLog | None:
+        self.calls.append((now, dict(told)))
+        waiting.reason = Park(UNTIL)
+        return waiting if len(self.calls) <= self.times else None
+
+
+async def waited(session: Asked, reason: Park | Stable, log: Log | None) -> None:
+    """Has it wait; the log says what partitions are decided up to never."""
+    anything: Any = None
+    waiting = WaitForLog(anything, anything, anything, reason)
+    found = None if log is None else Reading(log, log, trio.sleep_forever, anything)  # type: ignore[arg-type]
+    with trio.fail_after(PATIENCE):
+        await wait(cast(Session, session), waiting, found, WALL)
+
+
+async def test_without_a_log_it_is_known_of_no_partition_how_far_it_is_decided() -> None:
+    session = Asked(0)
+    await waited(session, Stable(Question({("t", 0): 5}, {("t", 1): 7})), None)
+    assert session.calls[0][1] == {("t", 0): None, ("t", 1): None}
+
+
+async def test_a_session_is_asked_at_once_and_when_the_log_says_more() -> None:
+    session, log = Asked(2), Log(version=5)
+    async with trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(waited, session, Park(UNTIL), log)
+        for calls in (1, 2):
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(session.calls) == calls
+            log.tell()
+    assert session.calls == [(began + WALL, {})] * 3
+
+
+@pytest.mark.parametrize("log", [Log(), None], ids=["log", "no log"])
+async def test_a_session_continues_when_the_time_has_come(log: Log | None) -> None:
+    session = Asked(1)
+    await waited(session, Park(UNTIL), log)
+    assert [now >= UNTIL for now, _ in session.calls] == [False, True]

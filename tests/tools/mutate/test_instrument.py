@@ -37,6 +37,7 @@ def test_lines(x: int, result: int, lines: list[int]) -> None:
     [
         ("return a and b", [(1, 1), (1, 0)], {"drop `a`"}),
         ("return a or b", [(0, 1)], {"drop `a`"}),
+        ("return a or ''", [(0, 1)], {"drop `a`"}),
         ("return 1 if a else 2", [(1, 0)], {"choose True"}),
         ("if not a:\n        return b", [(1, 0)], {"if False"}),
         ("while a and b: b -= 1", [(1, 2)], {"drop `a`"}),
