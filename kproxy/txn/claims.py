@@ -114,6 +114,11 @@ def fenced(known: Producer) -> TxnError:
     return TxnError(ErrorCode.PRODUCER_FENCED, why)
 
 
+def overtaken() -> TxnError:
+    """The error where other instances claim the id again and again: the client retries."""
+    return TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+
+
 def next_client(known: Producer, fresh_producer_id: int) -> Producer:
     """The client's identity after ``known``: the next epoch, or epoch 0 of a fresh producer id."""
     if needs_client_producer_id(known):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import ASKED
 
@@ -56,3 +57,9 @@ def prepared_parts(view: "IdView | None", also: DecisionScope) -> tuple["Transac
     if unknown:
         raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
     return tuple(part.record for part in prepared if part.name == "" or part.name in also.members)
+
+
+def is_any_prepared(view: "IdView | None", beside: DecidedParts) -> bool:
+    """Whether a part of a decision is still prepared: a claim came before it, and aborted only what was open."""
+    prepared = view.prepared if view is not None else {}
+    return any(Producer(row.producer_id, row.epoch) in prepared for row in beside.parts)

@@ -1,8 +1,12 @@
 """What clients ask of a transaction's coordinator, without the versions of the wire."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from kproxy.txn.ids import Producer
+
+if TYPE_CHECKING:
+    from kproxy.codec.topic_partition import TopicPartition
 
 
 class TxnRequest(NamedTuple):
@@ -38,3 +42,13 @@ class Written(NamedTuple):
     error_code: int
     base_offset: int
     log_append_time_ms: int
+
+
+def places_of(batches: Iterable[ClientBatch]) -> "list[TopicPartition]":
+    """The partitions of batches."""
+    return [(batch.topic, batch.partition) for batch in batches]
+
+
+def size_of(batches: Iterable[ClientBatch]) -> int:
+    """The bytes of batches."""
+    return sum(len(batch.batch) for batch in batches)

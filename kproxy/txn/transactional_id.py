@@ -12,10 +12,12 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
-from kproxy.txn.repeated_ends import Ended
+from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.states import Event, State, next_state
 from kproxy.txn.txn_error import TxnError
+from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import IdView
 
 _FENCED: Final = "a newer producer has the transactional id, or the time of the transaction was over"
 
@@ -116,6 +118,17 @@ class TransactionalId:
         """Whether another instance may have given the client an identity that is not known here yet."""
         is_former = client.producer_id == self.client.producer_id and client.epoch < self.client.epoch
         return client not in (self.client, NOBODY) and not is_former
+
+    def is_ended_elsewhere(self, client: Producer, view: IdView, part: Producer | None) -> bool:
+        """Whether the claim of another instance has ended what is open here, and the client that asks has the id.
+
+        ``part``: the epoch of what is open. To continue here would acknowledge data that no commit of the other
+        instance knows. A client that has no response to its last end has the id, too.
+        """
+        last = last_end(view)
+        has_id = client == view.client or (last is not None and client == last.client)
+        is_over = part is not None and view.verdict(part) is not Verdict.UNDECIDED
+        return has_id and (client != self.client or (is_over and not self.state.is_pending))
 
     def replaced(self) -> TxnError:
         """The error for a client that was replaced."""

@@ -5,7 +5,15 @@ import pytest
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, named_parts, prepared_parts
+from kproxy.txn.prepared_parts import (
+    EVERYTHING,
+    NOTHING_BESIDE,
+    DecidedParts,
+    DecisionScope,
+    is_any_prepared,
+    named_parts,
+    prepared_parts,
+)
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import Joined, Prepared
@@ -56,3 +64,14 @@ def test_members_that_prepared_nothing_are_an_error(view: IdView | None) -> None
     with pytest.raises(TxnError, match="b, c") as caught:
         prepared_parts(view, DecisionScope(members=("c", "b")))
     assert caught.value.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_decision_leaves_parts_prepared_that_a_claim_came_before() -> None:
+    view = view_with("", "a")
+    beside = DecidedParts(None, prepared_parts(view, EVERYTHING))
+    assert is_any_prepared(view, beside)
+    view.prepared.popitem()
+    assert is_any_prepared(view, beside)
+    assert not is_any_prepared(view, NOTHING_BESIDE)
+    assert not is_any_prepared(IdView("id"), beside)
+    assert not is_any_prepared(None, beside)

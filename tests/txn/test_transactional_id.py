@@ -17,6 +17,9 @@ from kproxy.txn.requests import TxnRequest
 from kproxy.txn.states import Event, State
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
+from kproxy.txn.view import IdView, LogPosition
+from kproxy.txn.view_values import ASKED, Decided
+from verification.models.transaction_log.bodies import producer
 
 CLIENT = Producer(7, 3)
 NEXT = Producer(7, 4)
@@ -73,6 +76,29 @@ class TestWhichRequestsAreAdmitted:
             known.admit(by(), None)
         known.initialize()
         known.admit(by(), None)
+
+    @pytest.mark.parametrize("ended", [False, True])
+    def test_which_end_elsewhere_is_that_of_the_client_that_asks(self, ended: bool) -> None:
+        """A claim of another instance has aborted what is open here, or not yet."""
+        view, known = IdView("id"), Id()
+        part = producer(1, 0)
+        view.client, known.state = CLIENT, State.ONGOING
+        view.aborted.update([part] if ended else [])
+        assert known.is_ended_elsewhere(CLIENT, view, part) is ended
+        assert not known.is_ended_elsewhere(CLIENT, view, None)
+        assert not known.is_ended_elsewhere(NEXT, view, part)
+        known.state = State.PREPARE_COMMIT
+        assert not known.is_ended_elsewhere(CLIENT, view, part)
+        view.client = NEXT
+        assert known.is_ended_elsewhere(NEXT, view, None), "an identity that was given elsewhere"
+        assert not known.is_ended_elsewhere(CLIENT, view, None)
+
+    def test_a_client_without_the_response_to_its_end_elsewhere_has_the_id(self) -> None:
+        known, view = Id(NEXT), IdView("id")
+        view.client, at = Producer(7, 5), LogPosition(0, 0)
+        view.last = Decided(producer(1, 0), CLIENT, view.client, True, ASKED, by_claim=False, at=at)
+        assert known.is_ended_elsewhere(CLIENT, view, None)
+        assert not known.is_ended_elsewhere(NEXT, view, None)
 
     def test_none_over_an_older_connection_to_the_same_coordinator(self) -> None:
         known = Id()

@@ -10,7 +10,15 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.txn.claims import NOBODY, Claimant, needs_producer_id, next_claim
+from kproxy.txn.claims import (
+    NOBODY,
+    Claimant,
+    initialized_client,
+    needs_client_producer_id,
+    needs_producer_id,
+    next_claim,
+    overtaken,
+)
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.repeated_ends import last_end
@@ -61,6 +69,8 @@ class ClaimKeeper:
         self._sequence = 0
         #: The nonce of another instance's claim that this one took over, or acts for.
         self._basis = b""
+        #: Whether another instance continues the client's transaction.
+        self.has_left = False
 
     @property
     def client(self) -> Producer:
@@ -100,6 +110,14 @@ class ClaimKeeper:
             return view.client != self.client
         return view.claim.instance_id != self._tools.instance_id and not self.holds(view)
 
+    def is_former(self, part: Producer) -> bool:
+        """Whether another instance continues what this one has begun under an epoch."""
+        return self.view is not None and self.view.is_former(part)
+
+    def note_left(self, part: Producer) -> None:
+        """Records that the transaction has left this instance if another one continues this epoch."""
+        self.has_left |= self.is_former(part)
+
     def take_over(self, view: IdView) -> None:
         """From now on claims for the client that has the id."""
         assert view.claim is not None
@@ -132,7 +150,22 @@ class ClaimKeeper:
             won, view = await self.claim_once(view, await identity(view), resumed, continued)
             if won and view is not None:
                 return view
-        raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+        raise overtaken()
+
+    async def claim_to_initialize(self, resumed: Producer) -> IdView:
+        """The next block for a client that begins with its next identity; all that was open is aborted by it. TxnError.
+
+        ``resumed``: the identity that the client has (KIP-360), or NOBODY.
+        """
+
+        async def following(view: IdView | None) -> Producer:
+            known = view.client if view is not None else NOBODY
+            fresh = await self._tools.new_producer_id() if needs_client_producer_id(known) else -1
+            return initialized_client(view, resumed, fresh)
+
+        view = await self.claim_for(following, resumed)
+        self.has_left = False
+        return view
 
     async def claim_again(self, own: Producer = NOBODY) -> IdView:
         """The next block for the same client; all that was open is aborted by it. TxnError, also if it was fenced.
@@ -155,7 +188,7 @@ class ClaimKeeper:
 
         async def same(view: IdView | None) -> Producer:
             if view is None or view.ongoing is None or view.ongoing.producer != open_part:
-                raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim the transactional id at the same time")
+                raise overtaken()
             return self._same_client(view)
 
         return await self.claim_for(same, continued=open_part)
@@ -251,7 +284,7 @@ class ClaimKeeper:
     def continued_elsewhere(self, view: IdView) -> TxnError:
         """The error for a client that continues its transaction through another instance; the claim is given up."""
         assert view.claim is not None
-        self.claim = None
+        self.claim, self.has_left = None, True
         return TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} continues the transaction")
 
     # -- using it

@@ -7,7 +7,7 @@ a new producer must not depend on that, so they end the wait of the request that
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -15,6 +15,14 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T")
+
+
+class Wait(Protocol):
+    """Waits for data brokers, or a group's coordinator, in the turn of a request. Interrupted by an abort."""
+
+    async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the work returns."""
+        ...
 
 
 class Interrupted(TxnError):

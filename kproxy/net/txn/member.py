@@ -20,7 +20,7 @@ from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
-from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.requests import ClientBatch, Written, places_of, size_of
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
@@ -68,11 +68,11 @@ class Member:
 
     async def produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> list[Written]:
         """Writes batches; ``accepted`` is called when they have their place in the order. TxnError: none is written."""
-        writer, size = self._transaction.writer, sum(len(batch.batch) for batch in batches)
+        writer, size = self._transaction.writer, size_of(batches)
         async with self._turns.ordinary():
             if writer.failed is None:
                 with suppress(Interrupted):  # the writer refuses the batches then
-                    await self._announce([(batch.topic, batch.partition) for batch in batches])
+                    await self._announce(places_of(batches))
                     await self._turns.wait(lambda: writer.room(size))
             sends = self._transaction.accept(self.producer, batches, self._sequences)
             accepted()

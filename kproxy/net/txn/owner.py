@@ -17,9 +17,10 @@ from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import DecisionScope
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
 from kproxy.txn.states import Event
 from kproxy.txn.transactional_id import TransactionalId, not_added
+from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
@@ -78,7 +79,7 @@ class Owner(ABC):
             transaction is not None
             and not self._lock.locked()
             and all(transaction.is_announced(batch, self.id.client, self._sequences) for batch in batches)
-            and transaction.writer.has_room(sum(len(batch.batch) for batch in batches))
+            and transaction.writer.has_room(size_of(batches))
         )
 
     def produce_at_once(
@@ -98,8 +99,7 @@ class Owner(ABC):
         self.id.refuse_growth()
         transaction = self.transaction
         assert transaction is not None
-        if not (implicit or transaction.joined.issuperset(places_of(batches))):
-            raise not_added("the partition")
+        self._check_joined(places_of(batches), implicit=implicit)
         sends = transaction.accept(request.client, batches, self._sequences)
         known = [send for send in sends if send is not None]
         transaction.writer.when_settled(known, lambda: written(self._written(transaction, sends)))
@@ -134,6 +134,21 @@ class Owner(ABC):
     @abstractmethod
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
         """TxnError unless the client has the id; ``coordinator`` as ``TransactionalId.admit``."""
+
+    def _not_added(self, what: str) -> TxnError:
+        """The error for what was not added to the transaction, as far as this kproxy knows."""
+        return not_added(what)
+
+    def _check_joined(self, places: Iterable[TopicPartition], *, implicit: bool) -> None:
+        """TxnError for data of partitions that were not added: they may be late. In ``implicit`` they need not be."""
+        if not (implicit or (self.transaction is not None and self.transaction.joined.issuperset(places))):
+            raise self._not_added("the partition")
+
+    def _check_group_added(self, group_id: str, *, implicit: bool) -> None:
+        """As ``_check_joined``, for offsets of a group."""
+        added = self.transaction.added_groups if self.transaction is not None else ()
+        if not (implicit or group_id in added):
+            raise self._not_added(f"group {group_id}")
 
     @asynccontextmanager
     async def _growing(self, request: TxnRequest, coordinator: str | None) -> AsyncIterator[None]:
@@ -192,8 +207,3 @@ class Owner(ABC):
         self.id.apply(Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
-
-
-def places_of(batches: Iterable[ClientBatch]) -> list[TopicPartition]:
-    """The partitions of batches."""
-    return [(batch.topic, batch.partition) for batch in batches]

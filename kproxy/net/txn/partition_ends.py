@@ -5,7 +5,7 @@ kind of client (KIP-98's, the control API's, members, applications): so here par
 written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -32,6 +32,8 @@ class PartitionEnds:
         self._ask = ask
         self._topics = topics
         self._ends: dict[TopicPartition, int] = {}
+        #: What the last transaction wrote: the next one announces it at once, in one record.
+        self._usual: set[TopicPartition] = set()
 
     async def of(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """For each partition an offset that its end has reached.
@@ -51,14 +53,15 @@ class PartitionEnds:
         return {place: self._ends[place] for place in places}
 
     async def with_likely(
-        self, written: Sequence[TopicPartition], added: Sequence[TopicPartition], usual: Sequence[TopicPartition]
+        self, written: Sequence[TopicPartition], added: Sequence[TopicPartition], announced: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The ends of partitions that are to be written, and of others that probably will be. TxnError.
 
         Only ``written`` can fail the request. Partitions that the client has ``added`` are left out if their leaders
-        do not answer soon, and the ``usual`` ones of the last transaction unless their ends are known; both unless it
-        is known that they may be written.
+        do not answer soon, and those of the last transaction that are not ``announced`` unless their ends are known;
+        both unless it is known that they may be written.
         """
+        usual = [place for place in self._usual if place not in announced]
         added, usual = ([one for one in more if self._topics.is_known_writable(one)] for more in (added, usual))
         wanted: Sequence[TopicPartition] = list(dict.fromkeys([*written, *added]))
         if len(wanted) > len(written) and self._missing(wanted):
@@ -83,8 +86,9 @@ class PartitionEnds:
             return places
         return missing
 
-    def note(self, written: Mapping[TopicPartition, Written]) -> None:
-        """Records the ends of committed data."""
+    def note(self, written: Mapping[TopicPartition, Written], former: Iterable[Iterable[TopicPartition]] = ()) -> None:
+        """Records the ends of committed data, and where other instances have written of the same transaction."""
+        self._usual = {*written, *(place for places in former for place in places)}
         self._ends.update({place: done.end_offset for place, done in written.items()})
 
     def recreated(self, written: Mapping[TopicPartition, Written]) -> str | None:

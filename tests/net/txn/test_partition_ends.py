@@ -59,13 +59,22 @@ class TestPartitionEnds:
     async def test_the_usual_partitions_are_announced_without_a_question(self) -> None:
         leaders = Leaders()
         ends = PartitionEnds(leaders, Topics())
-        ends.note({B: Written(9, ())})
-        assert await ends.with_likely([A], [], [B, C]) == {A: 5, B: 9}
+        ends.note({B: Written(9, ())}, [[C]])
+        assert await ends.with_likely([A], [], []) == {A: 5, B: 9}
         assert leaders.asked == [{A}]
+
+    async def test_those_of_the_last_transaction_are_announced_unless_they_are(self) -> None:
+        ends = PartitionEnds(Leaders(), Topics())
+        ends.note({B: Written(9, ())}, [[C]])
+        await ends.of([C])
+        assert await ends.with_likely([A], [], [B]) == {A: 5, C: 5}
+        ends.note({A: Written(6, ())})
+        assert await ends.with_likely([B], [], []) == {A: 6, B: 9}
 
     async def test_an_added_partition_that_does_not_exist_is_left_out(self) -> None:
         ends = PartitionEnds(Leaders(), Topics())
-        assert await ends.with_likely([A], [GONE, B], [GONE]) == {A: 5}
+        ends.note({}, [[GONE]])
+        assert await ends.with_likely([A], [GONE, B], []) == {A: 5}
 
     async def test_an_added_partition_without_a_leader_delays_the_written_ones_for_a_moment_only(
         self, autojump_clock: trio.testing.MockClock
@@ -102,7 +111,7 @@ class TestPartitionEnds:
     async def test_a_likely_partition_that_may_not_be_written_is_left_out(self, topics: Topics) -> None:
         ends = PartitionEnds(Leaders(), topics)
         ends.note({B: Written(9, ())})
-        assert await ends.with_likely([A], [B, C], [B]) == {A: 5, C: 5}
+        assert await ends.with_likely([A], [B, C], []) == {A: 5, C: 5}
 
     async def test_more_partitions_than_are_remembered_are_asked_for_once(
         self, monkeypatch: pytest.MonkeyPatch

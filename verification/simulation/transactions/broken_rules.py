@@ -14,8 +14,10 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.net.txn.announcements import Announcements
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.log_owners import LogOwners
@@ -43,8 +45,8 @@ _TIME_OUT: Final = LogOwner.time_out
 _INITIALIZE: Final = LogOwner.initialize
 _COMMIT_OFFSETS: Final = Coordinator.commit_offsets
 _ADMIT: Final = TransactionalId.admit
-_ANNOUNCE: Final = LogOwner._announce
-_UNTIL_DECIDED: Final = LogOwner._until_decided
+_ANNOUNCE: Final = Announcements.announce
+_DECIDE: Final = Decisions.decide
 _CLAIM: Final = IdView._claim
 _TAKE: Final = Snapshots.take
 _RESTART: Final = LogPartition.restart
@@ -143,18 +145,18 @@ def believed_by_its_acknowledgement() -> tuple[Change, ...]:
     return (TransactionLog, "append", append), (IdView, "is_ours", is_ours)
 
 
-async def told_by_the_broker(self: LogOwner, transaction: Transaction, why: str | None, *parts: Any) -> Verdict:
+async def told_by_the_broker(self: Decisions, transaction: Transaction, why: str | None, **how: Any) -> Verdict:
     """A decision holds if the log took it."""
     heard: list[bool] = []
-    append = self.keeper._append
+    append = self._keeper._append
 
-    async def noting(how: Callable[..., Any], body: Message) -> bool:
-        heard.append(await append(how, body))
+    async def noting(appends: Callable[..., Any], body: Message) -> bool:
+        heard.append(await append(appends, body))
         return heard[-1]
 
-    with patch.object(self.keeper, "_append", noting):
+    with patch.object(self._keeper, "_append", noting):
         try:
-            verdict = await _UNTIL_DECIDED(self, transaction, why, *parts)
+            verdict = await _DECIDE(self, transaction, why, **how)
         except TxnError:
             if not heard or not heard[0]:
                 raise
@@ -214,9 +216,9 @@ async def commits_offsets_unadded(
     await _COMMIT_OFFSETS(self, request, offsets, implicit=True)
 
 
-def takes_the_newest_identity(self: LogOwner, view: IdView, _: Transaction) -> None:
+def takes_the_newest_identity(self: Decisions, view: IdView, _: Transaction) -> None:
     """A client is given what the view says now, even if that was given to another."""
-    self.keeper.client = view.client
+    self._keeper.client = view.client
 
 
 # -- time
@@ -251,14 +253,14 @@ async def lost_without_a_claim(self: LogOwner, why: str) -> TxnError:
 # -- data
 
 
-async def announces_behind(self: LogOwner, transaction: Transaction, request: TxnRequest, batches: Any) -> None:
+async def announces_behind(self: Announcements, transaction: Transaction, *what: Any) -> None:
     """The data do not wait for what announces them."""
 
     async def announce() -> None:
         with suppress(KproxyError, OSError):
-            await _ANNOUNCE(self, transaction, request, batches)
+            await _ANNOUNCE(self, transaction, *what)
 
-    self._connections.nursery.start_soon(announce)
+    transaction.writer._connections.nursery.start_soon(announce)
 
 
 async def announces_in_doubt(self: ClaimKeeper, body: Message) -> bool:

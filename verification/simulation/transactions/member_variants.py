@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from kproxy.net.txn import log_owner
+from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
-from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.topic_policies import TopicPolicies
@@ -25,8 +26,8 @@ MEMBER_VARIANTS: Final = (
         "a member joins under its owner's producer id, and the broker's answer to the decision is reported",
         (
             (Member, "join", broken_members.joins_as_its_owner),
-            (LogOwner, "_until_decided", broken_rules.told_by_the_broker),
-            (LogOwner, "_waits", broken_rules.no),
+            (Decisions, "decide", broken_rules.told_by_the_broker),
+            (log_owner, "is_any_prepared", broken_rules.no),
         ),
         member_scripts.committed_alone,
         _LOST,

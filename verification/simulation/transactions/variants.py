@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 from unittest.mock import patch
 
-from kproxy.net.txn import group_offset_requests
-from kproxy.net.txn import log_owner as owner_module
+from kproxy.net.txn import group_offset_requests, pending_offsets
+from kproxy.net.txn.announcements import Announcements
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import LogPartition
@@ -68,7 +69,7 @@ class Variant:
 _BUSY: Final = Taste(homes=(Home.KPROXY,), pauses=(0.0,), gaps=(0.0, 0.05), lives=(2, 3))
 _RIVALS: Final = replace(_BUSY, twins=1.0, producers=(2, 3), commits=1.0)
 _SEEDS: Final = 40
-_BY_ACK: Final = (LogOwner, "_until_decided", broken_rules.told_by_the_broker)
+_BY_ACK: Final = (Decisions, "decide", broken_rules.told_by_the_broker)
 #: A kproxy that has lost what the log said shows nothing, or hides what was committed.
 _HIDDEN: Final = (invariants.LOST, invariants.OUTCOME, invariants.STUCK, invariants.SKIPPED, invariants.FALLS)
 
@@ -186,7 +187,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "an EndTxn gives the newest identity of the id",
-        ((LogOwner, "_take_decided", broken_rules.takes_the_newest_identity),),
+        ((Decisions, "_take_decided", broken_rules.takes_the_newest_identity),),
         scripts.ended_while_replaced,
         (invariants.IDENTITY,),
     ),
@@ -241,7 +242,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "data do not wait for their announcement",
-        ((LogOwner, "_announce", broken_rules.announces_behind),),
+        ((Announcements, "announce", broken_rules.announces_behind),),
         scripts.unannounced,
         (invariants.STUCK,),
     ),
@@ -269,7 +270,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "the generation is not checked after the offsets",
-        ((owner_module, "one_of_each_member", broken_rules.nothing),),
+        ((pending_offsets, "one_of_each_member", broken_rules.nothing),),
         group_scripts.moved_on_before_the_offsets,
         (invariants.INPUT,),
     ),

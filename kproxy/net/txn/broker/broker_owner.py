@@ -23,7 +23,7 @@ from kproxy.net.txn.broker.continuing import continue_client
 from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.owner import Owner, places_of
+from kproxy.net.txn.owner import Owner
 from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.net.txn.writer_connections import WriterConnections
@@ -31,13 +31,12 @@ from kproxy.txn.claims import NOBODY, is_retry, refuse_former
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.first_batches import FirstBatches
 from kproxy.txn.ids import Producer
-from kproxy.txn.late_requests import COORDINATOR, AddedGroups
+from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.repeated_ends import Ended
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
 from kproxy.txn.states import Event, State
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
-from kproxy.txn.transactional_id import not_added
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -169,6 +168,9 @@ class BrokerOwner(Owner):
             self.id.drop()
         return self.id.doom("kproxy was restarted, and what was open is aborted")
 
+    def _not_added(self, what: str) -> TxnError:
+        return self._doom_continued() if self._is_continued else super()._not_added(what)
+
     def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one unless the client asks again, or may have been replaced by another."""
         if resumed != NOBODY and (resumed != self.id.client or self.id.is_fenced):
@@ -265,9 +267,7 @@ class BrokerOwner(Owner):
         async with self._turn(places if of_this else (), accepted):
             self._admit(request, None)
             self.id.refuse_growth()
-            joined = self.transaction.joined if self.transaction is not None else set()
-            if not (implicit or joined.issuperset(places)):
-                raise self._doom_continued() if self._is_continued else not_added("the partition")
+            self._check_joined(places, implicit=implicit)
             if self._first_batches is not None and not self._first_batches.admit(places, request.connection):
                 self._sequences, self._first_batches = ClientSequences(), FirstBatches()
                 raise self.id.doom("a batch from before the restart of kproxy may be in the transaction")
@@ -294,7 +294,7 @@ class BrokerOwner(Owner):
         self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]
     ) -> "list[TxnSend | None]":
         """Gives batches their place in the order. TxnError."""
-        places, size = places_of(batches), sum(len(batch.batch) for batch in batches)
+        places, size = places_of(batches), size_of(batches)
         if not (transaction.announced.issuperset(places) and transaction.writer.has_room(size)):
             with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
                 await self._wait(lambda: self._make_room(transaction, places, size))
@@ -311,14 +311,10 @@ class BrokerOwner(Owner):
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """The group's coordinator checks member and generation. TxnError with its error."""
         async with self._turn_to_grow(request, offsets.group_id):
-            if not implicit:
-                added = self.transaction.added_groups if self.transaction is not None else AddedGroups()
-                if offsets.group_id not in added:
-                    if self._is_continued:
-                        raise self._doom_continued()
-                    raise not_added(f"group {offsets.group_id}")
-                self.id.take_offsets(added, offsets, request.connection)
+            self._check_group_added(offsets.group_id, implicit=implicit)
             transaction = await self._begin()
+            if not implicit:
+                self.id.take_offsets(transaction.added_groups, offsets, request.connection)
             transaction.moves_groups = True
             commit = self._requests.commit_offsets
             with self._asking():

@@ -8,24 +8,27 @@ from unittest.mock import patch
 
 import pytest
 
-from kproxy.net.txn.log_owner import LogOwner
+from kproxy.net.txn import log_owner, takeover
+from kproxy.net.txn.former_epochs import Former
+from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.coordinator_rules import Home
+from kproxy.txn.view import IdView
 from verification.simulation.transactions import scripts
 from verification.simulation.transactions.plan import ROAMING, Taste, make_plan
 from verification.simulation.transactions.world import CONTINUED, run
 
-_RESTORE = LogOwner._restore
+_RESTORE = takeover.restore
 
 
 @contextmanager
 def counting(found: list[str]) -> Iterator[None]:
     """Adds the id of each transaction that is continued."""
 
-    def restore(self: LogOwner, *what: Any) -> None:
-        found.append(self.keeper.transactional_id)
-        _RESTORE(self, *what)
+    def restore(transaction: Transaction, former: Former, view: IdView, *what: Any) -> None:
+        found.append(view.transactional_id)
+        _RESTORE(transaction, former, view, *what)
 
-    with patch.object(LogOwner, "_restore", restore):
+    with patch.object(log_owner, "restore", restore):
         yield
 
 
