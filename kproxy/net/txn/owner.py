@@ -188,9 +188,13 @@ class Owner(ABC):
             self.id.doom_unwritten()
 
     def _drop(self, reason: str) -> None:
-        """What is open is aborted, or will be by the next epoch."""
+        """What is open is aborted, or will be by the next epoch.
+
+        The batches that an abort gives up may doom the transaction meanwhile; they do not doom the next one.
+        """
         if self.id.drop():
             self._count_aborted(reason)
+            self.id.doomed = None
         self._abandon()
 
     def _abandon(self) -> None:

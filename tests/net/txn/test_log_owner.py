@@ -266,6 +266,32 @@ async def test_records_that_wait_for_a_broker_are_given_up_for_a_new_producer() 
         assert cast.visible(a.transactions.views) == ["new"]
 
 
+async def test_records_that_an_abort_gives_up_do_not_doom_the_next_transaction() -> None:
+    """Whether their requests are answered before the abort proceeds is chance."""
+    async with stage() as cast:
+        a, client = await cast.instance(), Client("id", bumps=True)
+        await client.init(a)
+        for _ in range(5):
+            await client.write(a, "1", P0)
+            held = trio.Event()
+
+            async def hold(call: Call, held: trio.Event = held) -> None:
+                if any(topic.name == "t" for topic in call.request.topic_data):
+                    held.set()
+                    await trio.sleep_forever()
+
+            control = cast.fake.cluster.control(ApiKey.PRODUCE, hold)
+            async with trio.open_nursery() as nursery:
+                for value in "234":
+                    nursery.start_soon(client.send, a, [client.batch(value, P0)])
+                await held.wait()
+                await client.end(a, committed=False)
+            cast.fake.cluster.controls.remove(control)
+        await client.write(a, "5", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["5"]
+
+
 async def test_the_timeout_is_that_of_the_newest_producer() -> None:
     async with stage() as cast:
         a, client = await cast.instance(), Client("id")

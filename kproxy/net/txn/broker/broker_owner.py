@@ -101,7 +101,6 @@ class BrokerOwner(Owner):
     async def initialize(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
         """InitProducerId; ``resumed``: the identity that the client has (KIP-360), or NOBODY. TxnError."""
         async with self._turn_to_initialize(resumed):
-            self.used_at = trio.current_time()
             if is_retry(resumed, self._resumed, self._given, self.id.client):
                 if self.id.is_fenced:
                     raise self.id.replaced()
@@ -172,8 +171,8 @@ class BrokerOwner(Owner):
         return self._doom_continued() if self._is_continued else super()._not_added(what)
 
     def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
-        """The turn; an urgent one unless the client asks again, or may have been replaced by another."""
-        if resumed != NOBODY and (resumed != self.id.client or self.id.is_fenced):
+        """The turn; an urgent one unless the client asks again, or was replaced by another."""
+        if resumed not in (NOBODY, self.id.client):
             return self._turns.ordinary()
         return self._turns.urgent(f"{self._name} was initialized again")
 
@@ -397,8 +396,6 @@ class BrokerOwner(Owner):
                 await self._ask_to_end(transaction, committed=committed)
         else:
             self.id.ask_to_end(committed=committed)
-        if self.transaction is None:
-            return  # the broker has ended it
         if committed:
             self._committed()
         else:

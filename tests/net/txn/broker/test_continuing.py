@@ -98,9 +98,107 @@ class TestBetweenTransactions:
             await client.transaction("3")
             assert cast.read() == ["1", "2", "3"]
 
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    async def test_the_outcome_outlives_restarts(self, level: int, committed: bool) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1", committed=committed)
+            for _ in range(3):
+                await trio.sleep(1)
+                client = await restarted(cast, client)
+                await client.end(committed=committed)
+            if committed or level == 2:  # below, an abort is remembered until the next epoch
+                await told(ErrorCode.INVALID_TXN_STATE, client.end(committed=not committed))
+            await client.transaction("2")
+            assert cast.read() == (["1", "2"] if committed else ["2"])
+
+    async def test_after_its_first_end_a_client_is_as_any_other(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await restarted(cast, await begun(cast))
+            await client.end(committed=False)
+            await client.end()
+            await told(ErrorCode.INVALID_TXN_STATE, client.send("1"), client.offsets("g", 1))
+            await client.transaction("2")
+            assert cast.read() == ["2"]
+
+    async def test_a_client_that_initializes_its_id_is_as_any_other(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await client.add()
+            await client.init()
+            await told(ErrorCode.INVALID_TXN_STATE, client.send("2"))
+            await client.transaction("3")
+            client = client.over(client.connection + 1)
+            await client.transaction("4")
+            assert cast.read() == ["1", "3", "4"]
+
+    async def test_once_it_has_written_it_may_change_its_connection(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await client.write("2")
+            batch = client.batch("never", client.next[0])
+            assert not client.coordinator.takes_at_once("id", [batch]), "its sequences are not known"
+            await client.end()
+            client = client.over(client.connection + 1)
+            await client.write("3")
+            assert client.coordinator.takes_at_once("id", [client.batch("never", client.next[0])])
+            await client.end()
+            assert cast.read() == ["1", "2", "3"]
+
+    async def test_two_requests_at_once_continue_it_once(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            async with trio.open_nursery() as nursery:
+                for index in (0, 1):
+                    nursery.start_soon(client.add, index)
+            assert client.kproxy.stats.transactions.continued == 1
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
 
 @LEVELS
 class TestWithinATransaction:
+    async def test_what_is_open_after_a_restart_is_aborted_after_the_next(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await client.write("2")
+            client = await restarted(cast, client)
+            await told(ABORTABLE, client.end())
+            await client.end(committed=False)
+            await client.transaction("3")
+            assert (cast.read(), client.kproxy.stats.transactions.open) == (["1", "3"], 0)
+
+    async def test_what_is_open_again_can_only_be_aborted_if_something_is_missing(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await client.write("2")
+            await told(ABORTABLE, client.send("3", 1), client.end())
+            await client.end(committed=False)
+            assert client.kproxy.stats.transactions.open == 0
+            await client.transaction("4")
+            assert cast.read() == ["1", "4"]
+
+    async def test_offsets_without_what_was_added_before_doom_it(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await client.add_offsets("g")
+            client = await restarted(cast, client)
+            await told(ABORTABLE, client.offsets("g", 1), client.end())
+            await client.end(committed=False)
+            await client.transaction("2")
+            assert (cast.read(), client.kproxy.stats.transactions.open) == (["1", "2"], 0)
+
     async def test_it_can_only_be_aborted_and_the_client_continues(self, level: int) -> None:
         async with stage(level) as cast:
             client = await begun(cast)
@@ -379,6 +477,20 @@ class TestWhoHasTheId:
             await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end())
             assert asked == []
 
+    async def test_once_the_broker_has_refused_it_nothing_is_asked_again_and_nothing_kept(self, level: int) -> None:
+        async with stage(level) as cast:
+            old = await begun(cast)
+            await old.transaction("1")
+            await trio.sleep(1)
+            new = await client_of(cast)
+            old = await restarted(cast, old)
+            await told(ErrorCode.PRODUCER_FENCED, old.add())
+            asked = _requests(cast)
+            await told(ErrorCode.PRODUCER_FENCED, old.add(), old.end())
+            await trio.sleep(1)
+            assert (asked, entries(cast)[-1][1]) == ([], None)
+            await new.transaction("2")
+
     @pytest.mark.parametrize("distance", [-1, 1], ids=["lower", "higher"])
     async def test_a_transaction_of_another_producer_id_is_left_alone(self, level: int, distance: int) -> None:
         async with stage(level) as cast:
@@ -414,6 +526,27 @@ class TestWhoHasTheId:
 
 
 class TestWithoutTheLog:
+    async def test_nothing_is_kept_of_clients_for_which_kproxy_is_the_producer(self) -> None:
+        async with stage() as cast:
+            client = await cast.client(**OPTIONS)
+            await client.write("1")
+            await client.end()
+            await trio.sleep(1)
+            assert entries(cast) == []
+
+    async def test_data_wait_until_the_next_kproxy_would_know_their_epoch(self) -> None:
+        async with stage(1) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await trio.sleep(1)
+            refused = cast.server.cluster.control(ApiKey.PRODUCE, _to_state)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.write, "2")
+                await trio.sleep(2)
+                assert cast.read(committed=False) == ["1"]
+                cast.server.cluster.controls.remove(refused)
+            assert cast.read(committed=False) == ["1", "2"]
+
     @pytest.mark.parametrize("option", ["crash_recovery_enable", "idempotence_enable"])
     async def test_clients_begin_again_where_nothing_is_kept(self, option: str) -> None:
         async with stage() as cast:
