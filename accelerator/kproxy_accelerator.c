@@ -1,4 +1,4 @@
-/* The innermost functions of kproxy's Produce path, compiled.
+/* The innermost functions of kproxy's codec, compiled: those that each Produce request passes through.
  *
  * Each handles the usual case only. Whatever else it is given, it gives to the Python function that it stands for, with
  * the same arguments: that one decides, and raises. So no rule is written here that kproxy/codec does not say, and
@@ -10,16 +10,20 @@
 #include <string.h>
 
 /* kproxy.codec.accelerator asks for this number: another one means other functions. */
-#define INTERFACE 1
+#define INTERFACE 2
 
-enum { STAMP, NEW_BATCHES, WALK_FLEXIBLE, WALK_RESPONSE, FUNCTIONS };
+enum {
+    STAMP, NEW_BATCHES, WALK_FLEXIBLE, FLEXIBLE_PARTITIONS, WALK_RESPONSE, CUT_WHOLE,
+    WRITE_UVARINT, WRITE_COMPACT_STRING, WRITE_LENGTH, WRITE_STRUCTS, WRITE_TAGS, FUNCTIONS
+};
 static PyObject *pure[FUNCTIONS];
 static PyObject *partitions_name;
 
 enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, STAMP_FROM = 43, STAMP_END = 57, CRC_AT = 17, MAGIC_AT = 16 };
 enum { ATTRIBUTES_LOW_AT = 22, LAST_DELTA_AT = 23, RECORDS_AT = 57, CONTROL = 0x20 };
 /* Versions of Produce: with varints and tags, and with ids in place of names of topics. */
-enum { FIRST_FLEXIBLE = 9, FIRST_TOPIC_ID = 13 };
+enum { FIRST_FLEXIBLE = 9, FIRST_TOPIC_ID = 13, ID_BYTES = 16 };
+enum { MOST_PARTITIONS = 10000, MAX_INT16 = 0x7FFF, PREFIX = 4 };
 
 static uint32_t get32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -166,32 +170,55 @@ static int add_place(PyObject *places, PyTypeObject *type, PyObject *topic, int3
     return added;
 }
 
-/* The partitions of a request; 0 if it is not of the shape, or does not end with its frame. */
+/* The name of a topic as the requests before had it; a new one, which has to be UTF-8 if it is no id, where none are
+ * given. NULL if it is another. */
+static PyObject *topic_named(const uint8_t *bytes, Py_ssize_t size, PyObject *topics, int is_id) {
+    PyObject *name = PyBytes_FromStringAndSize((const char *)bytes, size);
+    if (name == NULL) return NULL;
+    if (topics != NULL) {
+        PyObject *known = PyDict_GetItemWithError(topics, name);
+        Py_XINCREF(known);
+        Py_DECREF(name);
+        return known;
+    }
+    PyObject *text = is_id ? NULL : PyUnicode_DecodeUTF8((const char *)bytes, size, NULL);
+    if (!is_id && text == NULL) Py_CLEAR(name);
+    Py_XDECREF(text);
+    return name;
+}
+
+/* The partitions of one topic; where they end, or -1 if they are not usual. */
+static Py_ssize_t walk_places(const uint8_t *frame, Py_ssize_t end, Py_ssize_t pos, PyObject *topic, PyTypeObject *type,
+                              PyObject *places) {
+    for (int more = frame[pos++] - 1; more != 0; more--) {
+        if (more < 0 || more > 0x7E || end - pos < 7) return -1;
+        int32_t index = (int32_t)get32(frame + pos);
+        const uint8_t *varint = frame + pos + 4;
+        Py_ssize_t size = varint[0] & 0x7F;
+        pos += 5;
+        if (varint[0] & 0x80) size |= (varint[1] & 0x7F) << 7, pos++;
+        if (varint[0] & varint[1] & 0x80) size |= varint[2] << 14, pos++;
+        if (varint[0] & varint[1] & varint[2] & 0x80 || !size || size > end - pos) return -1;
+        if (frame[pos + size - 1] || !add_place(places, type, topic, index, pos, pos + size - 1)) return -1;
+        pos += size;
+    }
+    return pos;
+}
+
+/* The partitions of a request; 0 if it is not of the shape, or does not end with its frame. ``topics``: see above. */
 static int walk_topics(const uint8_t *frame, Py_ssize_t end, Py_ssize_t pos, long size_before, PyObject *topics,
                        PyTypeObject *type, PyObject *places) {
     if (pos < 0 || pos >= end) return 0;
     for (int left = frame[pos++] - 1; left != 0; left--) {
         if (left < 0 || left > 0x7E || pos + 1 >= end) return 0;
+        if (!size_before && frame[pos] & 0x80) return 0;
         Py_ssize_t size = size_before ? size_before : frame[pos++] - 1;
         if (size < 0 || size >= end - pos) return 0;
-        PyObject *name = PyBytes_FromStringAndSize((const char *)frame + pos, size);
-        PyObject *topic = name != NULL ? PyDict_GetItemWithError(topics, name) : NULL;
-        Py_XDECREF(name);
+        PyObject *topic = topic_named(frame + pos, size, topics, size_before != 0);
         if (topic == NULL) return 0;
-        pos += size;
-        for (int more = frame[pos++] - 1; more != 0; more--) {
-            if (more < 0 || more > 0x7E || end - pos < 7) return 0;
-            int32_t index = (int32_t)get32(frame + pos);
-            const uint8_t *varint = frame + pos + 4;
-            size = varint[0] & 0x7F;
-            pos += 5;
-            if (varint[0] & 0x80) size |= (varint[1] & 0x7F) << 7, pos++;
-            if (varint[0] & varint[1] & 0x80) size |= varint[2] << 14, pos++;
-            if (varint[0] & varint[1] & varint[2] & 0x80 || !size || size > end - pos) return 0;
-            if (frame[pos + size - 1] || !add_place(places, type, topic, index, pos, pos + size - 1)) return 0;
-            pos += size;
-        }
-        if (pos >= end || frame[pos++]) return 0;
+        pos = walk_places(frame, end, pos + size, topic, type, places);
+        Py_DECREF(topic);
+        if (pos < 0 || pos >= end || frame[pos++]) return 0;
     }
     return pos + 1 == end && !frame[pos];
 }
@@ -217,6 +244,28 @@ static PyObject *walk_flexible(PyObject *module, PyObject *const *args, Py_ssize
     return places != NULL ? places : ask_pure(WALK_FLEXIBLE, args, count);
 }
 
+/* flexible_partitions(frame, pos, version, made) */
+static PyObject *flexible_partitions(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 4 || !PyLong_Check(args[1]) || !PyLong_Check(args[2]) || !PyType_Check(args[3]) ||
+        !PyType_IsSubtype((PyTypeObject *)args[3], &PyTuple_Type))
+        return ask_pure(FLEXIBLE_PARTITIONS, args, count);
+    Py_ssize_t pos = PyLong_AsSsize_t(args[1]);
+    long version = PyLong_AsLong(args[2]);
+    Py_buffer frame;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        return ask_pure(FLEXIBLE_PARTITIONS, args, count);
+    }
+    long size = version >= FIRST_TOPIC_ID ? ID_BYTES : 0;
+    PyObject *places = PyList_New(0);
+    if (places == NULL || !walk_topics(frame.buf, frame.len, pos, size, NULL, (PyTypeObject *)args[3], places) ||
+        PyList_GET_SIZE(places) > MOST_PARTITIONS)
+        Py_CLEAR(places);
+    PyErr_Clear();
+    PyBuffer_Release(&frame);
+    return places != NULL ? places : ask_pure(FLEXIBLE_PARTITIONS, args, count);
+}
+
 /* One result in a dictionary, by topic and index; 0 if that failed. */
 static int add_result(PyObject *results, PyObject *topic, const uint8_t *row) {
     PyObject *key = partition_of(topic, (int32_t)get32(row));
@@ -230,7 +279,7 @@ static int add_result(PyObject *results, PyObject *topic, const uint8_t *row) {
 
 /* The results of a response with short names and few partitions, and without messages or tags. */
 static int walk_results(const uint8_t *frame, Py_ssize_t end, int names_by_id, PyObject *results) {
-    enum { ROW = 33, BODY = 10, ID_BYTES = 16 };
+    enum { ROW = 33, BODY = 10 };
     if (end < BODY || frame[8] || !frame[9] || frame[9] & 0x80) return 0;
     Py_ssize_t pos = BODY;
     for (int left = frame[9] - 1; left; left--) {
@@ -268,11 +317,130 @@ static PyObject *walk_response(PyObject *module, PyObject *const *args, Py_ssize
     return results != NULL ? results : ask_pure(WALK_RESPONSE, args, count);
 }
 
+/* -- frames */
+
+/* cut_whole(data, longest, frames) */
+static PyObject *cut_whole(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyLong_Check(args[1]) || !PyList_CheckExact(args[2])) return ask_pure(CUT_WHOLE, args, count);
+    Py_ssize_t longest = PyLong_AsSsize_t(args[1]), pos = 0;
+    Py_buffer data;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        return ask_pure(CUT_WHOLE, args, count);
+    }
+    int added = 1;
+    while (added && data.len - pos >= PREFIX) {
+        const uint8_t *start = (const uint8_t *)data.buf + pos;
+        int32_t length = (int32_t)get32(start);
+        if (length < 0 || length > longest || length > data.len - pos - PREFIX) break;
+        PyObject *frame = PyByteArray_FromStringAndSize((const char *)start, (Py_ssize_t)length + PREFIX);
+        added = frame != NULL && !PyList_Append(args[2], frame);
+        Py_XDECREF(frame);
+        pos += PREFIX + (Py_ssize_t)length;
+    }
+    PyBuffer_Release(&data);
+    return added ? PyLong_FromSsize_t(pos) : NULL;
+}
+
+/* -- writers of the generated codec */
+
+enum { VARINT_BYTES = 5 };
+
+/* The bytes of an unsigned varint, in ``varint``; how many they are. */
+static int varint_of(uint32_t value, char *varint) {
+    int size = 0;
+    for (; value > 0x7F; value >>= 7) varint[size++] = (char)(value | 0x80);
+    varint[size++] = (char)value;
+    return size;
+}
+
+/* Two pieces at the end of a bytearray; 0 if that failed, and nothing is changed. */
+static int append(PyObject *out, const char *one, Py_ssize_t one_size, const char *two, Py_ssize_t two_size) {
+    Py_ssize_t size = PyByteArray_GET_SIZE(out);
+    if (PyByteArray_Resize(out, size + one_size + two_size)) {
+        PyErr_Clear();
+        return 0;
+    }
+    char *end = PyByteArray_AS_STRING(out) + size;
+    memcpy(end, one, one_size);
+    if (two_size) memcpy(end + one_size, two, two_size);
+    return 1;
+}
+
+/* write_uvarint(out, value) */
+static PyObject *write_uvarint(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    char varint[VARINT_BYTES];
+    long long value = count == 2 && PyLong_Check(args[1]) ? PyLong_AsLongLong(args[1]) : -1;
+    PyErr_Clear();
+    if (value < 0 || value > UINT32_MAX || !PyByteArray_CheckExact(args[0]) ||
+        !append(args[0], varint, varint_of((uint32_t)value, varint), NULL, 0))
+        return ask_pure(WRITE_UVARINT, args, count);
+    Py_RETURN_NONE;
+}
+
+/* write_compact_string(out, value) */
+static PyObject *write_compact_string(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    char varint[VARINT_BYTES];
+    Py_ssize_t size = -1;
+    const char *text = NULL;
+    if (count == 2 && PyByteArray_CheckExact(args[0]) && PyUnicode_CheckExact(args[1]))
+        text = PyUnicode_AsUTF8AndSize(args[1], &size);
+    if (text == NULL || size > MAX_INT16 ||
+        !append(args[0], varint, varint_of((uint32_t)size + 1, varint), text, size)) {
+        PyErr_Clear();
+        return ask_pure(WRITE_COMPACT_STRING, args, count);
+    }
+    Py_RETURN_NONE;
+}
+
+/* write_length(out, value, compact, nullable) */
+static PyObject *write_length(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    char varint[VARINT_BYTES];
+    if (count != 4 || !PyByteArray_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || args[2] != Py_True ||
+        PyList_GET_SIZE(args[1]) >= UINT32_MAX ||
+        !append(args[0], varint, varint_of((uint32_t)PyList_GET_SIZE(args[1]) + 1, varint), NULL, 0))
+        return ask_pure(WRITE_LENGTH, args, count);
+    Py_INCREF(args[1]);
+    return args[1];
+}
+
+/* write_structs(out, version, items, write) */
+static PyObject *write_structs(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 4 || !PyList_CheckExact(args[2])) return ask_pure(WRITE_STRUCTS, args, count);
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(args[2]); at++) {
+        PyObject *item = PyList_GET_ITEM(args[2], at);
+        Py_INCREF(item);
+        PyObject *passed[] = {args[0], item, args[1]};
+        PyObject *nothing = PyObject_Vectorcall(args[3], passed, 3, NULL);
+        Py_DECREF(item);
+        if (nothing == NULL) return NULL;
+        Py_DECREF(nothing);
+    }
+    Py_RETURN_NONE;
+}
+
+/* write_tags(out, tags) */
+static PyObject *write_tags(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2 || !PyByteArray_CheckExact(args[0]) || !PyDict_CheckExact(args[1]) || PyDict_GET_SIZE(args[1]) ||
+        !append(args[0], "", 1, NULL, 0))
+        return ask_pure(WRITE_TAGS, args, count);
+    Py_RETURN_NONE;
+}
+
+#define COMPILED(function) {#function, (PyCFunction)(void (*)(void))function, METH_FASTCALL, NULL}
+
 static PyMethodDef functions[FUNCTIONS + 1] = {
-    [STAMP] = {"stamp", (PyCFunction)(void (*)(void))stamp, METH_FASTCALL, NULL},
-    [NEW_BATCHES] = {"new_batches", (PyCFunction)(void (*)(void))new_batches, METH_FASTCALL, NULL},
-    [WALK_FLEXIBLE] = {"walk_flexible", (PyCFunction)(void (*)(void))walk_flexible, METH_FASTCALL, NULL},
-    [WALK_RESPONSE] = {"walk_response", (PyCFunction)(void (*)(void))walk_response, METH_FASTCALL, NULL},
+    [STAMP] = COMPILED(stamp),
+    [NEW_BATCHES] = COMPILED(new_batches),
+    [WALK_FLEXIBLE] = COMPILED(walk_flexible),
+    [FLEXIBLE_PARTITIONS] = COMPILED(flexible_partitions),
+    [WALK_RESPONSE] = COMPILED(walk_response),
+    [CUT_WHOLE] = COMPILED(cut_whole),
+    [WRITE_UVARINT] = COMPILED(write_uvarint),
+    [WRITE_COMPACT_STRING] = COMPILED(write_compact_string),
+    [WRITE_LENGTH] = COMPILED(write_length),
+    [WRITE_STRUCTS] = COMPILED(write_structs),
+    [WRITE_TAGS] = COMPILED(write_tags),
 };
 
 /* compiled(function): the compiled form of a Python function, which gets what is not usual. */

@@ -1,14 +1,17 @@
-"""Kafka's own ProducerPerformance to a real broker, through the bare relay and through kproxy in turns."""
+"""Kafka's own ProducerPerformance to a real broker, in turns through the bare relay, through kproxy, and through kproxy
+without its compiled functions, where these are in use.
+"""
 
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from bench.cases import CPU_RATIO, Cost
 from bench.load import LoadError, Transfer
 from bench.processes import free_port, running
 from bench.report import Figure
 from bench.targets import Target, kproxy_command, leader
+from kproxy.codec.accelerator import STATE, SWITCH, SWITCHED_OFF
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import DEFAULT_VERSION, RealKafka
 from kproxy.testing.maven import find_java, kafka_jars
@@ -17,6 +20,7 @@ RECORDS = 200_000
 _RECORD_BYTES = 1_024
 _PARTITIONS = 6
 _ROUNDS = 3
+_KPROXY, _PURE = "kproxy", "kproxy-pure"
 _TOPIC = "bench-java"
 _PROPERTIES = ("acks=all", "enable.idempotence=false", "batch.size=16384")
 _PATIENCE_SECONDS = 300.0
@@ -50,31 +54,40 @@ def java_producer(records: int = RECORDS, rounds: int = _ROUNDS) -> list[Figure]
                     costs.setdefault(target.name, Cost()).add(done, target.cpu_seconds() - before)
     cpu = {name: cost.cpu_seconds / cost.payload_bytes * _GIGABYTE for name, cost in costs.items()}
     speed = {name: cost.payload_bytes / cost.seconds / _MEGABYTE for name, cost in costs.items()}
-    ratio = cpu["kproxy"] / cpu["relay"]
-    goal = f"<= {CPU_RATIO} x relay: {ratio:.2f}"
     case = "Java ProducerPerformance, 6 partitions"
-    return [
-        Figure(f"{case}: CPU", "s/GB", None, cpu["relay"], cpu["kproxy"], goal, ratio <= CPU_RATIO),
-        Figure(f"{case}: speed", "MB/s", None, speed["relay"], speed["kproxy"]),
-    ]
+    figures = []
+    for name, what in ((_KPROXY, case), (_PURE, f"{case}, without compiled functions")):
+        if name in cpu:
+            ratio = cpu[name] / cpu["relay"]
+            goal = f"<= {CPU_RATIO} x relay: {ratio:.2f}"
+            figures.append(Figure(f"{what}: CPU", "s/GB", None, cpu["relay"], cpu[name], goal, ratio <= CPU_RATIO))
+            figures.append(Figure(f"{what}: speed", "MB/s", None, speed["relay"], speed[name]))
+    return figures
 
 
 @contextmanager
 def _targets() -> Iterator[Sequence[Target]]:
-    relay_port, port, leader_port = free_port(), free_port(), free_port()
+    relay_port = free_port()
     with _RelayedKafka(relay_port) as kafka:
         second = kafka.ssl_bootstrap.rpartition(":")[2]
         with ClusterClient(kafka.bootstrap) as client:
             client.create_topic(_TOPIC, _PARTITIONS)
-        with (
-            running("relay", relay_port, "-m", "bench.relay", str(relay_port), second) as relay,
-            running("kproxy", port, *kproxy_command(port, leader_port, kafka.ports[0])) as kproxy,
-        ):
-            leader(("127.0.0.1", port))  # makes the port of the broker
-            yield [
-                Target("relay", ("127.0.0.1", relay_port), relay),
-                Target("kproxy", ("127.0.0.1", port), kproxy),
-            ]
+        with ExitStack() as stack:
+            relay = stack.enter_context(running("relay", relay_port, "-m", "bench.relay", str(relay_port), second))
+            targets = [Target("relay", ("127.0.0.1", relay_port), relay)]
+            switches = {_KPROXY: "on"} | ({_PURE: SWITCHED_OFF} if STATE == "in use" else {})
+            for name, switch in switches.items():
+                targets.append(stack.enter_context(_kproxy(name, kafka.ports[0], {SWITCH: switch})))
+            yield targets
+
+
+@contextmanager
+def _kproxy(name: str, broker_port: int, environment: Mapping[str, str]) -> Iterator[Target]:
+    port, leader_port = free_port(), free_port()
+    command = [*kproxy_command(port, leader_port, broker_port), "--instance-id", name]
+    with running(name, port, *command, more=environment) as program:
+        leader(("127.0.0.1", port))  # makes the port of the broker
+        yield Target(name, ("127.0.0.1", port), program)
 
 
 def _produce(target: Target, client_id: str, records: int) -> Transfer:

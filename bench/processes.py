@@ -1,13 +1,14 @@
 """Programs under measurement: start, wait until they listen, read their CPU time and memory, stop."""
 
 import contextlib
+import os
 import resource
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -67,8 +68,10 @@ def raise_file_limit() -> None:
 
 
 @contextlib.contextmanager
-def running(name: str, port: int, *command: str) -> Iterator[Program]:
+def running(name: str, port: int, *command: str, more: Mapping[str, str] | None = None) -> Iterator[Program]:
     """Run `command` (arguments for this Python) while the block lasts; enter it when `port` accepts connections.
+
+    `more` is environment beside that of this process.
 
     Raises:
         ProgramDied: it ended, or did not listen within 30 s; the message holds what it printed.
@@ -77,7 +80,11 @@ def running(name: str, port: int, *command: str) -> Iterator[Program]:
     with (
         tempfile.TemporaryFile() as output,
         subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | dict(more or {}),
         ) as process,
     ):
         try:

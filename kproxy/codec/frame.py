@@ -3,6 +3,7 @@
 from struct import Struct
 from typing import Final
 
+from kproxy.codec.accelerator import accelerated
 from kproxy.errors import RemoteProtocolError
 
 _LENGTH = Struct(">i")
@@ -75,7 +76,8 @@ class FrameSplitter:
         return self._cut(data, frames)
 
     def _cut(self, data: memoryview, frames: list[bytearray]) -> list[bytearray]:
-        pos, end = 0, len(data)
+        usual = min(self.max_frame_bytes, self._max_other_bytes)
+        pos, end = cut_whole(data, usual, frames), len(data)
         while end - pos >= PREFIX:
             (length,) = _LENGTH.unpack_from(data, pos)
             if not 0 <= length <= self.max_frame_bytes:
@@ -122,3 +124,20 @@ class FrameSplitter:
             return None
         frame, self._partial, self.held = self._partial, None, 0
         return frame
+
+
+@accelerated
+def cut_whole(data: memoryview, longest: int, frames: list[bytearray]) -> int:
+    """Adds to ``frames`` those at the start of ``data`` that are whole and of a usual length; where the rest begins.
+
+    ``longest``: the most bytes of a frame, without its prefix, that need no closer look.
+    """
+    pos, end = 0, len(data)
+    while end - pos >= PREFIX:
+        (length,) = _LENGTH.unpack_from(data, pos)
+        after = pos + PREFIX + length
+        if not 0 <= length <= longest or after > end:
+            break
+        frames.append(bytearray(data[pos:after]))
+        pos = after
+    return pos

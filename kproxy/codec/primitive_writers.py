@@ -10,6 +10,7 @@ from collections.abc import Callable
 from struct import Struct, pack
 from typing import TYPE_CHECKING, TypeVar
 
+from kproxy.codec.accelerator import accelerated
 from kproxy.codec.primitives import MAX_INT16
 from kproxy.errors import LocalProtocolError
 
@@ -25,6 +26,7 @@ _int16 = Struct(">h")
 _int32 = Struct(">i")
 
 
+@accelerated
 def write_uvarint(out: bytearray, value: int) -> None:
     """Appends an unsigned varint."""
     while value > 0x7F:
@@ -57,6 +59,7 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
         write_string(out, value)
 
 
+@accelerated
 def write_compact_string(out: bytearray, value: str | None) -> None:
     """Varint length + 1 and UTF-8; null refused."""
     data = _utf8(value)
@@ -111,6 +114,7 @@ def uuid_bytes(value: bytes) -> bytes:
     return value
 
 
+@accelerated
 def write_length(out: bytearray, value: list[T] | None, compact: bool, nullable: bool) -> list[T]:
     """Appends the count of an array, returns its elements (none if it is null)."""
     if value is None:
@@ -125,6 +129,7 @@ def write_length(out: bytearray, value: list[T] | None, compact: bool, nullable:
     return value
 
 
+@accelerated
 def write_structs(out: bytearray, version: int, items: list[T], write: StructWriter[T]) -> None:
     """Appends structs, one after the other."""
     for item in items:
@@ -152,6 +157,7 @@ def write_nullable_struct(out: bytearray, version: int, value: T | None, write: 
         write(out, value, version)
 
 
+@accelerated
 def write_tags(out: bytearray, tags: Mapping[int, bytes]) -> None:
     """Appends tagged fields in the order of their tags."""
     if not tags:

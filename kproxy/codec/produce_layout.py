@@ -135,12 +135,22 @@ def _walk_plain(frame: Buffer, pos: int, version: int) -> ProduceLayout:
 
 
 def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
-    end = len(frame)
     size, pos = _uvarint(frame, pos)
     transactional = size > 0
     acks_at = pos = pos + max(size - 1, 0)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, pos)
-    topics, pos = _uvarint(frame, pos + 6)
+    partitions = flexible_partitions(frame, pos + _ACKS_TIMEOUT.size, version, PartitionData)
+    return ProduceLayout(transactional, acks, acks_at, timeout_ms, partitions)
+
+
+@accelerated
+def flexible_partitions(frame: Buffer, pos: int, version: int, made: type[PartitionData]) -> list[PartitionData]:
+    """The partitions from version 9 on; ``pos``: where the topics begin; ``made``: ``PartitionData``.
+
+    Raises what ``walk_request`` catches, or RemoteProtocolError, if the rest of the frame is malformed.
+    """
+    end = len(frame)
+    topics, pos = _uvarint(frame, pos)
     partitions: list[PartitionData] = []
     for _ in range(_few(topics - 1, end - pos, MOST_PARTITIONS)):
         if version >= FIRST_TOPIC_ID:
@@ -157,13 +167,13 @@ def _walk_flexible(frame: Buffer, pos: int, version: int) -> ProduceLayout:
             pos += max(size - 1, 0)
             if pos > end:
                 raise RemoteProtocolError(f"record set of {size - 1} bytes ends after its frame")
-            partitions.append(PartitionData((topic, index), start, stop))
+            partitions.append(made((topic, index), start, stop))
             pos = skip_tags(frame, pos)
         pos = skip_tags(frame, pos)
     pos = skip_tags(frame, pos)
     if pos != end:
         raise RemoteProtocolError(f"{end - pos} bytes after the end of a Produce v{version} request")
-    return ProduceLayout(transactional, acks, acks_at, timeout_ms, partitions)
+    return partitions
 
 
 @accelerated

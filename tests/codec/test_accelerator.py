@@ -19,8 +19,23 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.batch import build_batch, stamp
+from kproxy.codec.frame import cut_whole
 from kproxy.codec.header import encode_response
-from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, PartitionData, walk_response
+from kproxy.codec.primitive_writers import (
+    write_compact_string,
+    write_length,
+    write_structs,
+    write_tags,
+    write_uvarint,
+)
+from kproxy.codec.primitives import TooManyElements
+from kproxy.codec.produce_layout import (
+    FIRST_FLEXIBLE,
+    FIRST_TOPIC_ID,
+    PartitionData,
+    flexible_partitions,
+    walk_response,
+)
 from kproxy.codec.produce_shape import walk_flexible
 from kproxy.codec.records import Record
 from kproxy.errors import RemoteProtocolError
@@ -36,6 +51,8 @@ DAMAGED = 60
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    if accelerator.STATE == "in use":
+        pytest.fail("compiled functions would be compared with themselves: set KPROXY_ACCELERATOR=off")
     compiler, headers = shutil.which("cc"), Path(sysconfig.get_paths()["include"])
     if compiler is None or not (headers / "Python.h").exists():
         pytest.fail("no C compiler, or no Python.h: tools/system-packages.sh installs them")
@@ -72,6 +89,12 @@ def damaged(whole: bytes | bytearray, seed: int) -> Iterator[bytearray]:
         yield other
 
 
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)
+
+
 def batch(records: int, size: int = 100) -> bytearray:
     return bytearray(build_batch([Record(place, 1, None, bytes(size)) for place in range(records)]))
 
@@ -95,6 +118,103 @@ def test_requests_are_walked_alike(compiled: ModuleType, version: int) -> None:
         args = (frame, layout.acks_at + 6, name_bytes, topics, PartitionData)
         assert outcome(walk, *args) == outcome(walk_flexible, *args)
         assert outcome(count, frame, layout) == outcome(new_batches, frame, layout)
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_partitions_of_any_request_are_walked_alike(compiled: ModuleType, version: int) -> None:
+    whole = produce(version)
+    at = layout_of(whole, version).acks_at + 6
+    walk = compiled.compiled(flexible_partitions)
+    assert {type(place) for place in walk(whole, at, version, PartitionData)} == {PartitionData}
+    for seed in range(4):
+        for frame in damaged(whole, 100 * version + seed):
+            args = (frame, at, version, PartitionData)
+            assert outcome(walk, *args) == outcome(flexible_partitions, *args)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "t", "ä" * 40, "n" * 126, "n" * 127, "n" * 300, "\udcff"], ids=lambda name: f"{len(name)} characters"
+)
+@pytest.mark.parametrize("version", [FIRST_FLEXIBLE, FIRST_TOPIC_ID])
+def test_topics_of_any_name_are_walked_alike(compiled: ModuleType, name: str, version: int) -> None:
+    encoded = name.encode("utf-8", "surrogateescape")
+    named = bytes(16) if version >= FIRST_TOPIC_ID else uvarint(len(encoded) + 1) + encoded
+    topics = b"\2" + named + b"\2" + bytes(4) + b"\2x\0\0\0"
+    args = (bytearray(topics), 0, version, PartitionData)
+    assert outcome(compiled.compiled(flexible_partitions), *args) == outcome(flexible_partitions, *args)
+
+
+def test_too_many_partitions_are_refused_alike(compiled: ModuleType) -> None:
+    row = bytes(4) + b"\2x\0"
+    topics = b"\x7f" + (b"\2t\x7f" + row * 126 + b"\0") * 126 + b"\0"
+    args = (bytearray(topics), 0, FIRST_FLEXIBLE, PartitionData)
+    assert outcome(flexible_partitions, *args)[0] is TooManyElements
+    assert outcome(compiled.compiled(flexible_partitions), *args) == outcome(flexible_partitions, *args)
+
+
+@pytest.mark.parametrize("longest", [0, 5, 1 << 31])
+def test_frames_are_cut_alike(compiled: ModuleType, longest: int) -> None:
+    cut = compiled.compiled(cut_whole)
+    stream = b"".join(size.to_bytes(4, "big") + bytes(size) for size in (3, 0, 5, 70_000, 1))
+    for seed in range(4):
+        for data in damaged(stream, seed):
+            ours: list[bytearray] = []
+            theirs: list[bytearray] = []
+            place = memoryview(data)
+            assert outcome(cut, place, longest, ours) == outcome(cut_whole, place, longest, theirs)
+            assert ours == theirs
+            assert all(type(frame) is bytearray for frame in ours)
+
+
+class Names(str):
+    pass
+
+
+WRITES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    *(
+        (write_uvarint, (value,))
+        for value in (0, 1, 127, 128, 1 << 14, (1 << 32) - 1, 1 << 32, 1 << 70, -1, True, None)
+    ),
+    *(
+        (write_compact_string, (value,))
+        for value in ("", "t", "ä", "x" * 126, "x" * 32_767, "x" * 32_768, "ä" * 20_000)
+    ),
+    *((write_compact_string, (value,)) for value in (None, b"t", "\udcff", Names("t"))),
+    *((write_length, (value, True, False)) for value in ([], [1], [0] * 127, [0] * 20_000, None, (1, 2), 1)),
+    *((write_length, ([1], compact, True)) for compact in (False, 1, 0)),
+    *((write_length, (None, compact, nullable)) for compact in (True, False) for nullable in (True, False)),
+    *((write_tags, (value,)) for value in ({}, {3: b"x", 1: b""}, {1 << 40: b"x"}, {-1: b""}, None, [])),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), WRITES)
+def test_values_are_written_alike(compiled: ModuleType, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    for start in (b"", b"before"):
+        one, other = bytearray(start), bytearray(start)
+        assert outcome(compiled.compiled(function), one, *args) == outcome(function, other, *args)
+        assert one == other
+
+
+@pytest.mark.parametrize(("function", "args"), WRITES)
+def test_nothing_is_written_to_what_cannot_grow(
+    compiled: ModuleType, function: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    out = bytearray(b"held")
+    with memoryview(out):
+        assert outcome(compiled.compiled(function), out, *args) == outcome(function, out, *args)
+    for wrong in (b"", None, []):
+        assert outcome(compiled.compiled(function), wrong, *args) == outcome(function, wrong, *args)
+
+
+def test_structs_are_written_in_order_until_one_fails(compiled: ModuleType) -> None:
+    def write(out: bytearray, item: int, version: int) -> None:
+        out.append(item + version)
+
+    for items in ([], [1, 2, 3], (1, 2), [1, 300, 2], None):
+        one, other = bytearray(), bytearray()
+        ours = outcome(compiled.compiled(write_structs), one, 4, items, write)
+        assert ours == outcome(write_structs, other, 4, items, write)
+        assert one == other
 
 
 def test_batches_at_odd_places_are_counted_alike(compiled: ModuleType) -> None:
@@ -171,6 +291,8 @@ def test_the_usual_case_is_not_handed_on(compiled: ModuleType, version: int) -> 
     walk = compiled.compiled(handing_on("walk_flexible"))
     name_bytes = 16 if version >= FIRST_TOPIC_ID else 0
     assert walk(frame, layout.acks_at + 6, name_bytes, topics, PartitionData) == layout.partitions
+    walk_any = compiled.compiled(handing_on("flexible_partitions"))
+    assert walk_any(frame, layout.acks_at + 6, version, PartitionData) == layout.partitions
     assert compiled.compiled(handing_on("new_batches"))(frame, layout) == [3, 1, 9]
     compiled.compiled(handing_on("stamp"))(batch(3), 1, 0, 0)
     rows = [ProduceResponsePartitionProduceResponse(index=4, base_offset=1 << 40, error_code=-1)]
@@ -178,6 +300,19 @@ def test_the_usual_case_is_not_handed_on(compiled: ModuleType, version: int) -> 
     answer = encode_response(ProduceResponse(responses=[topic_rows]), version, 1)
     name = b"i" * 16 if version >= FIRST_TOPIC_ID else b"t"
     assert compiled.compiled(handing_on("walk_response"))(answer, version) == {(name, 4): (-1, 1 << 40, -1)}
+
+
+def test_usual_frames_and_values_are_not_handed_on(compiled: ModuleType) -> None:
+    frames: list[bytearray] = []
+    assert compiled.compiled(handing_on("cut_whole"))(memoryview(b"\0\0\0\1a\0\0\0\1b\0\0"), 1 << 31, frames) == 10
+    assert frames == [b"\0\0\0\1a", b"\0\0\0\1b"]
+    out = bytearray()
+    compiled.compiled(handing_on("write_uvarint"))(out, 300)
+    compiled.compiled(handing_on("write_compact_string"))(out, "ab")
+    assert compiled.compiled(handing_on("write_length"))(out, [1, 2], True, False) == [1, 2]
+    compiled.compiled(handing_on("write_tags"))(out, {})
+    compiled.compiled(handing_on("write_structs"))(out, 1, [7], lambda out, item, version: out.append(item))
+    assert out == b"\xac\2\3ab\3\0\7"
 
 
 def test_only_known_functions_have_a_compiled_form(compiled: ModuleType) -> None:
