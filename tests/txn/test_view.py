@@ -15,6 +15,7 @@ from kproxy.codec.messages import Message
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.snapshot_views import decode_views, encode_views
+from kproxy.txn.unmirrored_offsets import offsets_bytes
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, BrokerTransaction, Ongoing, Unended
@@ -115,6 +116,7 @@ def test_a_claim_for_nobody_gives_nobody_the_id() -> None:
 def test_whether_the_owner_wrote_anything_itself() -> None:
     wrote = partitions(1, P0, {PLACE: 0}), offsets(1, P0, "g", {PLACE: 5}), member(1, P0, M, 5, "m")
     assert [view_of(claim(1, P0), body).has_own_data() for body in wrote] == [True, True, False]
+    assert view_of(claim(1, P0), wrote[0], continuing(2, P2, P0)).has_own_data()
 
 
 def test_a_claim_begins_after_the_block_of_the_last_one() -> None:
@@ -137,6 +139,7 @@ def test_a_new_generation_needs_a_producer_id_that_nobody_used() -> None:
     assert view.apply(claim(2, Q0, generation=2), LogPosition(1, 0))
     assert refuses(view, claim(3, P2))
     assert refuses(view, claim(3, P2, generation=3))
+    assert refuses(view, claim(3, producer(101, 2), generation=1))
 
 
 @pytest.mark.parametrize(("first", "epochs"), [(0, 0), (0, -1), (-1, 3), (LAST_EPOCH, 2)])
@@ -185,6 +188,10 @@ def test_a_claim_on_behalf_of_another_leaves_the_client_as_it_is_by_then() -> No
     view = view_of(first, claim(2, P2, client=nobody))
     assert view.claim is not None
     assert (view.claim.client, view.claim.resumed) == (Producer(7, 4), Producer(7, 3))
+    for following in (Producer(7, 5), Producer(5, 0)):
+        view = view_of(first, decision(1, P0, True, next_client=following), claim(2, P2, client=nobody))
+        assert view.claim is not None
+        assert (view.claim.client, view.claim.resumed) == (following, nobody)
 
 
 def test_a_client_is_doomed_until_it_knows() -> None:
@@ -214,12 +221,13 @@ def test_a_client_that_knows_of_what_it_lost_loses_members_alone() -> None:
     assert view.last.reason == LOST_MEMBERS
 
 
-def test_a_client_that_was_replaced_leaves_nothing_doomed_behind() -> None:
-    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), claim(2, P2, client=Producer(7, 1)))
+@pytest.mark.parametrize("following", [Producer(7, 1), Producer(5, 0)])
+def test_a_client_that_was_replaced_leaves_nothing_doomed_behind(following: Producer) -> None:
+    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 5}), claim(2, P2, client=following))
     assert view.last is not None
     assert view.last.by_claim
     assert not view.is_doomed
-    assert view.client == Producer(7, 1)
+    assert view.client == following
 
 
 # -- a transaction
@@ -265,6 +273,7 @@ def test_a_decision_tells_the_clients_next_identity() -> None:
     assert view.client == later
     assert view.last is not None
     assert (view.last.client, view.last.next_client, view.last.at) == (CLIENT, later, LogPosition(1, 1001))
+    assert not view.last.by_claim
 
 
 @pytest.mark.parametrize(
@@ -296,7 +305,19 @@ def test_copies_are_kept_of_what_was_committed() -> None:
     copies = {P0: {PLACE: {0: 5, 3: 9}}}
     view = view_of(claim(1, P0), decision(1, P0, True, [P0], copies=copies))
     assert view.copies == {P0: {("t", 0, 0): 5, ("t", 0, 3): 9}}
+    assert not view.is_former(P0)
+    assert [view.is_other_copy(P0, PLACE, 3, offset) for offset in (8, 9, 10)] == [True, False, True]
     assert not view_of(claim(1, P0), decision(1, P0, False, [P0], copies=copies)).copies
+
+
+def test_copies_are_forgotten_by_partition() -> None:
+    copies = {P0: {("t", index): {0: 5} for index in range(3)}}
+    view = view_of(claim(1, P0), decision(1, P0, True, [P0], copies=copies))
+    view.forget_copies(P0, ("t", 1))
+    assert [view.is_other_copy(P0, ("t", index), 0, 9) for index in range(3)] == [True, False, True]
+    for index in (0, 2):
+        view.forget_copies(P0, ("t", index))
+    assert not view.copies
 
 
 # -- batch ids
@@ -366,6 +387,11 @@ def test_who_joins_is_new_and_has_kproxys_bits() -> None:
     assert view.apply(member(1, P0, producer(200, 1), 6), LogPosition(2, 0))  # the same producer id with its next epoch
 
 
+def test_the_last_epoch_of_a_member_may_be_used() -> None:
+    last = producer(200, LAST_EPOCH)
+    assert view_of(claim(1, P0), member(1, P0, last, 5)).members.keys() == {last}
+
+
 def test_a_members_records_carry_its_own_nonce() -> None:
     view = view_of(claim(1, P0), member(1, P0, M, 5))
     for number in (1, 6):
@@ -380,6 +406,7 @@ def test_a_decision_names_its_own_members_only() -> None:
     for parts in ([M], [N], [P0], [P1, P1], [P1, P1, M]):
         assert refuses(view, decision(1, P1, True, parts))
     assert refuses(view, decision(1, P0, True, [M, M]))
+    assert refuses(view_of(claim(1, P0), member(1, P1, M, 5)), decision(1, P0, True, [M]))
 
 
 # -- parts that are prepared
@@ -540,6 +567,14 @@ def test_a_member_that_is_decided_is_kept_as_a_bit() -> None:
     assert view.apply(member(1, P1, producer(200, 1), 7), LogPosition(9, 0))
 
 
+def test_of_aborted_epochs_those_of_the_present_claim_are_kept() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), decision(1, P0, False, [M]))
+    assert view.aborted == {P0}
+    assert view.apply(claim(2, P2), LogPosition(9, 0))
+    assert not view.aborted
+    assert [view.verdict(part) for part in (P0, M)] == [A, A]
+
+
 def test_what_is_decided_of_a_member_by_name_stays_so_when_its_owner_is() -> None:
     view = view_of(claim(1, P0), member(1, P0, M, 5), prepare(5, M), decision(1, P1, True, [M]))
     assert refuses(view, decision(1, P0, False, [M]))
@@ -566,6 +601,39 @@ def test_all_agree_on_the_epoch_that_is_next() -> None:
         assert view.next_epoch() == following
 
 
+@pytest.mark.parametrize("first, second", [(P0, P1), (P1, P0)])
+def test_the_transaction_that_was_written_last_is_the_open_one(first: Producer, second: Producer) -> None:
+    """No kproxy leaves one open and begins another; every reader takes it in the same way."""
+    view = view_of(claim(1, P0), partitions(1, first, {PLACE: 0}), partitions(1, second, {PLACE: 1}))
+    assert view.ongoing == Ongoing(second, LogPosition(2, 1002))
+    assert view.next_epoch() == second
+    assert view.apply(prepare(1, first), LogPosition(3, 0))
+    assert view.ongoing == Ongoing(second, LogPosition(2, 1002))
+
+
+@pytest.mark.parametrize(
+    ("records", "is_settled"),
+    [
+        ((), True),
+        ((partitions(1, P0, {PLACE: 0}),), False),
+        ((prepare(1, P0),), False),
+        ((member(1, P0, M, 5), partitions(1, P1, {PLACE: 0}), decision(1, P1, True)), False),
+        ((native_member(1, P0, M, 5, "m", NATIVE), decision(1, P0, False)), False),
+        ((native_member(1, P0, M, 5, "m", NATIVE), decision(1, P0, False), ended(M)), True),
+        ((offsets(1, P0, "g", {PLACE: 5}), decision(1, P0, True)), False),
+        ((offsets(1, P0, "g", {PLACE: 5}), decision(1, P0, True), mirrored(P0, "g")), True),
+    ],
+    ids=["claimed", "open", "prepared", "a member", "not ended", "ended", "not mirrored", "mirrored"],
+)
+def test_an_id_is_settled_when_nobody_has_anything_to_do(records: Iterable[Message], is_settled: bool) -> None:
+    assert view_of(claim(1, P0), *records).is_settled is is_settled
+
+
+def test_group_offsets_are_measured() -> None:
+    moved = offsets(1, P0, "g", {PLACE: 5})
+    assert view_of(claim(1, P0), moved).offsets_bytes == offsets_bytes(moved)
+
+
 def test_what_is_open_and_whose_data_it_is() -> None:
     view = view_of(claim(1, P0), member(1, P0, M, 5), partitions(5, M, {PLACE: 1}), prepare(5, M))
     since = view.open_since()
@@ -575,9 +643,11 @@ def test_what_is_open_and_whose_data_it_is() -> None:
     assert view.open_since() is None
     assert view.last is not None
     assert view.last.reason == LOST_MEMBERS
-    view = view_of(claim(1, P0), partitions(1, P0, {PLACE: 1}), member(1, P0, M, 5), prepare(1, P0))
+    view = view_of(
+        claim(1, P0), partitions(1, P0, {PLACE: 1}), member(1, P0, M, 5), member(1, P0, N, 6), prepare(1, P0)
+    )
     since = view.open_since()
-    assert since is not None  # the member, though its transaction is prepared
+    assert since is not None  # the first member, though its transaction is prepared
     assert (since.producer, since.since.offset, view.has_own_data()) == (P0, 2, False)
     assert refuses(view, expiry(1))
 
@@ -760,7 +830,7 @@ def test_a_claim_continues_what_is_open_if_it_names_it() -> None:
     view = view_of(*OPEN, continuing(2, P2, P0))
     assert view.ongoing == Ongoing(P2, since)
     assert (view.verdict(P0), view.verdict(P2)) == (U, U)
-    assert view.continued(P2) == [P0]
+    assert [view.continued(part) for part in (P1, P2, P3)] == [[], [P0], []]
     assert view.is_former(P0)
     assert not view.is_former(P2)
     assert view.last is None
@@ -798,7 +868,7 @@ def test_what_a_former_instance_writes_after_the_end_is_not_shown() -> None:
     view = view_of(*OPEN, continuing(2, P2, P0), commit(2, P2, P0, 20))
     assert not view.is_other_copy(P0, PLACE, 0, 19)
     assert view.is_other_copy(P0, PLACE, 0, 20)
-    assert view.is_other_copy(P0, ("t", 1), 0, 5), "nothing was announced there"
+    assert view.is_other_copy(P0, ("t", 1), 0, 0), "nothing was announced there"
     assert not view.is_other_copy(P2, PLACE, 0, 25)
     assert view.is_former(P0), "its instance may still take it for its own"
     view.forget_copies(P0, PLACE)
@@ -833,6 +903,18 @@ def test_it_may_be_continued_again_and_under_another_producer_id() -> None:
     assert {view.verdict(part) for part in (P0, P2, Q0)} == {C}
 
 
+def test_a_client_is_not_waited_for_where_the_sequences_of_one_epoch_are_missing() -> None:
+    for sequence in (0, -1):
+        wrote = partitions(2, P2, {PLACE: 9}, first_sequence=sequence)
+        view = view_of(*OPEN, continuing(2, P2, P0), wrote, continuing(3, producer(100, 4), P2))
+        assert view.awaits_client() is (sequence == 0)
+
+
+def test_members_of_what_is_prepared_do_not_keep_the_next_transaction_from_being_continued() -> None:
+    view = view_of(claim(1, P0), member(1, P0, M, 5), prepare(1, P0), partitions(1, P1, {PLACE: 7}))
+    assert view.continuable() == view.ongoing == Ongoing(P1, LogPosition(3, 1003))
+
+
 def test_an_epoch_without_data_leaves_nothing_behind() -> None:
     view = view_of(*OPEN, continuing(2, P2, P0), continuing(3, producer(100, 4), P2))
     assert view.continued(producer(100, 4)) == [P0]
@@ -844,10 +926,11 @@ def test_an_epoch_without_data_leaves_nothing_behind() -> None:
     [
         ((), continuing(2, P2, P1)),
         ((), continuing(2, P2, P0, Producer(7, 1))),
+        ((), continuing(2, P2, P0, Producer(0, 0))),
         ((member(1, P0, M, 5),), continuing(2, P2, P0)),
         ((decision(1, P0, False),), continuing(2, P2, P0)),
     ],
-    ids=["another epoch", "a new producer", "it has members", "it is decided"],
+    ids=["another epoch", "a new producer", "the first producer", "it has members", "it is decided"],
 )
 def test_else_it_is_a_claim_as_any_other(before: Iterable[Message], second: Message) -> None:
     view = view_of(*OPEN, *before, second)
