@@ -151,7 +151,12 @@ class BrokerOptions(ClusterOptions):
         "A broker that has not answered a request after this time counts as lost. A request with its own time-out "
         "(Produce, Fetch, JoinGroup) has that time in addition. Kafka's request.timeout.ms.",
     )
-    retry_backoff_ms: int = option(100, MS, "First pause before a retry towards a broker; doubles with every failure.")
+    retry_backoff_ms: int = option(
+        100,
+        MS,
+        "First pause before a retry towards a broker; doubles with every failure. kproxy waits for half of it or more, "
+        "at random, so that instances do not retry in step.",
+    )
     retry_backoff_max_ms: int = option(
         1_000, MS, "Longest pause between retries; short, because clients wait meanwhile."
     )

@@ -12,6 +12,7 @@ from typing import Final
 import trio
 from trio.testing import MockClock
 
+from kproxy.net.brokers.backoff import CHANCE
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.producers import ProducerStates
@@ -273,6 +274,8 @@ class World:
 def _deterministic(seed: int) -> Iterator[None]:
     """Lets trio's scheduler order tasks by the seed, as it does under Hypothesis, and no garbage be collected.
 
+    Pauses between attempts depend on the seed, too.
+
     What is collected is finalized, at a time that depends on what ran in the process before. Afterwards only what the
     run has left is looked through.
     """
@@ -283,11 +286,14 @@ def _deterministic(seed: int) -> Iterator[None]:
     allowed, state = core._ALLOW_DETERMINISTIC_SCHEDULING, core._r.getstate()
     core._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
     core._r.seed(seed)
+    pauses = CHANCE.getstate()
+    CHANCE.seed(seed)
     try:
         yield
     finally:
         core._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
         core._r.setstate(state)
+        CHANCE.setstate(pauses)
         gc.collect()
         gc.unfreeze()
         if collects:
