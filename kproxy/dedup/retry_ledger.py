@@ -16,6 +16,10 @@ from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
+#: What an unconfirmed batch takes, and each record of it that was read back; measured.
+_ENTRY_BYTES = 600
+_RECORD_BYTES = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Recover:
@@ -508,6 +512,13 @@ class RetryLedger:
     def held(self) -> int:
         """All batches that a request may be compared with, open ones included."""
         return sum(map(len, self.entries.values())) + sum(map(len, self._open.values()))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes these take."""
+        return sum(
+            _ENTRY_BYTES + _RECORD_BYTES * len(entry.offsets) for entries in self.entries.values() for entry in entries
+        )
 
     @property
     def idle(self) -> bool:

@@ -38,6 +38,8 @@ class RetryLedgers:
         self._ledgers: dict[Identity, RetryLedger] = {}
         self._serials = count(1)
         self.unconfirmed = 0
+        #: About how many bytes of memory the unconfirmed batches took when they were last swept.
+        self.size = 0
 
     def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
@@ -63,6 +65,7 @@ class RetryLedgers:
                 del self._ledgers[identity]
         held = sum(ledger.held for ledger in self._ledgers.values())
         dropped = self._drop_oldest(held - MAX_ENTRIES) if held > MAX_ENTRIES else 0
+        self.size = sum(ledger.size for ledger in self._ledgers.values())
         self.unconfirmed = held - dropped - sum(ledger.ended_well for ledger in self._ledgers.values())
         return dropped
 

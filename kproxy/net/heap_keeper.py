@@ -1,5 +1,7 @@
 """When freed memory goes back to the system: glibc keeps freed buffers of up to 32 MiB for the next ones.
 
+Python keeps pages in which objects were.
+
 Closed connections are in reference cycles, so Python's collector has to find them first.
 """
 

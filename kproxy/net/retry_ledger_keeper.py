@@ -108,6 +108,11 @@ class RetryLedgerKeeper:
         if dropped:
             self._count_failure("too_many", dropped)
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the unconfirmed batches took when they were last swept."""
+        return self._ledgers.size
+
     def counts(self) -> dict[Identity, int]:
         """How many batches of each producer are unconfirmed, where there are some."""
         return self._ledgers.counts()

@@ -99,6 +99,8 @@ class Server:
         self._unfinished = Unfinished(6 * eighth, reserve=eighth)
         stats.clients.connections_limit, stats.clients.buffered_bytes_limit = config.max_connections, 6 * eighth
         self._heap = HeapKeeper()
+        #: For the memory of unconfirmed batches, which expire together where a balancer or a broker failed.
+        self._unconfirmed_heap = HeapKeeper()
         self._listeners: list[Listener] = []
         #: Where clients bootstrap, once it listens.
         self.address = config.listen
@@ -183,6 +185,7 @@ class Server:
                     connection.check(now)
                 self.keeper.sweep(now + self._wall)
                 self._heap.look(self._held_bytes(), now)
+                self._unconfirmed_heap.look(self.keeper.size, now)
         finally:
             self.keeper.broker_log.close()
 

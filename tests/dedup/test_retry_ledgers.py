@@ -8,7 +8,7 @@ from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup import retry_ledgers as module
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.producer_connection import Suspect
-from kproxy.dedup.retry_ledger import Recover, Settle
+from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import KEY, OTHER, World
 
@@ -33,6 +33,26 @@ def test_what_is_in_doubt_is_counted_and_goes_with_the_window() -> None:
     world.ledgers.sweep(world.now)
     assert world.ledgers.unconfirmed == 0
     assert talk.member.ledger.idle
+
+
+def test_the_memory_of_what_is_in_doubt_counts_by_batches_and_records() -> None:
+    world, sizes = World(), [0]
+
+    def size() -> int:
+        world.ledgers.sweep(world.now)
+        return world.ledgers.size
+
+    for name in "one", "two":
+        talk = world.connect(Identity("", name, "localhost"))
+        talk.did("abcdefghij")
+        talk.close(reset=True)
+        sizes.append(size())
+    assert 0 < sizes[1] == sizes[2] - sizes[1]
+    assert isinstance(world.connect().prerequisite(), ReadBack)
+    world.connect().did("z")  # what is in doubt of this producer is read back
+    assert sizes[2] + 1000 < size() < sizes[2] + 10_000
+    world.now += 121
+    assert size() == 0
 
 
 def test_nothing_is_dropped_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kproxy.codec.messages import ApiKey
+from kproxy.net.heap_keeper import HeapKeeper
 from kproxy.testing.fake_broker import Close
 from tests.net.harness import Proxied, errors_of, eventually, proxied, values_in
 from tests.net.retrying import batch, end, request
@@ -43,6 +44,24 @@ async def test_a_clean_end_costs_no_read() -> None:
         assert await send_again(proxy) == [0]
         assert fetched
         assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+async def test_memory_is_looked_after_when_what_was_in_doubt_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def look(_: HeapKeeper, used: int, now: float) -> bool:
+        seen.append(used)
+        return False
+
+    async with proxied(retry_window_ms=5000) as proxy:
+        proxy.brokers.create_topic("t")
+        await leave_in_doubt(proxy)
+        monkeypatch.setattr(HeapKeeper, "look", look)
+        await eventually(lambda: proxy.server.keeper.size > 0)
+        size = proxy.server.keeper.size
+        await eventually(lambda: proxy.server.keeper.size == 0)
+        await eventually(lambda: seen[-1] == 0)
+        assert size in seen
 
 
 @pytest.mark.parametrize("reset", [True, False])
