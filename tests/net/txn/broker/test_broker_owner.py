@@ -358,6 +358,41 @@ class TestEnds:
             await client.end()
             assert cast.read() == ["2"]
 
+    @pytest.mark.parametrize("taken", [True, False], ids=["taken by another", "no answer"])
+    async def test_what_kproxy_as_the_producer_gives_up_is_counted_by_its_reason(self, taken: bool) -> None:
+        async with stage(delivery_timeout_ms=300) as cast:
+            client = await cast.client()
+            await client.write("1")
+            if taken:
+                await cast.client()
+            else:
+                cast.server.cluster.control(ApiKey.END_TXN, lambda call: Close())
+            await _fails(client.end())
+            assert client.kproxy.stats.transactions.aborts == {"fenced" if taken else "failed": 1}
+
+    @LEVELS
+    async def test_a_commit_for_which_a_batch_was_not_written_is_not_asked_for(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            await client.write("1", 1)
+            await client.add()
+            held, go = trio.Event(), trio.Event()
+
+            async def refuse_late(_: Call) -> Edit:
+                held.set()
+                await go.wait()
+                return Edit(refuse)
+
+            cast.server.cluster.control(ApiKey.PRODUCE, refuse_late, times=1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.send, "1")
+                await held.wait()
+                nursery.start_soon(told, ErrorCode.TRANSACTION_ABORTABLE, client.end())
+                await trio.testing.wait_all_tasks_blocked(0.02)
+                go.set()
+            await client.end(committed=False)
+            assert (cast.read(), cast.read(1)) == ([], [])
+
     async def test_the_protocol_is_asked_for_again_only_after_a_refusal(self) -> None:
         async with stage() as cast:
             client = await client_of(cast)

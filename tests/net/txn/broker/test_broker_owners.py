@@ -1,19 +1,26 @@
 """The owners of ids whose transactions the broker decides, of either kind of client: who is known, who is forgotten."""
 
-from typing import TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
 import trio
 import trio.testing
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.succession import Succession
 from kproxy.net.txn.broker import broker_owners, owner_policy
+from kproxy.net.txn.broker.broker_owner import BrokerOwner
+from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
+from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker import fenced_client, native_stage
 from tests.net.txn.broker.fenced_client import Client, client_of, told
 from tests.net.txn.broker.native_stage import stage
-from tests.net.txn.log_harness import PATIENCE
+from tests.net.txn.log_harness import PATIENCE, configured
 
 pytestmark = pytest.mark.idle_clock
 
@@ -58,9 +65,10 @@ async def test_what_only_kproxys_log_can_do_is_refused() -> None:
     async with stage() as cast:
         client = await cast.client()
         coordinator = client.kproxy.coordinator
-        also = DecisionScope(members=("a",))
-        end = coordinator.end(client.request, committed=True, bumps=False, also=also)
-        await told(ErrorCode.INVALID_REQUEST, end, coordinator.prepare(client.request))
+        await told(ErrorCode.INVALID_REQUEST, coordinator.prepare(client.request))
+        for also in (DecisionScope(members=("a",)), DecisionScope(every=True), DecisionScope("batch-1")):
+            end = coordinator.end(client.request, committed=True, bumps=False, also=also)
+            await told(ErrorCode.INVALID_REQUEST, end)
 
 
 @KINDS
@@ -123,3 +131,166 @@ async def test_what_was_left_open_for_too_long_is_not_counted_as_open(monkeypatc
                 await trio.sleep(0.01)
         await told(UNKNOWN, client.end())
         assert cast.read() == []
+
+
+async def test_an_id_that_is_used_is_not_forgotten_however_long_ago_it_was_initialized() -> None:
+    async with stage(transactional_id_timeout_ms=100_000) as cast:
+        client = await client_of(cast)
+        for value in "1234":
+            await trio.sleep(90)
+            await client.transaction(value)
+        assert cast.read() == [*"1234"]
+
+
+class FakeLog:
+    """The log of producer ids, with entries of these ids."""
+
+    def __init__(self, *entries: tuple[str, Producer]) -> None:
+        self.entries = {name: StoredEpoch(client, client, LastEnd.NONE, 60_000, 0) for name, client in entries}
+        self.enabled = True
+        self.opened = trio.Event()
+        self.is_read = True
+        self.asked = 0
+        self.deleted: list[str] = []
+
+    async def epochs(self) -> Any:
+        if not self.is_read:
+            await trio.sleep_forever()
+        return SimpleNamespace(of=self.entries.get, before=lambda _: list(self.entries))
+
+    def has_epochs_before(self, recorded_ms: int) -> bool:
+        self.asked += 1
+        return bool(self.entries)
+
+    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> trio.Event:
+        assert stored is None
+        self.deleted.append(transactional_id)
+        return trio.Event()
+
+    def now_ms(self) -> int:
+        return 0
+
+
+class Alone:
+    """The owners of an instance, without a cluster; its connections are counted."""
+
+    def __init__(self, *entries: tuple[str, Producer], succession: Succession | None = None) -> None:
+        self.log, self.stats, self.closed, self.resumed = FakeLog(*entries), TransactionStats(), 0, 0
+        nobody: Any = None
+        config = configured("localhost:1", delivery_timeout_ms=5_000)
+        self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, succession)
+
+    def _connections(self) -> Any:
+        return SimpleNamespace(connect=None, close=self._close)
+
+    def _close(self) -> None:
+        self.closed += 1
+
+    async def _resume(self, _: StoredEpoch) -> None:
+        self.resumed += 1
+
+    async def sweeps(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self.owners.run()
+
+    async def of(self, client: Producer, monkeypatch: pytest.MonkeyPatch) -> ErrorCode:
+        with monkeypatch.context() as patched:
+            patched.setattr(BrokerOwner, "resume", lambda owner, stored: self._resume(stored))
+            try:
+                await self.owners.of("id", client)
+            except TxnError as error:
+                return error.error_code
+        return ErrorCode.NONE
+
+
+STORED = Producer(7, 5)
+
+
+class TestAfterARestart:
+    @pytest.mark.parametrize(
+        ("client", "told"),
+        [
+            (STORED, ErrorCode.NONE),
+            (Producer(7, 4), ErrorCode.PRODUCER_FENCED),
+            (Producer(7, 6), UNKNOWN),
+            (Producer(6, 9), UNKNOWN),
+            (Producer(8, 1), UNKNOWN),
+        ],
+        ids=str,
+    )
+    async def test_only_the_client_that_the_log_names_is_continued(
+        self, client: Producer, told: ErrorCode, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        alone = Alone(("id", STORED))
+        assert await alone.of(client, monkeypatch) is told
+        assert alone.resumed == (told is ErrorCode.NONE)
+        assert alone.stats.fenced == (told is ErrorCode.PRODUCER_FENCED)
+
+    async def test_an_owner_that_a_client_has_is_the_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        alone = Alone(("id", STORED))
+        owner = await alone.owners.take("id", owner_policy.CLIENT)
+        owner.id.client = Producer(9, 9)
+        assert await alone.owners.of("id", Producer(9, 9)) is owner
+        assert alone.resumed == 0
+
+    async def test_a_log_that_can_not_be_read_in_time_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        alone, began = Alone(("id", STORED)), trio.current_time()
+        alone.log.is_read = False
+        assert await alone.of(STORED, monkeypatch) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert trio.current_time() - began == pytest.approx(5.0, abs=0.001)
+
+    async def test_no_id_is_taken_or_continued_beside_the_kproxy_before_this(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        succession = Succession({1: 9092})
+        alone = Alone(("id", STORED), succession=succession)
+        assert await alone.of(STORED, monkeypatch) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        with trio.move_on_after(1):
+            await alone.owners.take("id", owner_policy.CLIENT)
+        assert list(alone.owners) == []
+        succession.ended()
+        assert await alone.of(STORED, monkeypatch) is ErrorCode.NONE
+
+
+class TestSweeps:
+    async def test_an_owner_that_is_asked_for_is_not_forgotten(self) -> None:
+        alone = Alone()
+        owner = await alone.owners.take("id", owner_policy.MANAGED)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(alone.owners.run)
+            await trio.sleep(3_550)
+            await alone.owners.take("id", owner_policy.MANAGED)
+            await trio.sleep(3_550)
+            assert alone.owners.known("id") is owner
+            async with owner._turns.ordinary():  # a request is under way
+                await trio.sleep(200)
+                assert alone.owners.known("id") is owner
+            await trio.sleep(100)
+            assert (alone.owners.known("id"), alone.closed) == (None, 2)
+            nursery.cancel_scope.cancel()
+
+    async def test_at_the_end_all_connections_are_closed(self) -> None:
+        alone = Alone()
+        for name in ("one", "two"):
+            await alone.owners.take(name, owner_policy.CLIENT)
+        await alone.sweeps(1)
+        assert (alone.closed, list(alone.owners)) == (4, [])
+
+    async def test_entries_that_are_old_are_deleted_once_the_log_has_been_read(self) -> None:
+        alone = Alone(("taken", STORED), ("old", STORED))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(alone.owners.run)
+            await alone.owners.take("taken", owner_policy.CLIENT)
+            await trio.sleep(150)
+            assert alone.log.asked == 0
+            alone.log.opened.set()
+            await trio.sleep(300)
+            assert (alone.log.asked, alone.log.deleted) == (1, ["old"])
+            nursery.cancel_scope.cancel()
+
+    async def test_nothing_is_deleted_from_a_log_that_has_failed(self) -> None:
+        alone = Alone(("old", STORED))
+        alone.log.enabled = False
+        alone.log.opened.set()
+        await alone.sweeps(300)
+        assert alone.log.deleted == []

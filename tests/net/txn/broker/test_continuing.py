@@ -112,6 +112,17 @@ class TestBetweenTransactions:
             await client.transaction("2")
             assert cast.read() == (["1", "2"] if committed else ["2"])
 
+    async def test_a_commit_of_nothing_is_not_lost_with_the_kproxy_that_was_to_begin_it(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            await client.add_offsets("g")
+            await trio.sleep(1)
+            client = await restarted(cast, client)
+            await client.end()
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
     async def test_after_its_first_end_a_client_is_as_any_other(self, level: int) -> None:
         async with stage(level) as cast:
             client = await restarted(cast, await begun(cast))
