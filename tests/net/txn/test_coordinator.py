@@ -1,16 +1,26 @@
 """The coordinator as its clients find it: one instance, several, and ones that are killed on the way."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import log_owners
+from kproxy.net.txn.broker.owner_policy import CLIENT, MANAGED, Policy
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_topic import TOPIC
+from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
+from kproxy.txn.ids import Producer
+from kproxy.txn.requests import TxnRequest
 from kproxy.txn.states import State
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import TIMEOUT_MS, Client, stage
+from tests.net.txn.log_harness import configured
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
 
@@ -436,3 +446,84 @@ class TestClocks:
             await client.write(a, "2", P0)
             await client.end(a)
             assert cast.visible(a.transactions.views) == (["1", "2"] if arrives else ["2"])
+
+
+class AtBroker:
+    """The owners of ids that the broker decides, and the one that each id has."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.asked: list[Any] = []
+        self.error: TxnError | None = None
+        self.go = trio.Event()
+        fake: Any = self
+        config = configured("h:1", transactions_home=(HomeRule("*", Home.BROKER),))
+        self.coordinator = Coordinator(fake, fake, config, Jobs(nursery))
+
+    async def of(self, *what: Any) -> Any:
+        self.asked.append(("of", *what))
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def known(self, _: str) -> Any:
+        return SimpleNamespace(is_unknown=False, produce=self.produce)
+
+    async def take(self, transactional_id: str, policy: Policy) -> Any:
+        self.asked.append("take")
+        return self
+
+    async def initialize(self, timeout_ms: int, resumed: Producer) -> Producer:
+        return Producer(4000, 8)
+
+    async def produce(self, *_: Any, **__: Any) -> list[Any]:
+        self.asked.append("produce")
+        await self.go.wait()
+        self.asked.append("written")
+        return []
+
+
+class TestAtBroker:
+    had = Producer(4000, 7)
+
+    async def initialize(self, at: AtBroker, had: Producer | None, policy: Policy) -> None:
+        assert await at.coordinator.init_producer_id("id", 1000, had, "c", policy) == (4000, 8)
+
+    async def test_only_a_client_that_had_an_identity_is_continued(self) -> None:
+        async with trio.open_nursery() as nursery:
+            at = AtBroker(nursery)
+            await self.initialize(at, None, CLIENT)
+            await self.initialize(at, self.had, MANAGED)
+            assert at.asked == ["take", "take"]
+            await self.initialize(at, self.had, CLIENT)
+            assert at.asked[2:] == [("of", "id", self.had), "take"]
+
+    async def test_an_identity_that_is_not_known_here_is_replaced_and_an_older_one_is_refused(self) -> None:
+        async with trio.open_nursery() as nursery:
+            at = AtBroker(nursery)
+            at.error = TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "kproxy was restarted")
+            await self.initialize(at, self.had, CLIENT)
+            at.asked, at.error = [], TxnError(ErrorCode.PRODUCER_FENCED, "a newer one")
+            with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+                await self.initialize(at, self.had, CLIENT)
+            assert at.asked == [("of", "id", self.had)]
+
+    @pytest.mark.parametrize("how", [{}, {"is_job": False}, {"is_job": True}])
+    async def test_what_was_begun_continues_without_its_client_unless_the_caller_sees_to_that(
+        self, how: dict[str, bool]
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            at, scope = AtBroker(nursery), trio.CancelScope()
+
+            async def ask() -> None:
+                request = TxnRequest("id", self.had, 1, "c")
+                with scope:
+                    await at.coordinator.produce(request, [], implicit=True, accepted=lambda: None, **how)
+
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            at.go.set()
+            await trio.testing.wait_all_tasks_blocked()
+            is_own = how.get("is_job", False)
+            assert at.asked == (["produce"] if is_own else ["produce", "written"])

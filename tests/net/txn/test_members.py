@@ -1,19 +1,27 @@
 """Members of a transaction, at instances of kproxy beside its owner's: decided together, or not at all."""
 
+from typing import Any
+
 import pytest
 import trio
+import trio.testing
 
+from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
+from kproxy.net.txn.member import Member
+from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.txn.ids import BLOCK_EPOCHS
+from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, Kind
+from kproxy.txn.requests import Written
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import eventually
-from tests.net.txn.instances import Cast, stage
+from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
-from tests.net.txn.member_scene import MemberGroup, refused, seen
+from tests.net.txn.member_scene import MemberGroup, batch, refused, seen
 from tests.net.txn.takeover_scene import Gate, Point, log_of
 
 pytestmark = pytest.mark.idle_clock
@@ -412,3 +420,220 @@ async def test_a_member_is_aborted_unless_all_records_of_its_client_came_here(ho
         await member_group.prepare("all", 3)  # the response was lost
         assert await refused(member_group.commit("some", "all")) is ErrorCode.INVALID_REQUEST
         assert [part.name for part in (await member_group.describe()).parts if part.prepared] == ["all"]
+
+
+class FakeMember:
+    """Joins, and prepares, as a test says."""
+
+    def __init__(self, at: "Brokers", transactional_id: str, name: str, producer: Producer) -> None:
+        self.transactional_id, self.name, self.producer = transactional_id, name, producer
+        self._at = at
+
+    async def join(self, *_: object) -> bool:
+        result = self._at.results.pop(0) if self._at.results else True
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def produce(self, batches: Any, accepted: Any) -> Any:
+        return [Written(0, 5, -1)] * len(batches)
+
+    async def prepare(self) -> None:
+        self._at.done.append("prepare")
+        if self._at.results:
+            raise self._at.results.pop(0)
+
+    async def give_up(self) -> None:
+        self._at.done.append("give up")
+
+    def close(self) -> None:
+        self._at.done.append("close")
+
+
+class Brokers:
+    """Makes such members; also for a transaction that has one."""
+
+    def __init__(self, *results: Any) -> None:
+        #: Of the next attempts to join, or to prepare: an error is raised.
+        self.results = list(results)
+        self.made: list[tuple[str, str, Producer, int]] = []
+        self.done: list[str] = []
+
+    async def make(self, transactional_id: str, name: str, producer: Producer, _: object, timeout_ms: int) -> Any:
+        self.made.append((transactional_id, name, producer, timeout_ms))
+        return FakeMember(self, transactional_id, name, producer)
+
+    async def join(self, wanted: Joining) -> Any:
+        return FakeMember(self, wanted.transactional_id, wanted.name, Producer(1, 0))
+
+    def leave(self, member: Any) -> None:
+        self.done.append("leave")
+
+
+def wanted(name: str = "m", *, native: bool = True, transactional_id: str = "id") -> Joining:
+    return Joining(transactional_id, name, None, "first", 5_000, native)
+
+
+def members_at(at: Instance, brokers: Brokers) -> Members:
+    natives: Any = brokers
+    return Members(at.transactions.coordinator.log._tools, natives)
+
+
+class TestJoining:
+    async def test_a_member_is_the_brokers_where_that_is_wanted(self) -> None:
+        async with stage() as cast:
+            brokers = Brokers()
+            members = members_at(await cast.instance(), brokers)
+            with trio.fail_after(PATIENCE):
+                assert isinstance(await members.join(wanted("n", native=False)), Member)
+                await members.join(wanted())
+            assert [(row[0], row[1], row[3]) for row in brokers.made] == [("id", "m", 5_000)]
+
+    async def test_one_that_others_came_before_tries_again_with_the_next_epoch(self) -> None:
+        async with stage() as cast:
+            brokers = Brokers(False, False)
+            members = members_at(await cast.instance(), brokers)
+            with trio.fail_after(PATIENCE):
+                member = await members.join(wanted())
+            assert [row[2].epoch for row in brokers.made] == [0, 1, 2]
+            assert len({row[2].producer_id for row in brokers.made}) == 1
+            assert member.producer == brokers.made[-1][2]
+            assert brokers.done == ["close", "close"]
+
+    async def test_it_does_not_try_for_ever(self) -> None:
+        async with stage() as cast:
+            brokers = Brokers(*[False] * 20)
+            members = members_at(await cast.instance(), brokers)
+            assert await refused(members.join(wanted())) is ErrorCode.CONCURRENT_TRANSACTIONS
+            assert len(brokers.made) == 9  # the first try has claimed the id
+
+    async def test_one_that_fails_is_closed_and_its_producer_id_is_not_used_again(self) -> None:
+        async with stage() as cast:
+            brokers = Brokers(TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log"))
+            members = members_at(await cast.instance(), brokers)
+            assert await refused(members.join(wanted())) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert brokers.done == ["close"]
+            with trio.fail_after(PATIENCE):
+                await members.join(wanted())
+            first, second = (row[2] for row in brokers.made)
+            assert (first.epoch, second.epoch) == (0, 0)
+            assert first.producer_id != second.producer_id
+
+    async def test_producer_ids_are_those_of_one_transactional_id(self) -> None:
+        async with stage() as cast:
+            brokers = Brokers()
+            members = members_at(await cast.instance(), brokers)
+            with trio.fail_after(PATIENCE):
+                for name in ("a", "z", "id"):
+                    await members.join(wanted(transactional_id=name))
+                for name in ("a", "z"):
+                    at = next(row for row in brokers.made if row[0] == name)
+                    members.leave(await brokers.make(name, "left", at[2], None, 0))
+                await members.join(wanted(transactional_id="id"))
+                await members.join(wanted(transactional_id="z"))
+            ids = {row[2] for row in brokers.made if row[0] == "id"}
+            assert {one.epoch for one in ids} == {0}
+            assert len(ids) == 2
+            assert brokers.made[-1][2].epoch == 1
+
+    @pytest.mark.parametrize(("epoch", "is_used"), [(LAST_EPOCH - 1, True), (LAST_EPOCH, False)])
+    async def test_a_producer_id_is_used_up_to_its_last_epoch(self, epoch: int, *, is_used: bool) -> None:
+        async with stage() as cast:
+            brokers = Brokers()
+            members = members_at(await cast.instance(), brokers)
+            members.leave(await brokers.make("id", "left", Producer(7, epoch), None, 0))
+            with trio.fail_after(PATIENCE):
+                await members.join(wanted())
+            assert (brokers.made[-1][2].producer_id == 7) is is_used
+
+    async def test_a_member_elsewhere_claims_for_the_owner(self) -> None:
+        """The owner's claim has no epoch left, or has expired."""
+        async with stage() as cast:
+            a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+            await client.init(a)
+            view = a.transactions.views.of("id")
+            assert view is not None
+            assert view.claim is not None
+            await a.transactions.log.append_unfenced(Entry("id", TransactionExpiry(view.claim.nonce)))
+            with trio.fail_after(PATIENCE):
+                await members_at(b, Brokers()).join(wanted())
+                after = await a.transactions.log.read_to_end("id")
+            assert after is not None
+            assert after.claim is not None
+            assert not after.expired
+            assert (after.client, after.claim.instance_id, after.claim.client_id) == (client.producer, "a", "test")
+
+
+class FakeCoordinator:
+    """Of a transaction that takes everything at once."""
+
+    def renews_timestamps(self, client_id: str) -> bool:
+        return False
+
+    def takes_at_once(self, *_: object) -> bool:
+        return True
+
+    def start(self, work: object) -> None:
+        """Nothing is open at the owner's."""
+
+
+def member_transaction(brokers: Brokers) -> MemberTransaction:
+    coordinator: Any = FakeCoordinator()
+    members: Any = brokers
+    return MemberTransaction(coordinator, members, wanted())
+
+
+class TestTransaction:
+    async def test_a_member_that_has_not_joined_writes_and_prepares_nothing(self) -> None:
+        brokers = Brokers()
+        one = member_transaction(brokers)
+        write = one.write([batch("1", ("t", 0))], refused=False, accepted=lambda: None)
+        for work in (write, one.prepare()):
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: the member has not joined"):
+                await work
+        await one.abort()
+        assert brokers.done == []
+
+    async def test_it_leaves_once_it_is_prepared(self) -> None:
+        brokers = Brokers()
+        one = member_transaction(brokers)
+        await one.join()
+        rows = await one.write([batch("1", ("t", 0))], refused=False, accepted=lambda: None)
+        assert list(rows) == [Written(0, 5, -1)]
+        assert not one.takes_at_once([])
+        await one.prepare()
+        assert brokers.done == ["prepare", "leave"]
+        await one.abort()
+        assert brokers.done == ["prepare", "leave"]
+
+    @pytest.mark.parametrize(
+        ("error", "gives_up"), [(ErrorCode.TRANSACTION_ABORTABLE, True), (ErrorCode.COORDINATOR_NOT_AVAILABLE, False)]
+    )
+    async def test_one_that_may_be_prepared_is_not_given_up(self, error: ErrorCode, *, gives_up: bool) -> None:
+        brokers = Brokers(TxnError(error, "as the test says"))
+        one = member_transaction(brokers)
+        await one.join()
+        assert await refused(one.prepare()) is error
+        assert brokers.done == ["prepare", *(["give up"] if gives_up else []), "leave"]
+
+    @pytest.mark.parametrize("why", [None, "a batch was refused"])
+    async def test_an_abort_gives_it_up_and_waits_for_what_is_in_flight(self, why: str | None) -> None:
+        brokers = Brokers()
+        one = member_transaction(brokers)
+        await one.join()
+        one.doomed = why
+        one.took(1, answered=True)
+        ended: list[str] = []
+
+        async def abort() -> None:
+            await one.abort()
+            ended.append("now")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(abort)
+            await trio.testing.wait_all_tasks_blocked()
+            assert ended == []
+            assert brokers.done == ["give up", "leave"]
+            one.done()
+        assert ended == ["now"]
+        assert one.doomed == (why or "it was aborted")
