@@ -58,9 +58,11 @@ class RetryLedger:
         next_serial: Callable[[], int],
         look_for_ends: Callable[[float], None],
         elsewhere: Callable[[Identity], Sequence[Suspect]],
+        recent: Callable[[Identity], Collection[int]],
     ) -> None:
         """Use ``RetryLedgers.join``."""
         self._elsewhere = elsewhere
+        self._recent = recent
         self.identity = identity
         self.rules = rules
         self.next_serial = next_serial
@@ -93,6 +95,10 @@ class RetryLedger:
         self._recovered: set[TrackKey] = set()
         #: By partition and producer id of other instances: the epoch up to which it was recovered.
         self._recovered_to: dict[TrackKey, dict[int, int]] = {}
+        #: By producer id that was recovered somewhere: when it was last known that another instance has or lately had
+        #: it, in seconds; and the epoch up to which nobody retries any more, on whatever partition.
+        self._recent_at: dict[int, float] = {}
+        self._outlived_to: dict[int, int] = {}
         #: Partitions that do not exist, where lanes have to be fenced: the brokers' error, and when they said so
         #: (``next_serial``).
         self._missing: dict[TrackKey, tuple[int, int]] = {}
@@ -193,8 +199,7 @@ class RetryLedger:
                 former = self._former(self.identity) if former is None else former
                 found += former
             if elsewhere:
-                done = self._recovered_to.get(key, {})
-                found += [lane for lane in elsewhere if lane.last_epoch > done.get(lane.producer_id, -1)]
+                found += [lane for lane in elsewhere if lane.last_epoch > self._known_to(key, lane.producer_id)]
                 for entry in self.entries.get(key, ()):
                     entry.sure = entry.sure and self.rules.surely_not_received_elsewhere(entry, in_use_until)
             if found:
@@ -203,6 +208,11 @@ class RetryLedger:
             else:
                 self._recovered.add(key)
         return Recover(list(lanes), places) if places else None
+
+    def _known_to(self, key: TrackKey, producer_id: int) -> int:
+        """The epoch up to which all is known on a partition of what another instance wrote; -1: nothing is."""
+        done = self._recovered_to.get(key, {}).get(producer_id, -1)
+        return max(done, self._outlived_to.get(producer_id, -1))
 
     def missing_for(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> dict[TrackKey, int]:
         """The errors of the partitions for which the next request of a connection must not be sent.
@@ -436,11 +446,13 @@ class RetryLedger:
     ) -> None:
         """Takes what the log holds of suspect lanes: (partition, header, digests, offsets) of each batch, in order."""
         lanes = set(recover.lanes)
-        known = {key: dict(self._recovered_to.get(key, {})) for key in recover.keys}
+        producer_ids = {lane.producer_id for lane in lanes}
+        known = {(key, one): self._known_to(key, one) for key in recover.keys for one in producer_ids}
         for key in recover.keys:
             self._missing.pop(key, None)
             for lane in lanes:
                 if lane.elsewhere:
+                    self._recent_at[lane.producer_id] = now
                     done = self._recovered_to.setdefault(key, {})
                     done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, -1))
             self._recovered.add(key)
@@ -448,7 +460,7 @@ class RetryLedger:
             if left:
                 self._suspects[key] = left
         for key, header, digests, offsets in found:
-            if header.producer_epoch <= known[key].get(header.producer_id, -1):
+            if header.producer_epoch <= known.get((key, header.producer_id), -1):
                 continue  # it was found before
             wrote = [
                 lane for lane in lanes if lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence)
@@ -478,6 +490,7 @@ class RetryLedger:
     def expire(self, now: float) -> None:
         """Drops what no client can repeat any more."""
         self._missing.clear()  # the next request asks again
+        self._forget_outlived(now)
         for key, entries in list(self.entries.items()):
             left = [entry for entry in entries if not self.rules.expired(entry, now)]
             if left:
@@ -497,6 +510,20 @@ class RetryLedger:
                 self._suspects[key] = left_over
             else:
                 del self._suspects[key]
+
+    def _forget_outlived(self, now: float) -> None:
+        """Keeps one epoch, not one for each partition, of what other instances gave back long ago."""
+        if not self._recent_at:
+            return
+        recent = self._recent(self.identity)
+        self._recent_at = {one: now if one in recent else at for one, at in self._recent_at.items()}
+        gone = [one for one, at in self._recent_at.items() if now - at > self.rules.window]
+        for producer_id in gone:
+            del self._recent_at[producer_id]
+            epochs = [done.pop(producer_id, -1) for done in self._recovered_to.values()]
+            self._outlived_to[producer_id] = max(self._outlived_to.get(producer_id, -1), *epochs)
+        for key in [key for key, done in self._recovered_to.items() if gone and not done]:
+            del self._recovered_to[key]
 
     @property
     def count(self) -> int:

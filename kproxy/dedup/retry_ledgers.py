@@ -1,6 +1,6 @@
 """The retry ledgers of all producers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 
 from kproxy.dedup.identity import Identity
@@ -24,15 +24,18 @@ class RetryLedgers:
         changed: Callable[[], None],
         look_for_ends: Callable[[float], None],
         elsewhere: Callable[[Identity], Sequence[Suspect]] = lambda _: (),
+        recent: Callable[[Identity], Collection[int]] = lambda _: (),
     ) -> None:
         """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits.
 
         ``look_for_ends`` is given the time, and calls ``ProducerConnection.end`` of all connections that have ended.
-        ``elsewhere`` gives the lanes that other instances have, or had within the retry window.
+        ``elsewhere`` gives the lanes that other instances have, or had within the retry window;
+        ``recent`` gives their producer ids, also of those that are left alone for now.
         """
         self._rules = rules
         self._former = former
         self._elsewhere = elsewhere
+        self._recent = recent
         self._changed = changed
         self._look_for_ends = look_for_ends
         self._ledgers: dict[Identity, RetryLedger] = {}
@@ -53,6 +56,7 @@ class RetryLedgers:
                 self._serials.__next__,
                 self._look_for_ends,
                 self._elsewhere,
+                self._recent,
             )
             self._ledgers[identity] = ledger
         return ledger.join(wire, since)

@@ -78,13 +78,16 @@ class Fleet:
         return {(lane.producer_id, lane.last_epoch) for lane in self.lanes(identity) if not lane.returned}
 
     def lanes(self, identity: Identity) -> list[LaneRecord]:
-        """What has to be recovered: what others hold, and gave back within the retry window."""
+        """What has to be recovered: what others hold, unless it is shared, and gave back within the retry window."""
+        found = self.recent(identity)
+        return [lane for lane in found if lane.returned] if found and self.is_shared(identity) else found
+
+    def recent(self, identity: Identity) -> list[LaneRecord]:
+        """What others hold, and gave back within the retry window."""
         if not self.enabled:
             return []
         soonest = self._wall() * 1000 - self._config.retry_window_ms
-        shared = self.is_shared(identity)
-        found = self._log.elsewhere(identity)
-        return [lane for lane in found if (lane.recorded_ms >= soonest if lane.returned else not shared)]
+        return [lane for lane in self._log.elsewhere(identity) if not lane.returned or lane.recorded_ms >= soonest]
 
     def fenced(self, identity: Identity, taken_at: float, leased_at: float) -> None:
         """Records that another instance fenced a lease of ``leased_at``, seen with a request of ``taken_at``."""

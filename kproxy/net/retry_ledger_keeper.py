@@ -66,7 +66,7 @@ class RetryLedgerKeeper:
             new_timestamps=config.clients_new_timestamps,
         )
         self._ends = EndWatch()
-        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere)
+        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent)
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.log.former(identity)
@@ -84,6 +84,9 @@ class RetryLedgerKeeper:
             )
             for lane in self._lanes.fleet.lanes(identity)
         ]
+
+    def _recent(self, identity: Identity) -> set[int]:
+        return {lane.producer_id for lane in self._lanes.fleet.recent(identity)}
 
     def join(self, identity: Identity, wire: Wire, client: ByteIO, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""

@@ -57,7 +57,9 @@ class World:
         self.now = 1000.0
         self.changes = 0
         self.logs: dict[TrackKey, Log] = {}
-        self.ledgers = Ledgers(rules, lambda identity: former, self._changed, lambda identity: self.elsewhere)
+        #: Producer ids of these, and of such as are left alone.
+        self.recent: set[int] = set()
+        self.ledgers = Ledgers(rules, lambda _: former, self._changed, lambda _: self.elsewhere, lambda _: self.recent)
         self._producer_id = 100
 
     def _changed(self) -> None:

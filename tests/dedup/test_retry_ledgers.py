@@ -7,6 +7,7 @@ import pytest
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup import retry_ledgers as module
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
@@ -129,6 +130,57 @@ def test_what_another_instance_wrote_is_searched_for_once_for_each_of_its_leases
     before = world.ledgers.counts()
     talk.world.clear(talk, Recover(world.elsewhere, [KEY]))
     assert world.ledgers.counts() == before  # nothing of the former lease is found a second time
+
+
+def of_two_leases(again: World) -> World:
+    """A world in whose log another instance wrote ``a`` under epoch 0 and ``b`` under epoch 33 of one producer id."""
+    other = World()
+    lane = other.connect().lane
+    for epoch, letter in ((0, "a"), (33, "b")):
+        talk = other.connect()
+        talk.lane = Lane(lane.producer_id, epoch)
+        talk.did(letter)
+    again.logs = other.logs
+    again.elsewhere = [Suspect(lane.producer_id, 0, 31, elsewhere=True)]
+    again.recent = {lane.producer_id}
+    return again
+
+
+@pytest.mark.parametrize("windows", [1, 3])
+def test_what_was_recovered_is_not_recovered_again_however_long_ago(windows: int) -> None:
+    """Even if the next lease of that producer id is said to include the former one."""
+    world = of_two_leases(World())
+    talk = world.connect()
+    talk.did("z")
+    producer_id = world.elsewhere[0].producer_id
+    world.elsewhere, world.recent = [], set()
+    for _ in range(windows):
+        world.now += 100
+        world.ledgers.sweep(world.now)
+    world.elsewhere = [Suspect(producer_id, 0, 31, elsewhere=True, returned=True)]
+    assert world.connect().prerequisite() is None
+    world.elsewhere = [Suspect(producer_id, 0, 64, elsewhere=True)]
+    talk = world.connect()
+    need = talk.prerequisite()
+    assert need == Recover(world.elsewhere, [KEY])
+    before = sum(world.ledgers.counts().values())
+    world.clear(talk, need)
+    assert sum(world.ledgers.counts().values()) == before + 1, "the batch of the second lease"
+
+
+def test_what_other_instances_gave_back_long_ago_takes_no_memory_for_each_partition() -> None:
+    world = of_two_leases(World())
+    talk = world.connect()
+    talk.did("z", keys=[(b"t", partition) for partition in range(100)])
+    known = talk.member.ledger._recovered_to
+    for _ in range(2):
+        world.now += 121
+        world.ledgers.sweep(world.now)
+    assert len(known) == 100, "another instance still has it"
+    world.recent = set()
+    world.now += 121
+    world.ledgers.sweep(world.now)
+    assert not known
 
 
 def test_only_requests_that_waited_while_a_partition_did_not_exist_are_not_to_be_sent() -> None:

@@ -1,6 +1,6 @@
 """A client's connection as the cores see it, under a test's control."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kproxy.dedup.identity import Identity
@@ -38,8 +38,9 @@ class Ledgers(RetryLedgers):
         former: Callable[[Identity], Sequence[Suspect]] = lambda identity: (),
         changed: Callable[[], None] = lambda: None,
         elsewhere: Callable[[Identity], Sequence[Suspect]] = lambda identity: (),
+        recent: Callable[[Identity], Collection[int]] = lambda identity: (),
     ) -> None:
-        super().__init__(rules, former, changed, self._look, elsewhere)
+        super().__init__(rules, former, changed, self._look, elsewhere, recent)
         self._joined: list[tuple[FakeWire, ProducerConnection]] = []
 
     def enter(self, identity: Identity, wire: FakeWire, since: float) -> ProducerConnection:
