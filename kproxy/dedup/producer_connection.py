@@ -98,6 +98,7 @@ class ProducerConnection:
         """Records that the next request can't be accepted yet; may be called again while it waits."""
         if self._waiting is None:
             self._waiting = self.ledger.next_serial(), keys
+            self.ledger.waited_for(keys)
 
     def waited_at(self, serial: int) -> bool:
         """Whether the next request waited at that time (``RetryLedger.next_serial``)."""

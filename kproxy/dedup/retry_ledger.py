@@ -392,6 +392,11 @@ class RetryLedger:
         self._look_again(key)
         self._checks.reset(key)
 
+    def waited_for(self, keys: Iterable[TrackKey]) -> None:
+        """Records that a request for these partitions waits: others may have to wait for it."""
+        for key in keys:
+            self._look_again(key)
+
     def _look_again(self, key: TrackKey) -> None:
         """The next request on a partition has to be looked at."""
         for unlooked in (self._calm, self._settled):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kproxy.dedup.identity import Identity
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -49,6 +50,7 @@ class Intake:
         self._opened_at = trio.current_time()
         self._introduced = False
         self._lane: Lane | None = None
+        self._joined = False
         #: Requests that came together, before a response to any.
         self._together = 1
 
@@ -126,7 +128,7 @@ class Intake:
             if connection.dispatch.ending:
                 raise Finished("the broker's connection ended")
             with trio.move_on_at(due):
-                await self._act(command, seen)
+                await self._act(command, frame, seen)
             connection.read_at = trio.current_time()
             if connection.read_at >= due:
                 self._refuse_late(frame)
@@ -138,7 +140,7 @@ class Intake:
         self._session.delayed.waits_no_more()
         await connection.flush()
 
-    async def _act(self, command: Blocking, seen: int) -> None:
+    async def _act(self, command: Blocking, frame: bytearray, seen: int) -> None:
         connection = self._connection
         match command:
             case Connect():
@@ -150,7 +152,7 @@ class Intake:
                 client = connection.client
                 await self._logins.serve(command, self._session.client.client_id, client.peer, client.peer_closed)
             case LeaseProducerId():
-                await self._lease()
+                await self._lease(frame)
             case Convert():
                 await self._convert(command)
             case Resolve() | AwaitOutcomes():
@@ -185,13 +187,22 @@ class Intake:
             self._note_unread(2)  # the client continued without the response
         self._session.delayed.refuse_late(frame, connection.read_at + connection.wall)
 
-    async def _lease(self) -> None:
+    async def _lease(self, frame: bytearray) -> None:
         identity = identity_of(self._connection)
+        self._join(identity, frame)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
             lane = self._lane = await self._lanes.lease(identity)
-            opened_at = self._opened_at + self._connection.wall
-            member = self._keeper.join(identity, self._connection, self._connection.client, opened_at)
-            member.pipelined(self._together)
-            self._session.lease(lane, member)
+            self._session.lease(lane)
             return
         raise Finished("no broker gives a producer id")
+
+    def _join(self, identity: Identity, frame: bytearray) -> None:
+        """Shows a request that waits for a lane to the producer's other connections, so that none overtakes it."""
+        if self._joined:
+            return
+        self._joined = True
+        opened_at = self._opened_at + self._connection.wall
+        member = self._keeper.join(identity, self._connection, self._connection.client, opened_at)
+        member.pipelined(self._together)
+        self._session.join(member)
+        self._session.delayed.waits(frame)

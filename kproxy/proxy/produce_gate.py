@@ -18,7 +18,7 @@ from kproxy.codec.produce_layout import (
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.codec.topic_names import is_legal_topic
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
+from kproxy.dedup.lanes import Send, Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Settle
@@ -83,7 +83,7 @@ class ProduceGate:
         self._timeout_ms = 0
         self._allowed = _SHORTEST_TIMEOUT_SECONDS
         self.producer = Producer(ctx.policy.max_in_flight, self._count_converted)
-        #: This connection among those of its producer; comes with the lane.
+        #: This connection among those of its producer; comes before the lane.
         self.member: ProducerConnection | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
         self._old: tuple[bytearray, Converted] | None = None
@@ -91,10 +91,6 @@ class ProduceGate:
         self._waits_since: float | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
-
-    def lease(self, lane: Lane, member: ProducerConnection) -> None:
-        """Gives the session the lane that it needed, and its place among the connections of its producer."""
-        self.producer.lane, self.member = lane, member
 
     def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Blocking | None:
         """Takes a request whose body begins at ``body`` or later, or says what has to be done first.
@@ -249,7 +245,7 @@ class ProduceGate:
             conversion = self._long_conversion(slot, frame, layout)
             if conversion is not None:
                 return conversion
-        if self.member is None:
+        if self.member is None or self.producer.lane is None:
             return LeaseProducerId()
         retries, calm = None, True
         if not slot.silent:

@@ -22,7 +22,7 @@ class RetryStats:
     )
     records_stripped: int = counter("Of the matched records, those taken out of a batch whose others were new.")
     requests_dropped: int = counter(
-        "Produce requests read after their connection had closed, and dropped because a newer connection had used the "
+        "Produce requests read after their connection had closed, and dropped because another connection had used the "
         "partition."
     )
     readbacks: int = counter("Reads of a partition's log to compare with retries.")

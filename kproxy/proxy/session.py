@@ -210,10 +210,14 @@ class Session:
         """The brokers serve these versions; ``said``: what one of them answered."""
         self._ctx.broker_versions, self._ctx.broker_said = versions, said
 
-    def lease(self, lane: Lane, member: ProducerConnection) -> None:
-        """Gives the session its producer id, and its place among the connections of its producer."""
+    def join(self, member: ProducerConnection) -> None:
+        """Gives the session its place among the connections of its producer."""
         member.moved(self._ctx.node_id)
-        self._gate.lease(lane, member)
+        self._gate.member = member
+
+    def lease(self, lane: Lane) -> None:
+        """Gives the session its producer id, after its place (``join``)."""
+        self._gate.producer.lane = lane
 
     def pipelined(self, requests: int) -> None:
         """The client has sent so many requests before it read a response to any."""

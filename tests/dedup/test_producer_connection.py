@@ -584,6 +584,21 @@ def test_of_two_that_wait_the_earlier_one_is_taken_first() -> None:
     assert world.changes == changes + 1
 
 
+def test_what_waits_at_one_broker_is_not_overtaken_by_what_needed_no_look_at_another() -> None:
+    world = World()
+    older = world.connect()
+    older.did("z")
+    newer = world.connect()
+    newer.member.moved(2)
+    assert older.prerequisite() is None
+    newer.member.waits([KEY])
+    assert older.prerequisite() == Settle([KEY])
+    newer.member.waits_no_more()
+    older.did("a")
+    newer.member.waits([OTHER])
+    assert older.prerequisite() is None
+
+
 def test_nothing_waits_for_a_connection_that_has_ended() -> None:
     world = World()
     former, leader = world.connect(), world.connect()

@@ -10,7 +10,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.lane_record import decode_key, decode_value
 from kproxy.testing.fake_broker import Call, FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
-from tests.net.harness import PATIENCE, Proxied, errors_of, eventually, proxied, running, values_in
+from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, proxied, running, values_in
 from tests.net.lane_harness import entries
 from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
 
@@ -222,23 +222,46 @@ async def test_a_request_after_the_end_is_left_to_the_newer_connection() -> None
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
 
 
+async def without_producer_id(proxy: Proxied, client: FrameClient, value: bytes) -> trio.Event:
+    """A client's first request waits for a producer id until the event is set."""
+    asked, given = trio.Event(), trio.Event()
+
+    async def hold(call: Call) -> None:
+        asked.set()
+        await given.wait()
+
+    proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, hold)
+    await client.send(request(batch(value)), 8)
+    with trio.fail_after(PATIENCE):
+        await asked.wait()
+    return given
+
+
+async def test_what_waits_for_a_producer_id_is_not_overtaken_over_an_older_connection() -> None:
+    """The client sends on to a partition's new leader while it has no response of the former one (librdkafka)."""
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", placed=[[1, 2]])
+        async with await proxy.client(1) as older, await proxy.client(2) as newer:
+            assert errors_of(await older.call(request(batch(b"z")), 8)) == [0]
+            proxy.brokers.move_leader("t", 0, 2)
+            given = await without_producer_id(proxy, newer, b"a")
+            proxy.brokers.move_leader("t", 0, 1)
+            await older.send(request(batch(b"b")), 8)
+            await trio.sleep(0.1)
+            given.set()
+            assert errors_of(await newer.receive()) == [0]
+            assert errors_of(await older.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"z", b"a", b"b"]
+
+
 async def test_a_request_after_the_end_is_left_to_an_older_connection_to_the_broker_that_leads_again() -> None:
     async with proxied(2) as proxy:
         proxy.brokers.create_topic("t", placed=[[1, 2]])
-        asked, given = trio.Event(), trio.Event()
-
-        async def hold(call: Call) -> None:
-            asked.set()
-            await given.wait()
-
         async with await proxy.client(1) as older:
             assert errors_of(await older.call(request(batch(b"z")), 8)) == [0]
             proxy.brokers.move_leader("t", 0, 2)
-            proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, hold)
             newer = await proxy.client(2)
-            await newer.send(request(batch(b"a")), 8)
-            with trio.fail_after(PATIENCE):
-                await asked.wait()  # the request waits for a producer id
+            given = await without_producer_id(proxy, newer, b"a")
             await end(newer)
             await trio.sleep(0.1)  # a client's back-off
             proxy.brokers.move_leader("t", 0, 1)

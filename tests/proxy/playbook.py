@@ -86,7 +86,8 @@ class Play:
         #: The inside of the session.
         self.ctx, self.link, self.gate = ctx, self.session._link, self.session._gate
         self.session.connected(served, -1)
-        self.session.lease(Lane(PID), member())
+        self.session.join(member())
+        self.session.lease(Lane(PID))
         self.client_id = client_id
         self.correlation_id = 0
         #: When requests and answers come, in seconds.

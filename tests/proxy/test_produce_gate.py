@@ -69,7 +69,8 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     plays = former, leader = Play(), Play()
     for number, play in enumerate(plays):
         play.session.connected(KAFKA_43, number)
-        play.session.lease(Lane(PID + number), book.join(ONE, FakeWire(), 0.0))
+        play.session.join(book.join(ONE, FakeWire(), 0.0))
+        play.session.lease(Lane(PID + number))
     former.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     former.ask(produce("t", batch(b"a")), 7)
     assert errors(former) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -155,7 +156,8 @@ def test_a_refused_request_shows_no_client_that_continued() -> None:
     member.ledger.add(in_doubt)
     whole = [(b"t", 0), (b"t", 1)]
     play = Play()
-    play.session.lease(Lane(PID), member)
+    play.session.join(member)
+    play.session.lease(Lane(PID))
     play.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     play.ask(produce("t", batch(b"b")), 7)
     assert errors(play) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -170,7 +172,8 @@ def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> No
     in_doubt.recall([read_batch(batch(b"a"), arrival_ms=None, max_decompressed_bytes=1 << 20)[0][0]], [40])
     member.ledger.add(in_doubt)
     play = Play()
-    play.session.lease(Lane(PID), member)
+    play.session.join(member)
+    play.session.lease(Lane(PID))
     new = [
         bytes(build_batch([Record(0, 1_800_000_000_000 + number, None, b"a", ())]))
         for number in range(RULES.settled_requests(1) + 3)
