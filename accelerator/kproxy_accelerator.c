@@ -10,17 +10,17 @@
 #include <string.h>
 
 /* kproxy.codec.accelerator asks for this number: another one means other functions. */
-#define INTERFACE 2
+#define INTERFACE 3
 
 enum {
-    STAMP, NEW_BATCHES, WALK_FLEXIBLE, FLEXIBLE_PARTITIONS, WALK_RESPONSE, CUT_WHOLE,
+    STAMP, NEW_BATCHES, WALK_FLEXIBLE, FLEXIBLE_PARTITIONS, WALK_RESPONSE, WALK_BATCHES, CUT_WHOLE,
     WRITE_UVARINT, WRITE_COMPACT_STRING, WRITE_LENGTH, WRITE_STRUCTS, WRITE_TAGS, FUNCTIONS
 };
 static PyObject *pure[FUNCTIONS];
 static PyObject *partitions_name;
 
 enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, STAMP_FROM = 43, STAMP_END = 57, CRC_AT = 17, MAGIC_AT = 16 };
-enum { ATTRIBUTES_LOW_AT = 22, LAST_DELTA_AT = 23, RECORDS_AT = 57, CONTROL = 0x20 };
+enum { ATTRIBUTES_AT = 21, ATTRIBUTES_LOW_AT = 22, LAST_DELTA_AT = 23, RECORDS_AT = 57, CONTROL = 0x20 };
 /* Versions of Produce: with varints and tags, and with ids in place of names of topics. */
 enum { FIRST_FLEXIBLE = 9, FIRST_TOPIC_ID = 13, ID_BYTES = 16 };
 enum { MOST_PARTITIONS = 10000, MAX_INT16 = 0x7FFF, PREFIX = 4 };
@@ -317,6 +317,33 @@ static PyObject *walk_response(PyObject *module, PyObject *const *args, Py_ssize
     return results != NULL ? results : ask_pure(WALK_RESPONSE, args, count);
 }
 
+/* walk_batches(record_set, special, producer_ids_below) */
+static PyObject *walk_batches(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    int above_all = 0;
+    long special = count == 3 && PyLong_Check(args[1]) ? PyLong_AsLong(args[1]) : -1;
+    long long below = count == 3 && PyLong_Check(args[2]) ? PyLong_AsLongLongAndOverflow(args[2], &above_all) : -1;
+    Py_buffer view;
+    if (PyErr_Occurred() || special < 0 || special > 0x7FFF || (below < 0 && above_all <= 0) ||
+        PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        return ask_pure(WALK_BATCHES, args, count);
+    }
+    Py_ssize_t before = -1, last = -1, pos = 0;
+    int usual = 1;
+    while (usual && pos <= view.len - HEADER_SIZE) {
+        const uint8_t *batch = (const uint8_t *)view.buf + pos;
+        int32_t length = (int32_t)get32(batch + 8);
+        usual = batch[MAGIC_AT] == 2 && !((batch[ATTRIBUTES_AT] << 8 | batch[ATTRIBUTES_AT + 1]) & special) &&
+                (above_all > 0 || get64(batch + STAMP_FROM) < below) && (int32_t)get32(batch + RECORDS_AT) > 0 &&
+                length >= HEADER_SIZE - LOG_OVERHEAD;
+        before = last, last = pos;
+        pos += LOG_OVERHEAD + (Py_ssize_t)length;
+    }
+    PyBuffer_Release(&view);
+    if (!usual) Py_RETURN_NONE;
+    return Py_BuildValue("nnn", before, last, pos);
+}
+
 /* -- frames */
 
 /* cut_whole(data, longest, frames) */
@@ -435,6 +462,7 @@ static PyMethodDef functions[FUNCTIONS + 1] = {
     [WALK_FLEXIBLE] = COMPILED(walk_flexible),
     [FLEXIBLE_PARTITIONS] = COMPILED(flexible_partitions),
     [WALK_RESPONSE] = COMPILED(walk_response),
+    [WALK_BATCHES] = COMPILED(walk_batches),
     [CUT_WHOLE] = COMPILED(cut_whole),
     [WRITE_UVARINT] = COMPILED(write_uvarint),
     [WRITE_COMPACT_STRING] = COMPILED(write_compact_string),

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 #: What the functions take, and what they are called. A package for another one is left alone.
-_INTERFACE: Final = 2
+_INTERFACE: Final = 3
 
 #: A variable of the environment and no option: functions are chosen when modules are imported, before options are read.
 SWITCH: Final = "KPROXY_ACCELERATOR"

@@ -1,14 +1,19 @@
 """Reading the records of a record set, whatever the formats of its batches."""
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
 from kproxy.codec import compression
+from kproxy.codec.accelerator import accelerated
 from kproxy.codec.batch_header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 from kproxy.codec.message_set import MIN_SIZE, iter_entry
 from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord, Record
 from kproxy.codec.varint import read_varint
 
+#: Of a batch's header: length, magic, attributes, producer id, record count.
+_GLANCE: Final = Struct(">8xi4xb4xh20xq6xi")
+_LEAST_LENGTH: Final = _GLANCE.size - LOG_OVERHEAD
 _MIN_SIZE: Final = (*MIN_SIZE, HEADER_SIZE)
 
 
@@ -46,6 +51,29 @@ def entry_size(view: memoryview, pos: int) -> int:
     if magic > 2 or size < _MIN_SIZE[magic]:
         raise CorruptRecord(f"entry of magic {magic} with {size} bytes")
     return size
+
+
+@accelerated
+def walk_batches(
+    record_set: bytes | bytearray | memoryview, special: int, producer_ids_below: int
+) -> tuple[int, int, int] | None:
+    """Walks over the headers of a record set, none of which is read further; where it ends, and the batches before it.
+
+    Returns the places of the last two headers (-1: there is none) and the end of the last batch, which may be after
+    that of the record set. None if a header is not of format v2, has one of the ``special`` attributes, no record, or
+    a producer id that is not below that.
+    """
+    glance, pos, last, before = _GLANCE.unpack_from, 0, -1, -1
+    least_length, overhead, last_start = _LEAST_LENGTH, LOG_OVERHEAD, len(record_set) - _GLANCE.size
+    while pos <= last_start:
+        length, magic, attributes, producer_id, count = glance(record_set, pos)
+        if magic != 2 or attributes & special or producer_id >= producer_ids_below:
+            return None
+        if count < 1 or length < least_length:
+            return None
+        before, last = last, pos
+        pos += overhead + length
+    return before, last, pos
 
 
 def records_of(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> bytes:

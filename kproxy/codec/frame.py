@@ -17,7 +17,7 @@ _TLS_HANDSHAKE: Final = 0x1603
 #: number of connections must be far below the memory for all of them.
 _FIRST_ALLOCATION: Final = 2048
 _LARGEST_STEP: Final = 1 << 20
-#: What such room is made of. Zeros made anew for each step would be fresh memory each time: a page fault for every 4 KB.
+#: What such room is made of. New zeros for each step would be fresh memory each time: a page fault for every 4 KB.
 _ZEROS: Final = memoryview(bytes(_LARGEST_STEP))
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, Record, build_batch, iter_records, read_header
+from kproxy.codec.batch import BatchHeader, Record, build_batch, iter_records, read_header
 from kproxy.codec.batch_header import extend
-from kproxy.codec.batch_reader import entry_size
+from kproxy.codec.batch_reader import entry_size, walk_batches
 from kproxy.codec.records import CONTROL, MAGIC_OFFSET, TRANSACTIONAL
 from kproxy.txn.ids import TXN_BITS, Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Decisions, Verdict
@@ -22,11 +22,8 @@ from kproxy.txn.verdict import Decisions, Verdict
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _OFFSET: Final = Struct(">q")
-#: Of a batch's header: length, magic, attributes, producer id, record count.
-_GLANCE: Final = Struct(">8xi4xb4xh20xq6xi")
-#: The same: base offset, last offset delta.
+#: Of a batch's header: base offset, last offset delta.
 _OFFSETS: Final = Struct(">q15xi")
-_LEAST_LENGTH: Final = _GLANCE.size - LOG_OVERHEAD
 _MAGIC_V2: Final = 2
 #: Above all producer ids.
 _NONE: Final = 1 << 63
@@ -99,15 +96,11 @@ def _plain_end(record_set: Buffer, *, natively: bool, some_aborted: bool, kproxy
     Most are such; so this reads each header once and nothing else. -1 if there is no whole batch. ``kproxys`` is the
     lowest producer id of transactions that have to be judged.
     """
-    glance, end, pos, last, before = _GLANCE.unpack_from, len(record_set), 0, -1, -1
     special = 0 if natively else CONTROL | TRANSACTIONAL if some_aborted else CONTROL
-    least_length, overhead, last_start = _LEAST_LENGTH, LOG_OVERHEAD, end - _GLANCE.size
-    while pos <= last_start:
-        length, magic, attributes, producer_id, count = glance(record_set, pos)
-        if magic != _MAGIC_V2 or attributes & special or producer_id >= kproxys or count < 1 or length < least_length:
-            return None
-        before, last = last, pos
-        pos += overhead + length
+    walked = walk_batches(record_set, special, kproxys)
+    if walked is None:
+        return None
+    (before, last, pos), end = walked, len(record_set)
     # what is left, if it is of an older format, may be whole though it is short
     if end - pos > MAGIC_OFFSET and record_set[pos + MAGIC_OFFSET] != _MAGIC_V2:
         return None

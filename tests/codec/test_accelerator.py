@@ -19,6 +19,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.batch import build_batch, stamp
+from kproxy.codec.batch_reader import walk_batches
 from kproxy.codec.frame import cut_whole
 from kproxy.codec.header import encode_response
 from kproxy.codec.primitive_writers import (
@@ -217,6 +218,20 @@ def test_structs_are_written_in_order_until_one_fails(compiled: ModuleType) -> N
         assert one == other
 
 
+@pytest.mark.parametrize("special", [0, 0x20, 0x30, 0x8000, -1, 1 << 70])
+@pytest.mark.parametrize("below", [0, 1 << 61, (1 << 63) - 1, 1 << 63, -5, -(1 << 70)])
+def test_headers_are_walked_alike(compiled: ModuleType, special: int, below: int) -> None:
+    walk = compiled.compiled(walk_batches)
+    whole = batch(2, 5)
+    stamp(whole, 1 << 61, 3, 4)
+    for seed, record_set in enumerate((b"", bytes(batch(1, 3)), bytes(batch(1) + whole + batch(3, 1)), bytes(60))):
+        for data in damaged(record_set or b"\0", seed):
+            for args in ((memoryview(data), special, below), (bytes(data), special, below)):
+                assert outcome(walk, *args) == outcome(walk_batches, *args)
+    for nothing in (None, [], "text"):
+        assert outcome(walk, nothing, special, below) == outcome(walk_batches, nothing, special, below)
+
+
 def test_batches_at_odd_places_are_counted_alike(compiled: ModuleType) -> None:
     frame = batch(3)
     layout = layout_of(produce(9), 9)
@@ -303,6 +318,10 @@ def test_the_usual_case_is_not_handed_on(compiled: ModuleType, version: int) -> 
 
 
 def test_usual_frames_and_values_are_not_handed_on(compiled: ModuleType) -> None:
+    one = batch(2)
+    walk = compiled.compiled(handing_on("walk_batches"))
+    assert walk(one + one[:-1], 0x20, 1 << 63) == (0, len(one), 2 * len(one))
+    assert walk(one, 0x20, 0) == (-1, 0, len(one))
     frames: list[bytearray] = []
     assert compiled.compiled(handing_on("cut_whole"))(memoryview(b"\0\0\0\1a\0\0\0\1b\0\0"), 1 << 31, frames) == 10
     assert frames == [b"\0\0\0\1a", b"\0\0\0\1b"]

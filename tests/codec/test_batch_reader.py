@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kproxy.codec.batch import build_batch
-from kproxy.codec.batch_header import HEADER_SIZE, crc_ok, read_header
-from kproxy.codec.batch_reader import entry_size, records_of
-from kproxy.codec.records import CorruptRecord, DecompressionLimit, Record
+from kproxy.codec.batch_header import HEADER_SIZE, crc_ok, read_header, stamp
+from kproxy.codec.batch_reader import entry_size, records_of, walk_batches
+from kproxy.codec.records import CONTROL, CorruptRecord, DecompressionLimit, Record
 from kproxy.errors import RemoteProtocolError
 from tests.codec.message_sets import entry, wrapper
 from tests.codec.record_lists import NOW, plain, record_lists, records_in
@@ -141,3 +141,30 @@ class TestRecordsOf:
         assert records_of(read_header(batch), memoryview(batch), len(block)) == block
         with pytest.raises(DecompressionLimit):
             records_of(read_header(batch), memoryview(batch), len(block) - 1)
+
+
+class TestWalkBatches:
+    def test_the_last_two_headers_and_the_end(self) -> None:
+        one, two = build_batch(plain()), build_batch([Record(0, NOW, None, b"v")])
+        assert walk_batches(b"", CONTROL, 1) == (-1, -1, 0)
+        assert walk_batches(one, CONTROL, 1) == (-1, 0, len(one))
+        assert walk_batches(one + two, CONTROL, 1) == (0, len(one), len(one) + len(two))
+
+    def test_the_last_batch_may_be_cut(self) -> None:
+        one = build_batch(plain())
+        assert walk_batches(one + one[:HEADER_SIZE], CONTROL, 1) == (0, len(one), 2 * len(one))
+        assert walk_batches(one + one[: HEADER_SIZE - 1], CONTROL, 1) == (-1, 0, len(one))
+
+    def test_what_has_to_be_examined(self) -> None:
+        batch = bytearray(build_batch(plain()))
+        stamp(batch, 7, 0, 0)
+        assert walk_batches(batch, CONTROL, 8) == (-1, 0, len(batch))
+        assert walk_batches(batch, CONTROL, 7) is None
+        for at, byte in ((16, 1), (22, CONTROL), (60, 0), (57, 0xFF), (8, 0xFF), (11, HEADER_SIZE - 13)):
+            other = batch[:]
+            other[at] = byte
+            if at == 60:
+                other[57:61] = bytes(4)
+            if at == 11:
+                other[8:11] = bytes(3)
+            assert walk_batches(other, CONTROL, 8) is None
