@@ -16,7 +16,7 @@ from kproxy.testing.fake_broker import Answer, Call, Close, Edit
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, told
-from tests.net.txn.broker.native_stage import Stage, stage
+from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
 from tests.net.txn.broker.test_managed_owner import refuse
 from tests.net.txn.log_harness import PATIENCE
 
@@ -104,6 +104,10 @@ async def _fails(work: Awaitable[object]) -> None:
         await work
 
 
+async def _awaited(work: Awaitable[object]) -> None:
+    await work
+
+
 class TestEpochs:
     @SECOND
     @LEVELS
@@ -135,10 +139,23 @@ class TestEpochs:
             assert len(asked) == 2
 
     @LEVELS
-    async def test_an_end_that_owes_an_epoch_can_only_be_repeated(self, level: int) -> None:
-        if level == 2:
-            return  # the end itself gives it
-        async with stage(level, delivery_timeout_ms=300) as cast:
+    async def test_a_client_that_changes_to_the_second_protocol_gets_an_epoch_that_nothing_was_written_under(
+        self, level: int
+    ) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast)
+            for value in "12":
+                await client.transaction(value)
+            client.second = True
+            await client.write("3")
+            written = cast.server.cluster.transactional_ids["id"].epoch
+            await client.end()
+            assert client.producer.epoch > written
+            await client.transaction("4")
+            assert cast.read() == ["1", "2", "3", "4"]
+
+    async def test_an_end_that_owes_an_epoch_can_only_be_repeated(self) -> None:
+        async with stage(1, delivery_timeout_ms=300) as cast:
             client = await client_of(cast, second=True)
             first = client.producer
             await client.transaction("1")
@@ -296,6 +313,15 @@ class TestWhatWasAdded:
             await newer.end(committed=False)
             assert cast.server.cluster.groups["g"].offsets == {}
 
+    @LEVELS
+    async def test_offsets_of_the_second_protocol_may_come_over_any_connection(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await client_of(cast, second=True)
+            await client.offsets("g", 1)
+            await client.over(2).offsets("g", 2, partition=1)
+            await client.end()
+            assert sorted(cast.server.cluster.groups["g"].offsets) == [(TOPIC, 0), (TOPIC, 1)]
+
     @pytest.mark.parametrize("distance", [None, -1, 1], ids=["not added", "former epoch", "later epoch"])
     async def test_a_partition_that_may_be_late_is_not_added_for_others(self, distance: int | None) -> None:
         """A request waits whose batches will be refused: its partition stays out of the transaction."""
@@ -409,6 +435,35 @@ class TestEnds:
 
 
 class TestTheOwner:
+    async def test_a_batch_that_need_not_wait_is_written_though_another_client_asks_for_the_id(self) -> None:
+        """The broker may refuse that client: then the one that has the id must not have lost anything."""
+        async with stage(1) as cast:
+            client = await client_of(cast)
+            await client.write("1")
+            refused = told(ErrorCode.INVALID_TRANSACTION_TIMEOUT, Client(client.kproxy).init(timeout_ms=1 << 30))
+            async with trio.open_nursery() as nursery, no_answers(cast, ApiKey.ADD_PARTITIONS_TO_TXN) as held:
+                nursery.start_soon(client.add, 1)
+                await held.wait()
+                for work in (client.send("2"), refused):
+                    nursery.start_soon(_awaited, work)
+                    await trio.testing.wait_all_tasks_blocked(0.02)
+            await client.end()
+            assert cast.read() == ["1", "2"]
+
+    async def test_a_batch_waits_for_room_in_the_buffer_of_the_connection(self) -> None:
+        async with stage(connection_buffer_bytes=65_536) as cast:
+            client = await client_of(cast, second=True)
+            await client.write("1")
+            owner = client.coordinator.brokers.known("id")
+            assert owner is not None
+            async with trio.open_nursery() as nursery, no_answers(cast, ApiKey.PRODUCE):
+                for sequence in range(1, 5):
+                    nursery.start_soon(client.produce, "x" * 32_768, sequence)
+                    await trio.testing.wait_all_tasks_blocked(0.02)
+                assert owner.is_busy
+            await client.end()
+            assert len(cast.read()) == 5
+
     async def test_it_takes_nothing_at_once_before_its_client_has_the_id(self) -> None:
         async with stage() as cast:
             client = Client(await cast.kproxy())

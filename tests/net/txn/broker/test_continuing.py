@@ -145,6 +145,19 @@ class TestBetweenTransactions:
             await client.transaction("4")
             assert cast.read() == ["1", "3", "4"]
 
+    async def test_a_client_may_change_to_the_second_protocol_after_its_first_end(self, level: int) -> None:
+        async with stage(level) as cast:
+            client = await begun(cast)
+            await client.transaction("1")
+            client = await restarted(cast, client)
+            await client.end()
+            client.second = True
+            before = client.producer
+            await client.end(committed=False)
+            assert client.producer > before
+            await client.transaction("2")
+            assert cast.read() == ["1", "2"]
+
     async def test_once_it_has_written_it_may_change_its_connection(self, level: int) -> None:
         async with stage(level) as cast:
             client = await begun(cast)
