@@ -24,7 +24,7 @@ from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.txn.log_partition import LogPartition
 
 _OFFSETS: Final[VersionRange] = (1, 7)
-_FETCH: Final[VersionRange] = (4, 13)
+_OLDEST_FETCH: Final = 4
 #: From Fetch v12 on a reader tells the leader epoch of what it read last (KIP-595), from v13 on the topic's id.
 _WITH_EPOCHS: Final = 12
 _WITH_IDS: Final = 13
@@ -58,7 +58,7 @@ async def log_records(
     also where the leader lost what was read, UNKNOWN_TOPIC_ID where the topic was recreated. OSError,
     RemoteProtocolError.
     """
-    versions = _FETCH[0], _WITH_IDS if any(topic_id) else _WITH_IDS - 1
+    versions = _OLDEST_FETCH, _WITH_IDS if any(topic_id) else _WITH_IDS - 1
     rows = [
         FetchRequestFetchPartition(
             partition=part.index,

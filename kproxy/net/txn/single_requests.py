@@ -73,7 +73,7 @@ class SingleRequests:
         self._clients: dict[str, _ClientTransaction] = {}
 
     def of(self, client_id: str) -> ManagedTransaction | None:
-        if not self._patterns or not any(fnmatchcase(client_id, pattern) for pattern in self._patterns):
+        if not any(fnmatchcase(client_id, pattern) for pattern in self._patterns):
             return None
         found = self._clients.get(client_id)
         if found is None:
