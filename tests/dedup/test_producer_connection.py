@@ -1,14 +1,18 @@
 """What one connection's client has had, and what it may send again."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.retry_ledger import ReadBack, Settle
 from kproxy.dedup.retry_rules import Rules
+from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import KEY, OTHER, Talk, World
 from tests.dedup.wires import RULES
 
@@ -505,6 +509,7 @@ def test_answers_that_are_being_written_may_have_been_had() -> None:
     first.write(request)
     first.tell(request)
     first.wire.written, first.wire.writing = 0, 10  # the kernel took some, and the connection broke
+    world.now += 1.5
     first.close(reset=True)
     second.did("a", time=9)
     assert world.text() == "aa"
@@ -860,3 +865,234 @@ def test_a_repeat_that_received_nothing_beside_a_time_out_was_not_received() -> 
     second.write(request)
     second.did("a", keys=(KEY,), time=9)
     assert world.text(KEY) == "a"
+
+
+class TestSuspect:
+    LANE = Suspect(7, 3, 5)
+
+    @pytest.mark.parametrize(
+        ("batch", "wrote"),
+        [
+            ((7, 3, 9), True),
+            ((7, 5, 9), True),
+            ((7, 2, 9), False),
+            ((7, 6, 9), False),
+            ((6, 4, 9), False),
+            ((8, 4, 9), False),
+        ],
+    )
+    def test_it_wrote_what_has_its_producer_id_and_epochs(self, batch: tuple[int, int, int], wrote: bool) -> None:
+        assert self.LANE.wrote(*batch) is wrote
+
+    def test_of_a_lane_of_this_process_only_what_is_open_is_searched(self) -> None:
+        lane = replace(self.LANE, only=frozenset({(4, 9)}))
+        assert [lane.wrote(7, *batch) for batch in ((4, 9), (4, 8), (5, 9))] == [True, False, False]
+
+    def test_its_marker_is_above_its_epochs(self) -> None:
+        assert self.LANE.fence_epoch == 6
+
+    def test_until_when_another_instance_used_it(self) -> None:
+        assert not self.LANE.elsewhere
+        other = replace(self.LANE, elsewhere=True, recorded_at=50.0)
+        assert [one.in_use_until for one in (other, replace(other, returned=True))] == [inf, 50.0]
+
+
+@pytest.mark.parametrize(("later", "log"), [("bcdef", "abcdef"), ("bcdefg", "abcdefga")])
+def test_an_answer_was_received_once_as_many_requests_followed_as_may_be_in_flight(later: str, log: str) -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    for letter in "a" + later:
+        first.did(letter)
+    first.close(reset=True)
+    second.did("a")
+    assert world.text() == log
+
+
+def test_a_client_that_had_more_in_flight_reads_an_answer_later() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    requests = [first.ask(letter) for letter in "abcdefgh"]
+    for request in requests:
+        first.write(request)
+        first.tell(request)
+    for letter in "ijklmno":
+        first.did(letter)
+    first.close(reset=True)
+    second.did("h")
+    assert world.text() == "abcdefghijklmno"
+
+
+def test_an_answer_that_the_kernel_has_not_taken_was_not_received_however_many_requests_follow() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a")
+    first.write(request)
+    first.tell(request)
+    first.wire.written = 0
+    for letter in "bcdefgh":
+        first.write(first.ask(letter))
+    first.close(reset=True)
+    second.did("a")
+    assert world.text() == "abcdefgh"
+
+
+def test_after_a_late_answer_an_equal_record_of_another_time_is_new() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    talk.did("a", time=9)
+    assert world.text() == "aa"
+
+
+def test_a_request_that_is_read_after_the_end_is_waited_for() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.member.end(world.now)
+    first.ask("a")
+    assert second.prerequisite() == Settle([KEY])
+
+
+def test_a_connection_that_has_ended_goes_to_no_other_broker() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.member.end(world.now)
+    first.member.moved(3)
+    second.did("a")
+    assert world.text() == "a"
+
+
+def test_a_request_for_another_partition_is_not_waited_for_at_another_broker() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    for node_id, talk in enumerate((first, second)):
+        talk.member.moved(node_id)
+    first.ask("a", keys=[OTHER])
+    assert second.prerequisite() is None
+
+
+def test_a_request_that_is_refused_while_all_others_were_answered_makes_nothing_uncertain() -> None:
+    world = World()
+    talk = world.connect()
+    talk.did("a")
+    for letter in "bcdefg":
+        talk.did(letter, keys=[OTHER])
+    talk.refuse("a", waited=0.5)
+    assert talk.member.ledger.is_calm(talk.member, PendingProduce([PartitionData(KEY, 0, 0)], 1e9))
+
+
+def test_what_was_refused_may_be_the_retry_of_one_of_several_requests() -> None:
+    world = World()
+    talk = world.connect()
+    first, second = talk.ask("a", due=world.now + 1), talk.ask("b", due=world.now + 100)
+    world.now += 2
+    talk.refuse("a", waited=0.5)
+    for request in (first, second):
+        talk.write(request)
+        talk.tell(request)
+    talk.did("a")
+    assert world.text() == "ab"
+
+
+def test_a_refused_request_without_records_makes_nothing_uncertain() -> None:
+    world = World()
+    talk = world.connect()
+    talk.did("a")
+    talk.refuse()
+    assert talk.member.ledger.is_calm(talk.member, PendingProduce([PartitionData(KEY, 0, 0)], 1e9))
+
+
+def test_a_time_out_may_make_the_client_send_the_request_again() -> None:
+    talk = World().connect()
+    request = talk.ask("a")
+    talk.member.timed_out(request, told=[OTHER])
+    assert (request.timed_out, request.failed, request.given_up, request.told) == (True, True, True, [OTHER])
+
+
+def test_an_end_in_good_order_does_not_shorten_the_window_of_an_answer_that_came_too_late() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a", due=world.now + 1, time=UNTIMED)
+    first.write(request)
+    world.now += 2
+    first.tell(request)
+    first.close()
+    world.now += RULES.clean_window + 1
+    second.did("a", time=UNTIMED)
+    assert world.text() == "a"
+
+
+def test_nor_is_it_shortened_while_the_connection_lives() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1, time=UNTIMED)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    talk.did("b", time=UNTIMED)
+    world.now += RULES.clean_window + 1
+    talk.did("a", time=UNTIMED)
+    assert world.text() == "ab"
+
+
+def test_the_window_of_an_answer_that_came_too_late_begins_when_its_connection_ends() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a", due=world.now + 1)
+    first.write(request)
+    world.now += 2
+    first.tell(request)
+    first.did("b")
+    world.now += RULES.window - 10
+    first.close(reset=True)
+    world.now += RULES.window - 10
+    second.did("a")
+    assert world.text() == "ab"
+
+
+def test_a_retry_begins_the_window_again() -> None:
+    world = World()
+    for _ in range(3):
+        talk = world.connect()
+        talk.write(talk.ask("a"))
+        talk.close()
+        world.now += RULES.window - 10
+    assert world.text() == "a"
+
+
+def test_what_may_have_been_received_once_stays_so_after_a_retry_without_an_answer() -> None:
+    world = World()
+    first, second, third = (world.connect() for _ in range(3))
+    first.did("a")
+    first.close(reset=True)
+    second.write(second.ask("a"))
+    second.close()
+    third.did("a", time=9)
+    assert world.text() == "aa"
+
+
+def test_what_was_given_up_unlooked_at_is_known_at_the_end() -> None:
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    for letter in "ab":
+        first.did(letter)
+    first.write(first.ask("c"))
+    first.did("d")
+    first.close(reset=True)
+    second.did("c")
+    assert world.text() == "abcdc"
+
+
+def test_what_a_client_that_seems_to_wait_has_passed_may_come_over_another_connection() -> None:
+    world, talk = waiting()
+    request = talk.ask("q", due=world.now + 1)
+    talk.write(request)
+    world.now += 2
+    talk.tell(request)
+    for letter in "yz":
+        talk.did(letter)
+    talk.close(reset=True)
+    world.connect().did("q")
+    assert world.text().count("q") == 1
