@@ -57,8 +57,9 @@ class MemoryLog:
         if self.is_silent:
             raise OSError("no answer")
         for offset, body in list(enumerate(self.records))[self._position :]:
-            self.view = self.view or IdView(transactional_id)
-            self.view.apply(body, LogPosition(offset, 1000 * offset))
+            view = self.view or IdView(transactional_id)
+            if view.apply(body, LogPosition(offset, 1000 * offset)):
+                self.view = view
         self._position = len(self.records)
         return self.view
 

@@ -58,10 +58,13 @@ class TestAnnounce:
     async def test_each_partition_once_with_the_first_sequence_that_the_client_has_there(self) -> None:
         scene = await begun()
         assert await scene.announce(batch(P0, 3), batch(P0, 4), batch(P1)) is None
+        records = len(scene.desk.log.records)
         assert await scene.announce(batch(P0, 3)) is None
-        assert scene.announced == [{P0: (5, 3), P1: (5, 0)}]
-        assert scene.transaction.announced == {P0, P1}
-        assert scene.transaction.first_sequences == {P0: 3, P1: 0}
+        assert len(scene.desk.log.records) == records
+        assert await scene.announce(batch(P1), batch(P2)) is None
+        assert scene.announced == [{P0: (5, 3), P1: (5, 0)}, {P2: (5, 0)}]
+        assert scene.transaction.announced == {P0, P1, P2}
+        assert scene.transaction.first_sequences == {P0: 3, P1: 0, P2: 0}
 
     async def test_what_was_added_and_what_the_last_transaction_wrote_comes_with_the_first(self) -> None:
         scene = await begun()

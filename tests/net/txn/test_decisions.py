@@ -1,6 +1,8 @@
 """What becomes of a transaction: a decision counts once the log shows it, and a claim settles what it does not show."""
 
 import pytest
+import trio
+import trio.testing
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
@@ -12,11 +14,12 @@ from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
+from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import EVERYTHING, NOTHING_BESIDE, DecidedParts, prepared_parts
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import ASKED
-from tests.net.txn.memory_log import P0, P1, Desk
+from tests.net.txn.memory_log import P0, P1, Desk, Writer
 
 BUMPS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
 
@@ -31,6 +34,18 @@ async def decided(decisions: Decisions, transaction: Transaction, why: str | Non
     return await decisions.decide(transaction, why, bumps=bumps, beside=NOTHING_BESIDE)
 
 
+async def continuing(desk: Desk, transaction: Transaction, *, has_committed: bool = False) -> Desk:
+    """Another instance, which continues what this one has open."""
+    other = Desk("b", desk.log.records)
+    other.keeper.take_over(await other.read())
+    await other.keeper.claim_to_continue(transaction.producer)
+    if has_committed:
+        following = await other.transaction(p1=9)
+        following.former = {transaction.producer: transaction.writer.written()}
+        await decided(Decisions(other.keeper, other.tools, other.ends), following, None)
+    return other
+
+
 class TestADecision:
     @BUMPS
     async def test_to_commit_counts_and_gives_the_client_its_next_identity(self, bumps: bool) -> None:
@@ -39,6 +54,9 @@ class TestADecision:
         assert await decided(decisions, transaction, None, bumps=bumps) is Verdict.COMMITTED
         assert desk.keeper.client == Producer(before.producer_id, before.epoch + bumps) == (await desk.read()).client
         assert desk.groups.held == [transaction.producer]
+        last = (await desk.read()).last
+        assert last is not None
+        assert (last.committed, last.by_claim, last.reason) == (True, False, "")
         assert await desk.ends.with_likely([], [], []) == {P0: 7}
         assert desk.asked["producer id"] == 2  # one for the claim, one for the client
 
@@ -74,6 +92,27 @@ class TestADecision:
         assert desk.tools.stats.claims == {"won": 2}
         assert desk.groups.held == []
 
+    async def test_needs_no_claim_nor_does_the_next_transaction(self, autojump_clock: trio.testing.MockClock) -> None:
+        desk, decisions, transaction = await opened()
+        append = desk.log.append
+
+        async def slow(entry: Entry, *place: int) -> None:
+            await trio.sleep(3)
+            await append(entry, *place)
+
+        desk.log.append = slow  # type: ignore[method-assign]
+        await decided(decisions, transaction, None)
+        await decided(decisions, await desk.transaction(), ASKED)
+        assert desk.tools.stats.claims == {"won": 1}
+        assert (desk.tools.stats.appends.count, desk.tools.stats.appends.seconds_sum) == (2, 6.0)
+
+    async def test_that_the_log_has_lost_with_the_id_is_settled_by_a_claim(self) -> None:
+        desk, decisions, transaction = await opened()
+        desk.log.view, before = None, desk.keeper.client
+        assert await decided(decisions, transaction, None) is not Verdict.COMMITTED
+        assert desk.keeper.client == before
+        assert desk.tools.stats.claims == {"won": 2}
+
     async def test_whose_response_is_lost_counts(self) -> None:
         desk, decisions, transaction = await opened()
         desk.log.unheard, before = [TransactionDecision], desk.keeper.client
@@ -88,7 +127,10 @@ class TestADecision:
         assert desk.keeper.client == before
         assert not any(isinstance(body, TransactionDecision) for body in desk.log.records)
 
-    async def test_of_a_client_that_is_replaced_right_after_it_gives_the_identity_that_it_named(self) -> None:
+    @pytest.mark.parametrize("has_ended", [False, True])
+    async def test_of_a_client_that_is_replaced_right_after_it_gives_the_identity_that_it_named(
+        self, has_ended: bool
+    ) -> None:
         desk, decisions, transaction = await opened()
         desk.log.unheard, before = [TransactionDecision], desk.keeper.client
         other = Desk("b", desk.log.records)
@@ -99,16 +141,33 @@ class TestADecision:
                 return await append(*what)  # type: ignore[arg-type]
             finally:
                 await other.initialized()
+                if has_ended:
+                    following = Decisions(other.keeper, other.tools, other.ends)
+                    await decided(following, await other.transaction(p0=9), None, bumps=False)
 
         desk.log.append_unread = overtaken  # type: ignore[assignment]
         assert await decided(decisions, transaction, None) is Verdict.COMMITTED
         assert (desk.keeper.client.epoch, other.keeper.client.epoch) == (before.epoch + 1, before.epoch + 2)
 
+    @pytest.mark.parametrize("has_begun", [False, True])
+    async def test_that_comes_too_late_gives_no_identity(self, has_begun: bool) -> None:
+        """Whichever decision the log shows last, it is another transaction's."""
+        desk, decisions, transaction = await opened()
+        await decided(decisions, transaction, None)
+        part = await desk.keeper.take_epoch()
+        second, before = Transaction(part, Writer(p0=9)), desk.keeper.client  # type: ignore[arg-type]
+        if has_begun:
+            desk.log.lost = [TransactionDecision]
+        else:
+            other = Desk("b", desk.log.records)
+            await other.initialized()
+            await decided(Decisions(other.keeper, other.tools, other.ends), await other.transaction(p0=9), None)
+        assert await decided(decisions, second, None) is Verdict.ABORTED
+        assert desk.keeper.client == before
+
     async def test_of_a_continued_transaction_covers_what_other_instances_wrote(self) -> None:
         desk, _, former = await opened()
-        other = Desk("b", desk.log.records)
-        other.keeper.take_over(await other.read())
-        await other.keeper.claim_to_continue(former.producer)
+        other = await continuing(desk, former)
         decisions, transaction = Decisions(other.keeper, other.tools, other.ends), await other.transaction(p1=9)
         transaction.former = {former.producer: former.writer.written()}
         await other.ends.of([P0])
@@ -152,17 +211,33 @@ class TestAnOutcomeThatIsNotKnown:
         assert desk.groups.held == [transaction.producer]
 
     @pytest.mark.parametrize("has_read", [False, True])
-    async def test_is_left_to_the_instance_that_continues_the_transaction(self, has_read: bool) -> None:
+    @pytest.mark.parametrize("has_committed", [False, True])
+    async def test_is_left_to_the_instance_that_continues_the_transaction(
+        self, has_read: bool, has_committed: bool
+    ) -> None:
         desk, decisions, transaction = await opened()
-        other = Desk("b", desk.log.records)
-        other.keeper.take_over(await other.read())
-        await other.keeper.claim_to_continue(transaction.producer)
+        other = await continuing(desk, transaction, has_committed=has_committed)
         if has_read:
             await desk.read()
         decisions.leave_open(transaction)
         assert desk.keeper.has_left is has_read
         with pytest.raises(TxnError, match="NOT_COORDINATOR"):
             await decisions.find_out()
+        assert desk.keeper.has_left
+        assert (await other.read()).is_former(transaction.producer)
+
+    async def test_is_left_to_it_also_where_the_log_is_silent_then(self) -> None:
+        desk, decisions, transaction = await opened()
+        append = desk.log.append
+        await continuing(desk, transaction)
+
+        async def last(entry: Entry, *place: int) -> None:
+            await append(entry, *place)
+            desk.log.is_silent = True
+
+        desk.log.append = last  # type: ignore[method-assign]
+        with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+            await decided(decisions, transaction, None)
         assert desk.keeper.has_left
 
 

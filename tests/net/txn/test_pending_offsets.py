@@ -30,15 +30,18 @@ async def test_offsets_are_pending_once_the_log_shows_them() -> None:
     assert [(one.group_id, one.topics) for one in transaction.members] == [("g", []), ("h", [])]
 
 
-@pytest.mark.parametrize("has_claim", [False, True])
-async def test_or_the_transaction_must_be_aborted(has_claim: bool) -> None:
+@pytest.mark.parametrize("lacking", ["claim", "record", "id"])
+async def test_or_the_transaction_must_be_aborted(lacking: str) -> None:
     desk = await Desk().initialized()
     pending, transaction = PendingOffsets(desk.keeper, desk.groups), await desk.transaction()
-    desk.log.lost = [TransactionOffsets]
-    if not has_claim:
+    if lacking == "claim":
         desk.keeper.claim = None
+    if lacking == "record":
+        desk.log.lost = [TransactionOffsets]
+    if lacking == "id":
+        desk.log.view = None
     why = await pending.append(transaction, offsets(5))
-    assert why == ("the log did not take the group's offsets" if has_claim else "the claim was lost")
+    assert why == ("the claim was lost" if lacking == "claim" else "the log did not take the group's offsets")
     assert transaction.members == []
 
 

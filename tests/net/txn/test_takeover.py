@@ -1,5 +1,6 @@
 """A transactional id comes to another instance: what is claimed, and what is known of the transaction that is open."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
+from kproxy.txn.view import LogPosition
 from kproxy.txn.writes import TxnSend, Written
 from tests.net.txn.memory_log import P0, P1, Desk
 from verification.models.transaction_log import bodies
@@ -133,19 +135,22 @@ class TestARepeatedInitProducerId:
         assert await Takeover(a.keeper, a.tools).answered(Producer(1, 0)) is None
 
     @pytest.mark.parametrize("is_open", [False, True])
-    async def test_is_refused_elsewhere_while_its_client_has_a_transaction_open(self, is_open: bool) -> None:
-        a = await Desk().initialized()
+    @pytest.mark.parametrize("name", ["a", "c"])
+    async def test_is_refused_elsewhere_while_its_client_has_a_transaction_open(self, is_open: bool, name: str) -> None:
+        a = await Desk(name).initialized()
         before = a.keeper.client
         await a.keeper.claim_to_initialize(before)
         if is_open:
             await a.transaction(p0=1)
         b, takeover = other(a)
         if is_open:
-            with pytest.raises(TxnError, match=r"CONCURRENT_TRANSACTIONS.*a transaction is open at a"):
-                await takeover.answered(before)
+            for known in (NOBODY, before, Producer(before.producer_id, before.epoch + 9)):
+                b.keeper.client = known
+                with pytest.raises(TxnError, match=rf"CONCURRENT_TRANSACTIONS.*a transaction is open at {name}"):
+                    await takeover.answered(before)
             b.keeper.client = a.keeper.client
         assert await takeover.answered(before) is await b.read()
-        again = Desk("a", a.log.records)
+        again = Desk(name, a.log.records)
         assert await Takeover(again.keeper, again.tools).answered(before) is await again.read()
 
 
@@ -175,4 +180,8 @@ async def test_what_former_instances_knew_of_a_transaction_is_restored() -> None
     order, send = sequences.order(client, ClientBatch(*P0, memoryview(b""), 2, 5))
     assert (order, send and (send.base_offset, send.records, send.settled)) == (Order.AGAIN, (10, 2, True))
     assert [sequences.following(client, place, -1) for place in (P0, P1)] == [7, 4]
+    view.claim = replace(view.claim, at=LogPosition(0, view.ongoing.since.timestamp_ms - 1))
+    transaction.began_at = now
+    restore(transaction, found, view, sequences)
+    assert transaction.began_at == now, "the clocks of brokers disagree"
     assert sequences.following(NOBODY, P0, -1) == -1
