@@ -47,6 +47,11 @@ class TransactionalId:
         self.state = next_state(self.state, event)
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether no client has received the id from this coordinator."""
+        return self.client == NOBODY
+
+    @property
     def is_open(self) -> bool:
         """Whether a transaction has begun, and has no certain outcome."""
         return self.state is State.ONGOING or self.state.is_pending
@@ -95,7 +100,11 @@ class TransactionalId:
 
         ``coordinator``: the one that the client asked, as ``NewestConnections.admit``; None for requests that clients
         send over any number of connections. ``newest``: the identity that the id has by what else is known.
+        CONCURRENT_TRANSACTIONS, for which clients retry, while no client has received the id here: an InitProducerId
+        was refused, and it is not known yet which client has it.
         """
+        if self.is_unknown:
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "an InitProducerId for the id has failed just now")
         client = self.client
         if newest.producer_id == client.producer_id:
             client = max(client, newest)  # another instance may have given the id to a newer producer

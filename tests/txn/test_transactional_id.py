@@ -77,6 +77,17 @@ class TestWhichRequestsAreAdmitted:
         known.initialize()
         known.admit(by(), None)
 
+    def test_none_before_a_client_has_received_the_id(self) -> None:
+        """Nor that of a client without an identity: somebody else is to receive the id just now."""
+        known = Id(NOBODY)
+        assert known.is_unknown
+        for client in (CLIENT, NOBODY):
+            with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+                known.admit(by(client), COORDINATOR, CLIENT)
+        known.client = CLIENT
+        assert not known.is_unknown
+        known.admit(by(), COORDINATOR)
+
     @pytest.mark.parametrize("ended", [False, True])
     def test_which_end_elsewhere_is_that_of_the_client_that_asks(self, ended: bool) -> None:
         """A claim of another instance has aborted what is open here, or not yet."""

@@ -70,9 +70,13 @@ class LogOwner(Owner):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another instance has the id by now, and nothing is open here that its claim has aborted."""
+        """Whether another instance has the id by now, and nothing is open here that its claim has aborted.
+
+        Also if no client has received the id here, as an InitProducerId was refused: the log says which client has it.
+        """
         is_idle = self.transaction is None and self._decisions.undecided is None and not self._lock.locked()
-        return self.keeper.has_left or (is_idle and self.keeper.is_elsewhere(self.keeper.view))
+        is_others = self.id.is_unknown or self.keeper.is_elsewhere(self.keeper.view)
+        return self.keeper.has_left or (is_idle and is_others)
 
     async def initialize(self, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
         """InitProducerId: fences the former producer, aborts what is open, and gives the client its next identity."""
@@ -351,6 +355,8 @@ class LogOwner(Owner):
         if committed:
             self.id.refuse_pending()
             return self._turns.ordinary()
+        if self.id.is_unknown:
+            return self._turns.ordinary()  # the first InitProducerId has the turn, and says which client has the id
         self._refuse_while_deciding()
         self._admit(request, COORDINATOR)
         return self._turn_to_abort("the client aborted the transaction")

@@ -104,8 +104,7 @@ class LogOwners:
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         self.check_timeout(timeout_ms)
-        owner = self._owners.get(transactional_id) or self._add(transactional_id)
-        return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed, client_id))
+        return await self._jobs.run(lambda: self._any(transactional_id).initialize(timeout_ms, resumed, client_id))
 
     def check_timeout(self, timeout_ms: int) -> None:
         """TxnError if a transaction may not take so long."""
@@ -117,8 +116,7 @@ class LogOwners:
         self, transactional_id: str, client: Producer | None, *, committed: bool, also: DecisionScope
     ) -> None:
         """Decides parts that were prepared, whichever instance owns the id, as ``LogOwner.decide``."""
-        owner = self._owners.get(transactional_id) or self._add(transactional_id)
-        await self._jobs.run(lambda: owner.decide(client, committed=committed, also=also))
+        await self._jobs.run(lambda: self._any(transactional_id).decide(client, committed=committed, also=also))
 
     def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
         """The response to a repeated EndTxn of an id that has expired since, if the log has it.
@@ -144,8 +142,14 @@ class LogOwners:
         """The owner of an id, if it is this instance's."""
         return self._owners.get(transactional_id)
 
-    def _add(self, transactional_id: str) -> "LogOwner":
-        owner = self._owners[transactional_id] = self._new(transactional_id)
+    def _any(self, transactional_id: str) -> "LogOwner":
+        """The owner of an id; a new one if there is none.
+
+        Its turn is to be taken before the next checkpoint: one that no client has the id from is replaced.
+        """
+        owner = self._owners.get(transactional_id)
+        if owner is None:
+            owner = self._owners[transactional_id] = self._new(transactional_id)
         return owner
 
     def _new(self, transactional_id: str) -> "LogOwner":

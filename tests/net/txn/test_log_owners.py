@@ -1,14 +1,20 @@
 """The ids of an instance: which it takes over, forgets, gives up, and whose transactions it aborts for others."""
 
+from collections.abc import Awaitable
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
 
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import log_owners
+from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.txn.ids import Producer
+from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.txn_error import TxnError
-from tests.net.txn.instances import TIMEOUT_MS, Client, stage
+from tests.net.txn.instances import TIMEOUT_MS, Client, Instance, stage
 
 P0 = ("t", 0)
 
@@ -37,6 +43,117 @@ async def test_an_id_that_nobody_has_claimed_has_no_owner() -> None:
         a = await cast.instance()
         with pytest.raises(TxnError, match="INVALID_PRODUCER_ID_MAPPING"):
             await Client("id", producer=Producer(1, 0)).add(a, P0)
+
+
+def held(at: Instance, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> tuple[trio.Event, trio.Event]:
+    """Set when this instance appends its next claim; and what lets its claims pass, or fail."""
+    append, asked, passes = at.transactions.log.append, trio.Event(), trio.Event()
+
+    async def wait(*args: Any) -> Any:
+        asked.set()
+        await passes.wait()
+        if fails:
+            raise AppendError("the log takes nothing", ErrorCode.REQUEST_TIMED_OUT)
+        return await append(*args)
+
+    monkeypatch.setattr(at.transactions.log, "append", wait)
+    return asked, passes
+
+
+async def error_of(ask: Awaitable[object]) -> ErrorCode | None:
+    try:
+        await ask
+    except TxnError as error:
+        return error.error_code
+    return None
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced before", "replaced by this request"])
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+async def test_a_client_is_fenced_by_the_first_producer_of_a_restarted_kproxy(
+    bumps: bool, committed: bool, is_replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's coordinator compares producer ids first: INVALID_PRODUCER_ID_MAPPING only where they differ.
+
+    Java's producer ends for good at PRODUCER_FENCED. INVALID_PRODUCER_ID_MAPPING it takes for an id that the broker has
+    forgotten: its application aborts, sends nothing but InitProducerId, and begins again.
+    """
+    async with stage() as cast:
+        a, client, newer = await cast.instance("a"), Client("id", bumps), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        if is_replaced:
+            await Client("id", bumps).init(a)
+        await a.kill()
+        again = await cast.instance("a")
+        asked, passes = held(again, monkeypatch)
+        told = list[ErrorCode | None]()
+
+        async def end() -> None:
+            told.append(await error_of(client.end(again, committed=committed)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(newer.init, again)
+            await asked.wait()
+            nursery.start_soon(end)
+            await trio.testing.wait_all_tasks_blocked()
+            passes.set()
+        assert told == [ErrorCode.PRODUCER_FENCED]
+        await newer.write(again, "2", P0)
+        await newer.end(again)
+        assert cast.visible(again.transactions.views) == ["2"]
+
+
+@pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
+@pytest.mark.parametrize("by_hand", [False, True], ids=["InitProducerId", "decision"])
+async def test_a_client_continues_at_a_restarted_kproxy_that_has_refused_a_replaced_one(
+    bumps: bool, by_hand: bool
+) -> None:
+    async with stage() as cast:
+        a, old, client = await cast.instance("a"), Client("id", bumps), Client("id", bumps)
+        await old.init(a)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await a.kill()
+        again = await cast.instance("a")
+        log = again.transactions.coordinator.log
+        with pytest.raises(TxnError, match="PRODUCER_FENCED"):
+            if by_hand:
+                await log.decide("id", old.producer, committed=False, also=DecisionScope(every=True))
+            else:
+                await old.init(again, resume=True)
+        await client.write(again, "2", P0)
+        await client.end(again)
+        assert cast.visible(again.transactions.views) == ["1", "2"]
+
+
+async def test_what_waited_for_an_init_producer_id_that_failed_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has read the log for its client yet."""
+    async with stage() as cast:
+        a, client = await cast.instance("a"), Client("id")
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await a.kill()
+        again = await cast.instance("a")
+        errors = list[ErrorCode | None]()
+
+        async def ask(what: Awaitable[object]) -> None:
+            errors.append(await error_of(what))
+
+        with monkeypatch.context() as patch:
+            asked, passes = held(again, patch, fails=True)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, Client("id").init(again))
+                await asked.wait()
+                for late in (client.add(again, P0), client.end(again, committed=False), client.end(again)):
+                    nursery.start_soon(ask, late)
+                await trio.testing.wait_all_tasks_blocked()
+                passes.set()
+        assert errors == [ErrorCode.CONCURRENT_TRANSACTIONS] * 4
+        await client.write(again, "2", P0)
+        await client.end(again)
+        assert cast.visible(again.transactions.views) == ["1", "2"]
 
 
 @pytest.mark.idle_clock

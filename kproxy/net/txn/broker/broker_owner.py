@@ -125,7 +125,7 @@ class BrokerOwner(Owner):
     @property
     def is_unknown(self) -> bool:
         """Whether no client has received the id here."""
-        return self.id.client == NOBODY
+        return self.id.is_unknown
 
     async def resume(self, stored: StoredEpoch) -> None:
         """The client had the id before kproxy was restarted; nothing if a client has it by now. TxnError."""
