@@ -71,7 +71,7 @@ class LaneWriter:
         return entry.written
 
     async def run(self) -> None:
-        """Writes for ever. Refused: the cluster will not have it; TopicGone; what waits then is kept."""
+        """Writes for ever. Refused: the cluster will not have it; TopicDeleted; what waits then is kept."""
         while True:
             while not self._queue:
                 self._wake = trio.Event()
@@ -131,7 +131,7 @@ class LaneWriter:
             await backoff.pause()
 
     def _take(self, error: int) -> None:
-        """What an error means for the next attempt. Refused, TopicGone: there is to be none."""
+        """What an error means for the next attempt. Refused, TopicDeleted: there is to be none."""
         self._cluster.count_error("producer_state_log")
         self._cluster.metadata.forget(self.place)
         if outcome_of(error) is ProduceOutcome.OUT_OF_SEQUENCE:

@@ -53,7 +53,7 @@ class TopicDeleted(OSError):
 
 
 def check(what: str, topic: str, error_code: int) -> None:
-    """Nothing if ``error_code`` is 0. TopicGone; OSError if another attempt may go well, else Refused."""
+    """Nothing if ``error_code`` is 0. TopicDeleted; OSError if another attempt may go well, else Refused."""
     if not error_code:
         return
     if error_code in NO_TOPIC:

@@ -1,70 +1,13 @@
 """What the transaction log says of a group's offsets."""
 
-from kproxy.codec._generated.transaction_claim import TransactionClaim
-from kproxy.codec._generated.transaction_decision import TransactionDecision, TransactionDecisionPart
-from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
-from kproxy.codec._generated.transaction_offsets import (
-    TransactionOffsets,
-    TransactionOffsetsPartition,
-    TransactionOffsetsTopic,
-)
-from kproxy.codec.messages import Message
-from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.log_records import Entry, encode
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.txn.ids import Producer
 from kproxy.txn.logged_group_offsets import Commit, is_other_generation, one_of_each_member, undecided, unmirrored
-from kproxy.txn.view import LogPosition
-from kproxy.txn.views import Views
-
-PLACE = ("t", 0)
-
-
-class Log:
-    """A log of ids with a producer each, and what it says."""
-
-    def __init__(self) -> None:
-        self.views = Views()
-        self._offset = 0
-        self._ids: list[str] = []
-
-    def add(self, name: str, body: Message) -> None:
-        key, value = encode(Entry(name, body))
-        assert self.views.apply(0, LogPosition(self._offset, self._offset), key, value)
-        self._offset += 1
-
-    def producer(self, name: str) -> int:
-        if name not in self._ids:
-            self._ids.append(name)
-            pid, nonce = TXN_BITS + len(self._ids), len(self._ids).to_bytes(16, "big")
-            self.add(name, TransactionClaim(generation=1, producer_id=pid, first_epoch=0, epochs=64, nonce=nonce))
-        return TXN_BITS + self._ids.index(name) + 1
-
-    def announce(self, name: str, epoch: int, offset: int, generation: int = -1, group: str = "g") -> None:
-        pid = self.producer(name)
-        rows = [TransactionOffsetsTopic("t", [TransactionOffsetsPartition(0, offset)])]
-        self.add(name, TransactionOffsets(self._nonce(name), pid, epoch, group, generation, topics=rows))
-
-    def decide(self, name: str, epoch: int, *, committed: bool = True) -> None:
-        pid = self.producer(name)
-        parts = [TransactionDecisionPart(pid, epoch, [])]
-        self.add(name, TransactionDecision(self._nonce(name), pid, epoch, committed, reason="client", parts=parts))
-
-    def commit(self, name: str, epoch: int, offset: int, generation: int = -1) -> None:
-        self.announce(name, epoch, offset, generation)
-        self.decide(name, epoch)
-
-    def mirrored(self, name: str, epoch: int) -> None:
-        self.add(name, TransactionMirrored(self.producer(name), epoch, "g"))
-
-    def offset(self) -> int | None:
-        found = unmirrored(self.views, "g").offsets.get(PLACE)
-        return found.offset if found is not None else None
-
-    def _nonce(self, name: str) -> bytes:
-        return (self._ids.index(name) + 1).to_bytes(16, "big")
+from tests.txn.offsets_log import PLACE, OffsetsLog
 
 
 def test_offsets_count_once_they_are_committed_and_until_the_broker_has_them() -> None:
-    log = Log()
+    log = OffsetsLog()
     log.announce("a", 0, 5)
     assert (undecided(log.views, "g"), log.offset()) == ({PLACE}, None)
     log.decide("a", 0)
@@ -75,7 +18,7 @@ def test_offsets_count_once_they_are_committed_and_until_the_broker_has_them() -
 
 
 def test_an_abort_changes_nothing() -> None:
-    log = Log()
+    log = OffsetsLog()
     log.commit("a", 0, 5)
     log.announce("a", 1, 9)
     log.decide("a", 1, committed=False)
@@ -83,7 +26,7 @@ def test_an_abort_changes_nothing() -> None:
 
 
 def test_within_an_id_the_later_transaction_counts_also_if_it_goes_back() -> None:
-    log = Log()
+    log = OffsetsLog()
     log.commit("a", 0, 5)
     log.commit("a", 1, 3)
     assert log.offset() == 3
@@ -94,7 +37,7 @@ def test_within_an_id_the_later_transaction_counts_also_if_it_goes_back() -> Non
 
 def test_of_two_ids_the_later_generation_counts_and_within_one_the_larger_offset() -> None:
     for first, second in (("a", "b"), ("b", "a")):
-        log = Log()
+        log = OffsetsLog()
         log.commit(first, 0, 9, generation=4)
         log.commit(second, 0, 7, generation=5)
         assert log.offset() == 7
@@ -106,7 +49,7 @@ def test_of_two_ids_the_later_generation_counts_and_within_one_the_larger_offset
 
 
 def test_of_one_generation_the_last_record_names_the_member_that_the_broker_may_still_know() -> None:
-    log = Log()
+    log = OffsetsLog()
     log.commit("a", 0, 5, generation=4)
     log.commit("a", 1, 6, generation=4)
     newest = unmirrored(log.views, "g").newest
@@ -115,7 +58,7 @@ def test_of_one_generation_the_last_record_names_the_member_that_the_broker_may_
 
 
 def test_of_other_groups_nothing_is_said() -> None:
-    log = Log()
+    log = OffsetsLog()
     log.announce("a", 0, 5, group="other")
     assert undecided(log.views, "g") == set()
     log.decide("a", 0)

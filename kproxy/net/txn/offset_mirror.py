@@ -167,7 +167,6 @@ class OffsetMirror:
                     if is_ours or key in self._left:
                         self._asked[group_id] = None
             self._left = left
-            if self._asked:
-                self._wake.set()
+            self._wake.set()
             await trio.sleep(_SWEEP_SECONDS * (1 + wait))
             wait = 0.0

@@ -45,7 +45,6 @@ _TIMEOUT_MS: Final = 10_000
 _INIT, _ADD, _COMMIT, _END = 4, 3, 3, 3
 #: OffsetCommit before topics are named by ids.
 _PLAIN: Final = 9
-#: The partition was deleted, and its offsets with it.
 
 
 async def fence(cluster: Cluster, group_id: str) -> Producer | None:
@@ -94,7 +93,7 @@ async def _commit(cluster: Cluster, group_id: str, request: Any, newest: int) ->
     for _ in range(2):
         kind = response_class(request.API_KEY)
         answer = await cluster.coordinators.ask(group_id, request, kind, (0, newest), trim=_trim)
-        errors = {*errors_in(answer)} - NO_TOPIC
+        errors = {*errors_in(answer)} - NO_TOPIC  # the offsets of a partition are deleted with it
         if ErrorCode.OFFSET_METADATA_TOO_LARGE not in errors:
             break
         for topic in request.topics:

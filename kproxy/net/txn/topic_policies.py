@@ -105,7 +105,7 @@ class TopicPolicies:
         return known
 
     async def _ask(self, topic: str) -> bool:
-        """OSError, RemoteProtocolError: another attempt may go well; TopicGone; Refused."""
+        """OSError, RemoteProtocolError: another attempt may go well; TopicDeleted; Refused."""
         broker = self._cluster.any_broker()
         if broker is not None and ApiKey.DESCRIBE_CONFIGS not in await self._cluster.versions(broker):
             raise Refused("DescribeConfigs", ErrorCode.UNSUPPORTED_VERSION)

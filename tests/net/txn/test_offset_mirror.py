@@ -1,26 +1,36 @@
 """Offsets of committed transactions, written to the broker's own group offsets: always there, never moved back."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kproxy.codec._generated.offset_commit import OffsetCommitRequest
+from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.net.txn import group_offset_requests, offset_mirror
+from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.testing.fake_broker import Answer, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
 from kproxy.testing.fake_broker.fake_api import Call
 from kproxy.testing.fake_broker.group_members import Member
+from kproxy.txn.ids import turn_of
+from kproxy.txn.log_records import Entry
+from kproxy.txn.txn_error import TxnError
 from tests.net.brokers.coordinator_pauses import hurry
 from tests.net.harness import eventually
+from tests.net.txn.fake_groups import FakeGroups
 from tests.net.txn.group_client import commit, commit_request, fetched
 from tests.net.txn.group_scene import Scene, scene
+from tests.txn.offsets_log import OffsetsLog
 
 
 @pytest.fixture(autouse=True)
@@ -347,3 +357,149 @@ async def _write_ignoring(mirror: Any) -> None:
 def _is_mirrors(call: Call) -> bool:
     name = getattr(call.request, "transactional_id", None)
     return name is not None and name.startswith("__kproxy_group_offsets.")
+
+
+class Desk:
+    """The mirror of instance ``b``, over a log in memory and a broker without transactions, which is asked once."""
+
+    def __init__(self, instances: Mapping[str, str] | None = None, *, has_transactions: bool = False) -> None:
+        self.log = OffsetsLog(instances)
+        self.groups = FakeGroups(has_transactions=has_transactions)
+        self.cannot_read = self.cannot_append = False
+        log: Any = SimpleNamespace(views=self.log.views, append_unfenced=self._append)
+        self.mirror = OffsetMirror(self.groups, log, "b", self._read)  # type: ignore[arg-type]
+
+    async def _read(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.cannot_read:
+            raise OSError("no answer")
+
+    async def _append(self, entry: Entry) -> None:
+        await trio.lowlevel.checkpoint()
+        if not self.cannot_append:
+            self.log.add(entry.transactional_id, entry.body)
+            self.mirror.view_changed(entry)
+
+    def commit(self, *names: str) -> None:
+        """A transaction of each id moves a group of its own, which has the id's name."""
+        for name in names:
+            self.log.commit(name, 0, 5, group=name)
+
+    def written(self) -> dict[str, float]:
+        """The groups of which offsets were written, and when, in seconds."""
+        return {one.key: one.at for one in self.groups.asked}
+
+
+@asynccontextmanager
+async def running_mirror(desk: Desk) -> AsyncIterator[float]:
+    """It writes in the background; the time at which it began."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(desk.mirror.run)
+        yield trio.current_time()
+        nursery.cancel_scope.cancel()
+
+
+class TestInTheBackground:
+    async def test_own_offsets_at_the_first_look_and_those_of_others_at_their_second(
+        self, autojump_clock: MockClock
+    ) -> None:
+        others = {"x": "a", "y": "c"}
+        desk = Desk({"mine": "b", **others, "z": "a"})
+        desk.commit("mine", *others)
+        second = offset_mirror._SWEEP_SECONDS * (1 + turn_of("b"))
+        third = second + offset_mirror._SWEEP_SECONDS
+        async with running_mirror(desk) as began:
+            await trio.sleep(1)
+            assert desk.written() == {"mine": began}
+            desk.commit("z")
+            await trio.sleep(third + 1)
+        rounded = {name: round(at - began, 3) for name, at in desk.written().items()}
+        assert rounded == {"mine": 0, "x": round(second, 3), "y": round(second, 3), "z": round(third, 3)}
+        assert len(desk.groups.asked) == 4
+        assert not desk.log.views.unsettled()
+
+    async def test_four_groups_are_written_at_a_time(self, autojump_clock: MockClock) -> None:
+        names = [f"id{number}" for number in range(10)]
+        desk = Desk()
+        desk.commit(*names)
+        desk.groups.go = trio.Event()
+        async with running_mirror(desk):
+            for name in names:
+                desk.mirror.committed(name)
+            await trio.sleep(1)
+            assert list(desk.written()) == names[:4]
+            desk.groups.go.set()
+            await trio.sleep(1)
+            assert sorted(desk.written()) == names
+
+    async def test_what_was_written_meanwhile_or_never_was_committed_is_not_asked_for(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", 5.0)
+        desk = Desk({"id": "a"}, has_transactions=True)
+        desk.commit("id")
+        async with running_mirror(desk):
+            desk.mirror.committed("id")
+            desk.mirror.committed("unknown")
+            await desk.mirror.settle("id")
+            asked = len(desk.groups.asked)
+            await trio.sleep(10)
+            assert len(desk.groups.asked) == asked
+
+
+class TestSettling:
+    async def test_nothing_is_written_after_a_log_that_cannot_be_read(self) -> None:
+        desk = Desk(has_transactions=True)
+        desk.commit("g")
+        desk.cannot_read = True
+        with pytest.raises(OSError, match="no answer"):
+            await desk.mirror.settle("g")
+        assert desk.groups.kinds() == [InitProducerIdRequest]
+        desk.log.mirrored("g", 0)
+        assert desk.mirror.is_unsettled("g"), "a fence whose reader failed may have let others write"
+
+    async def test_it_gives_up_after_three_writes_that_the_log_does_not_report(self) -> None:
+        desk = Desk()
+        desk.commit("g")
+        desk.cannot_append = True
+        with pytest.raises(OSError, match="group g are being written elsewhere"):
+            await desk.mirror.settle("g")
+        assert desk.groups.kinds() == [OffsetCommitRequest] * 3
+
+    async def test_a_group_is_written_by_one_at_a_time_however_many_others_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offset_mirror, "_MOST_GROUPS", 3)
+        desk, others = Desk(), [f"id{number}" for number in range(9)]
+        desk.commit("g", *others)
+        async with trio.open_nursery() as nursery:
+            desk.groups.go = trio.Event()
+            nursery.start_soon(desk.mirror.settle, "g")
+            await wait_all_tasks_blocked()
+            go, desk.groups.go = desk.groups.go, trio.Event()
+            desk.groups.go.set()
+            for name in others:
+                await desk.mirror.settle(name)
+                assert len(desk.mirror._locks) <= 3
+            nursery.start_soon(desk.mirror.settle, "g")
+            await wait_all_tasks_blocked()
+            assert [one.key for one in desk.groups.asked].count("g") == 1
+            go.set()
+
+    def test_the_groups_to_be_fenced_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(offset_mirror, "_MOST_GROUPS", 2)
+        desk = Desk()
+        for group in "abc":
+            desk.mirror.view_changed(Entry("id", TransactionMirrored(1, 0, group)))
+        assert [desk.mirror.is_unsettled(group) for group in "abc"] == [False, True, True]
+
+    def test_it_is_warned_once_each_time_that_no_more_offsets_are_accepted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk, warned = Desk(), []
+        for most in (0, 0, 1, 0):
+            monkeypatch.setattr(offset_mirror, "_MOST_BYTES", most)
+            with structlog.testing.capture_logs() as logged, suppress(TxnError):
+                desk.mirror.check_room()
+            warned.append(len(logged))
+        assert warned == [1, 0, 0, 1]
