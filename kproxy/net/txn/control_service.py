@@ -124,7 +124,7 @@ class ControlService:
                 await capture.commit(also)
             return
         self._refuse_torn(view)
-        if also.batch_id is None and not also.members and not view.prepared:
+        if also.batch_id is None and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
         await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
 
@@ -268,9 +268,10 @@ class ControlService:
 
     def _describe(self, name: str) -> Described:
         """What is known now; a transaction that was begun here is open though nothing was written yet."""
-        view, capture = self._log.views.of(name), self._begun.named(name)
+        view = self._log.views.of(name)
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
+        capture = self._open_here(name, OwnerId(*view.client))
         found, owner = describe(view), self._coordinator.log.of(name)
         if owner is not None and owner.is_open and owner.id.state.is_pending:
             found = found._replace(state=owner.id.state.value)

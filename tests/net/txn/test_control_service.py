@@ -1,7 +1,7 @@
 """Clients that know nothing of transactions, in frames through kproxy, while transactions are begun for them."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,15 +9,26 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.control_service import ControlService
+from kproxy.net.txn.broker.votes import Votes
+from kproxy.net.txn.control_service import DEFAULT_TIMEOUT_MS, ControlService
+from kproxy.net.txn.decisions import Decisions
+from kproxy.net.txn.log_topic import TOPIC
+from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.txn.described import Described
+from kproxy.testing.fake_broker import Close
+from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.ids import TXN_BITS, Producer
+from kproxy.txn.log_records import Kind
+from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
 from tests.net.retrying import Gate
+from tests.net.txn import instances
+from tests.net.txn.member_scene import MemberGroup, refused, seen
+from tests.net.txn.takeover_scene import Gate as LogGate
+from tests.net.txn.takeover_scene import Point
 from tests.net.txn.test_rpcs_whole import committed_values
 from tests.net.txn.wire_producer import produce_request, transactional_batch
 
@@ -53,13 +64,6 @@ async def write(client: FrameClient, *values: bytes, partition: int = 0, version
     return errors_of(await client.call(produce("t", *values, partition=partition), version))
 
 
-async def refused(work: Any) -> ErrorCode:
-    """The error that it ends with."""
-    with pytest.raises(TxnError) as caught, trio.fail_after(PATIENCE):
-        await work
-    return caught.value.error_code
-
-
 async def test_what_a_client_writes_shows_when_it_is_committed() -> None:
     async with stage() as (proxy, control), await proxy.client() as client:
         begun = await begin(control)
@@ -81,7 +85,7 @@ async def test_what_is_aborted_never_shows_and_the_next_does() -> None:
         for value, decide in ((b"1", abort), (b"2", commit), (b"3", abort), (b"4", commit)):
             await begin(control)
             assert await write(client, value) == [0]
-            await decide(control)
+            assert (await decide(control)).state == ("CompleteAbort" if decide is abort else "CompleteCommit")
         assert committed_values(proxy) == ["2", "4"]
 
 
@@ -142,16 +146,18 @@ async def test_a_transaction_without_records_commits() -> None:
 
 
 async def test_what_is_not_open_is_not_decided() -> None:
-    async with stage() as (_, control):
+    async with stage() as (proxy, control):
         assert await refused(control.commit("id")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert await refused(control.describe("id")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert await control.list() == []
+        assert TOPIC not in proxy.brokers.topics, "no log is made to look into it"
         owner = (await begin(control)).owner
         await commit(control)
         assert await refused(control.commit("id")) is ErrorCode.INVALID_TXN_STATE
         assert await refused(control.abort("id", owner=owner)) is ErrorCode.INVALID_TXN_STATE
         assert await refused(control.prepare("id", owner=owner)) is ErrorCode.INVALID_TXN_STATE
-        assert await refused(control.commit("other")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND: the log does not know other"):
+            await control.commit("other")
 
 
 async def test_one_transaction_at_a_time_for_an_id_and_for_a_client() -> None:
@@ -347,3 +353,295 @@ async def test_members_that_prepared_nothing_are_unknown() -> None:
         await begin(control)
         work = control.commit("id", members=["nobody"])
         assert await refused(work) is ErrorCode.INVALID_REQUEST
+
+
+# -- several kproxies
+
+
+@asynccontextmanager
+async def several(names: str = "ab", **options: Any) -> AsyncIterator[list[MemberGroup]]:
+    """Kproxies on one cluster, under these names."""
+    async with instances.stage(**options) as cast:
+        yield [MemberGroup(await cast.instance(name)) for name in names]
+
+
+AT_BROKER = {"transactions_home": (HomeRule("*", Home.BROKER),)}
+
+
+def is_newer(owner: OwnerId) -> OwnerId:
+    return owner._replace(producer_epoch=owner.producer_epoch + 1)
+
+
+async def test_what_another_kproxy_has_open_is_aborted_there_or_by_hand_before_the_next_begins() -> None:
+    async with several() as (a, b):
+        owner = (await b.begin_own()).owner
+        await b.write("own", "1")
+        assert await refused(a.begin_own()) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await refused(a.commit(owner=is_newer(owner))) is ErrorCode.PRODUCER_FENCED
+        assert (await a.abort()).state == "CompleteAbort"
+        assert (await a.begin_own()).instance_id == "a"
+
+
+async def test_what_the_former_self_of_a_kproxy_has_open_is_aborted_by_the_next_begin() -> None:
+    async with instances.stage() as cast:
+        former, other = [MemberGroup(await cast.instance(name)) for name in "ab"]
+        owner = (await former.begin_own()).owner
+        await former.write("own", "1")
+        await other.begin("m", owner)
+        await other.prepare("m")
+        await former.at.kill()
+        again = MemberGroup(await cast.instance("a"))
+        assert await refused(again.commit("m", owner=owner)) is ErrorCode.TRANSACTION_ABORTABLE
+        assert (await again.begin_own()).state == "Ongoing"
+
+
+async def test_an_initialization_ends_what_is_open_here() -> None:
+    async with several("a") as (a,):
+        owner = (await a.begin_own()).owner
+        await a.write("own", "1")
+        capture = a.at.transactions.implicit_transactions.of("own")
+        assert isinstance(capture, ManagedTransaction)
+        done = await a.initialize()
+        assert capture.doomed == "it was aborted"
+        assert a.at.transactions.implicit_transactions.of("own") is None
+        assert done.owner == is_newer(owner), "one epoch was used"
+
+
+@pytest.mark.parametrize("home", [Home.KPROXY, Home.BROKER])
+async def test_an_initialization_is_the_brokers_where_it_decides(home: Home) -> None:
+    asked: list[str] = []
+    async with instances.stage(transactions_home=(HomeRule("*", home),)) as cast:
+        cast.fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: asked.append(call.request.transactional_id))
+        await MemberGroup(await cast.instance()).initialize()
+        assert asked.count("id") == (home is Home.BROKER)
+
+
+async def test_a_decision_of_the_broker_has_no_parts() -> None:
+    async with several("a", **AT_BROKER) as (a,):
+        owner = (await a.begin_own()).owner
+        assert (await a.describe()).state == "Ongoing"
+        for how in ({"abort_others": True}, {}):
+            members = () if how else ("m",)
+            assert await refused(a.commit(*members, owner=owner, **how)) is ErrorCode.INVALID_REQUEST
+            assert await refused(a.abort(*members, owner=owner, **how)) is ErrorCode.INVALID_REQUEST
+        done = await a.commit(batch_id="b1", owner=owner)
+        assert await a.commit(batch_id="b1", owner=owner) == done
+        with pytest.raises(TxnError, match=r"TRANSACTIONAL_ID_NOT_FOUND: id is not open .* its home is the broker"):
+            await a.describe()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_members_at_the_broker_have_ended_when_a_decision_is_answered(committed: bool) -> None:
+    async with several("a", **AT_BROKER) as (a,):
+        owner = (await a.initialize()).owner
+        await a.begin("m", owner)
+        await a.write("m", "1")
+        await a.prepare("m")
+        done = await (a.commit("m", batch_id="1", owner=owner) if committed else a.abort("m", owner=owner))
+        assert done.state == ("CompleteCommit" if committed else "CompleteAbort")
+
+
+class Voting:
+    """The brokers say that members can't be committed, after what happens meanwhile; of that they say nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._meanwhile = meanwhile
+        self._has_begun = False
+        monkeypatch.setattr(Votes, "check", self._check)
+
+    async def _check(self, *_: object) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            await self._meanwhile()
+            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "as the test says")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "error", "values"),
+    [
+        ("nothing", ErrorCode.TRANSACTION_ABORTABLE, []),
+        ("commit", None, ["m"]),
+        ("abort", ErrorCode.INVALID_REQUEST, []),
+    ],
+)
+async def test_a_commit_that_the_brokers_refuse_may_be_done_by_another(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: str, error: ErrorCode | None, values: list[str]
+) -> None:
+    async with instances.stage() as cast:
+        a, b = [MemberGroup(await cast.instance(name)) for name in "ab"]
+        owner = (await a.initialize()).owner
+        await a.begin("m", owner)
+        await a.write("m", "m")
+        await a.prepare("m")
+        works: dict[str, Callable[[], Awaitable[object]]] = {
+            "nothing": trio.lowlevel.checkpoint,
+            "commit": lambda: b.commit("m", batch_id="1", owner=owner),
+            "abort": lambda: b.abort("m", owner=owner),
+        }
+        Voting(monkeypatch, works[meanwhile])
+        work = a.commit("m", batch_id="1", owner=owner)
+        if error is None:
+            assert (await work).batch_ids == ("1",)
+        else:
+            assert await refused(work) is error
+        assert await seen(cast, a, b) == values
+
+
+async def test_a_late_commit_without_an_owner_leaves_what_has_begun_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with several() as (a, b):
+        await a.initialize()
+        await a.begin("m")
+        await a.prepare("m")
+
+        async def meanwhile() -> None:
+            await b.commit("m", batch_id="1")
+            await a.begin_own()
+            await a.write("own", "1")
+
+        Voting(monkeypatch, meanwhile)
+        assert (await a.commit("m", batch_id="1")).state == "Ongoing"
+        assert (await a.commit(batch_id="2")).batch_ids == ("1", "2")
+
+
+async def test_members_that_prepared_nothing_are_unknown_also_where_nothing_else_is_open() -> None:
+    async with several("a") as (a,):
+        await a.initialize()
+        assert await refused(a.commit("nobody")) is ErrorCode.INVALID_REQUEST
+
+
+async def test_what_an_older_owner_has_open_here_is_not_the_newer_ones() -> None:
+    async with several() as (a, b):
+        await a.begin_own()
+        await a.write("own", "1")
+        owner = (await b.initialize()).owner
+        await b.begin("m", owner)
+        await b.prepare("m")
+        assert (await a.commit("m", batch_id="1", owner=owner)).state == "CompleteCommit"
+        assert await refused(a.abort(owner=owner)) is ErrorCode.INVALID_TXN_STATE
+        begun = a.at.transactions.implicit_transactions.begun
+        for producer_id in (owner.producer_id - 1, owner.producer_id + 1):
+            for capture in list(begun):
+                begun.remove(capture)
+            former = ManagedTransaction(a.at.transactions.coordinator, "id", "own", TIMEOUT_MS)
+            former._producer = Producer(producer_id, 0)
+            begun.add(former)
+            assert await refused(a.abort(owner=owner)) is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_repeated_commit_leaves_members_of_the_next_batch() -> None:
+    async with several("a") as (a,):
+        owner = (await a.initialize()).owner
+        await a.begin("m", owner)
+        await a.prepare("m")
+        await a.commit("m", batch_id="1", owner=owner)
+        await a.begin("n", owner)
+        await a.commit("m", batch_id="1", owner=owner)
+        await a.prepare("n")
+        assert (await a.commit("n", batch_id="2", owner=owner)).batch_ids == ("1", "2")
+
+
+async def test_a_log_that_is_read_again_after_a_commit_does_not_know_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with several("a") as (a,):
+        owner = (await a.begin_own()).owner
+        log, commit = a.at.transactions.log, ManagedTransaction.commit
+
+        async def and_restart(one: ManagedTransaction, also: DecisionScope) -> None:
+            await commit(one, also)
+            log.views.restart(log.partition_of("id"), 0)
+
+        monkeypatch.setattr(ManagedTransaction, "commit", and_restart)
+        assert await refused(a.commit(owner=owner)) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def test_a_member_has_the_time_of_its_owner() -> None:
+    async with several("a") as (a,):
+        begun = a.at.transactions.implicit_transactions.begun
+        assert await refused(a.begin("m", timeout_ms=10**9)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        times = []
+        for name, owners_ms in (("m", None), ("n", 7_000)):
+            if owners_ms is not None:
+                await a.initialize(owners_ms)
+            await a.begin(name)
+            capture = begun.named("id", name)
+            assert capture is not None
+            times.append(capture.timeout_ms)
+        assert times == [DEFAULT_TIMEOUT_MS, 7_000]
+
+
+async def test_a_member_is_aborted_where_it_is_open() -> None:
+    async with several("a") as (a,):
+        assert await refused(a.abort_member("m")) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        await a.begin("m")
+        await a.begin("n")
+        await a.prepare("n")
+        assert await refused(a.abort_member("o")) is ErrorCode.INVALID_TXN_STATE
+        assert await refused(a.prepare("a")) is ErrorCode.INVALID_TXN_STATE
+        assert await refused(a.prepare("o")) is ErrorCode.INVALID_TXN_STATE
+        capture = a.at.transactions.implicit_transactions.of("m")
+        assert isinstance(capture, ManagedTransaction)
+        await a.abort_member("m")
+        assert capture.doomed == "it was aborted"
+
+
+# -- descriptions
+
+
+async def test_only_producer_ids_of_transactions_are_rejected() -> None:
+    async with stage() as (_, control):
+        assert await refused(control.reject(5)) is ErrorCode.INVALID_REQUEST
+
+
+async def test_what_the_log_says_is_unknown_while_no_broker_answers() -> None:
+    async with instances.stage() as cast:
+        a = MemberGroup(await cast.instance())
+        await a.initialize()
+        cast.fake.cluster.control(ApiKey.LIST_OFFSETS, lambda _: Close())
+        assert await refused(a.control.list()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_it_began_when_it_was_asked_for_or_when_its_first_record_came() -> None:
+    async with several("a") as (a,):
+        network = a.control._network
+        await trio.sleep(5)
+        began = int(network.wall() * 1000)
+        assert (await a.begin_own()).started_ms == pytest.approx(began, abs=500)
+        await trio.sleep(5)
+        assert (await a.describe()).started_ms == pytest.approx(began, abs=500)
+        await a.write("own", "1")
+        view = a.at.transactions.views.of("id")
+        assert view is not None
+        assert view.ongoing is not None
+        assert (await a.describe()).started_ms == view.ongoing.since.timestamp_ms
+
+
+@pytest.mark.parametrize(("kind", "state"), [(Kind.PARTITIONS, "Ongoing"), (Kind.DECISION, "PrepareCommit")])
+async def test_what_is_not_in_the_log_yet_is_described(kind: Kind, state: str) -> None:
+    async with instances.stage() as cast, trio.open_nursery() as nursery:
+        a, gate = MemberGroup(await cast.instance()), LogGate(kind, Point.LATE)
+        await a.begin_own()
+        gate.close(cast)
+        if kind is Kind.PARTITIONS:
+            nursery.start_soon(a.write, "own", "1")
+        else:
+            await a.write("own", "1")
+            nursery.start_soon(a.commit)
+        await gate.reached.wait()
+        found = await a.describe()
+        assert found.state == state
+        assert found.started_ms is not None
+        gate.go.set()
+
+
+async def test_a_decision_without_a_response_is_described_as_the_log_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = Decisions.decide
+
+    async def and_fail(*what: Any, **how: Any) -> None:
+        await decide(*what, **how)
+        raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "as the test says")
+
+    async with several("a") as (a,):
+        await a.begin_own()
+        await a.write("own", "1")
+        monkeypatch.setattr(Decisions, "decide", and_fail)
+        assert await refused(a.commit()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await a.describe()).state == "CompleteCommit"
