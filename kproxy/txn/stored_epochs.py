@@ -30,6 +30,8 @@ class LastEnd(IntEnum):
     ABORTED = 2
     LOST = 3
     """Something that the client wrote is aborted, or may be: the client has to abort."""
+    LEFT = 4
+    """It is not recorded, and the client can't be continued. Those with lower epochs were replaced."""
 
 
 class StoredEpoch(NamedTuple):

@@ -36,6 +36,7 @@ def test_the_stored_bytes_never_change() -> None:
         "COMMITTED": "0100",
         "ABORTED": "0200",
         "LOST": "0300",
+        "LEFT": "0400",
     }
 
 
@@ -45,7 +46,7 @@ def test_a_value_that_is_cut_off_is_damaged(end: int) -> None:
         decode_value(VALUE[:end])
 
 
-@pytest.mark.parametrize("value", [b"\0\1" + VALUE[2:], VALUE[:22] + b"\4" + VALUE[23:]])
+@pytest.mark.parametrize("value", [b"\0\1" + VALUE[2:], VALUE[:22] + b"\5" + VALUE[23:]])
 def test_what_a_newer_version_wrote_is_unknown(value: bytes) -> None:
     with pytest.raises(UnknownRecord):
         decode_value(value)

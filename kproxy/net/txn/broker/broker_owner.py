@@ -141,7 +141,7 @@ class BrokerOwner(Owner):
                     raise
                 # asked again, the broker might abort what the newer producer has open
                 self.id.client, self.id.is_fenced = stored.client, True
-                self._kept.leave()
+                self._kept.leave(replaced=True)
                 raise self.id.replaced() from error
             self._last_end, self.id.client = last, stored.client
             self._first_batches, self._is_continued = FirstBatches(), True
@@ -441,7 +441,7 @@ class BrokerOwner(Owner):
 
     def expire(self) -> None:
         """The brokers have forgotten the client, so the next kproxy need not know it."""
-        self._kept.leave()
+        self._kept.forget()
 
     def close(self) -> None:
         """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""

@@ -14,6 +14,7 @@ from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import fenced
 from kproxy.txn.ids import Producer
+from kproxy.txn.stored_epochs import LastEnd
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class BrokerOwners:
         if stored is not None and stored.client.producer_id == client.producer_id and stored.client > client:
             self._stats.count_fenced()
             raise fenced(stored.client)
-        if stored is None or stored.client != client:
+        if stored is None or stored.client != client or stored.last is LastEnd.LEFT:
             why = "this kproxy has not given out its producer id: it was restarted, or another has"
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
         owner = await self.take(transactional_id, CLIENT)

@@ -64,6 +64,8 @@ class KeptEpoch:
         self._written.set()
         #: What could not be written yet, because the log is still being read.
         self._unwritten: StoredEpoch | None = None
+        #: Whether the log has an entry by now.
+        self._has_entry = False
         #: Somebody has waited for the last entry in vain, so nobody else does.
         self._is_slow = False
 
@@ -71,11 +73,24 @@ class KeptEpoch:
         """From now on the entries are this client's."""
         self._client, self._timeout_ms = client, timeout_ms
 
-    def leave(self) -> None:
-        """This client can't be continued: its epoch rises with each end."""
-        if self._client is not None:
+    def leave(self, *, replaced: bool = False) -> None:
+        """This client can't be continued, as its epoch rises with each end, or as it was ``replaced``.
+
+        The entry says so from now on: clients that were replaced are to hear of it from the next kproxy, too.
+        """
+        client = self._client
+        if client is None:
+            return
+        self._client = self._unwritten = None
+        if self._log.opened.is_set():
+            first = Producer(client.producer_id, client.epoch + replaced)
+            self._put(StoredEpoch(first, first, LastEnd.LEFT, self._timeout_ms, self._log.now_ms()))
+
+    def forget(self) -> None:
+        """The brokers have forgotten the client: the entry is deleted."""
+        self._client = self._unwritten = None
+        if self._has_entry:
             self._put(None)
-            self._client = None
 
     def put(self, upstream: Producer, last: LastEnd) -> None:
         """Writes the client's epoch at the broker, and how its last transaction ended; returns at once."""
@@ -92,7 +107,7 @@ class KeptEpoch:
         if self._is_slow and not self._written.is_set():
             self._stats.unrecorded += 1  # one entry of an id waits in the log, not all
             return
-        self._is_slow = False
+        self._is_slow, self._has_entry = False, stored is not None
         self._written = self._log.put_epoch(self._name, stored)
 
     async def written(self) -> None:

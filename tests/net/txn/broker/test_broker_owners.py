@@ -226,6 +226,25 @@ class TestAfterARestart:
         assert alone.resumed == (told is ErrorCode.NONE)
         assert alone.stats.fenced == (told is ErrorCode.PRODUCER_FENCED)
 
+    @pytest.mark.parametrize(
+        ("client", "told"),
+        [
+            (STORED, UNKNOWN),
+            (Producer(7, 4), ErrorCode.PRODUCER_FENCED),
+            (Producer(7, 6), UNKNOWN),
+            (Producer(6, 9), UNKNOWN),
+        ],
+        ids=str,
+    )
+    async def test_a_client_that_has_left_is_not_continued(
+        self, client: Producer, told: ErrorCode, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those before it were replaced."""
+        alone = Alone(("id", STORED))
+        alone.log.entries["id"] = alone.log.entries["id"]._replace(last=LastEnd.LEFT)
+        assert await alone.of(client, monkeypatch) is told
+        assert alone.resumed == 0
+
     async def test_an_owner_that_a_client_has_is_the_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         alone = Alone(("id", STORED))
         owner = await alone.owners.take("id", owner_policy.CLIENT)

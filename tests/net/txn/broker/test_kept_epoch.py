@@ -196,16 +196,43 @@ async def test_a_log_that_is_switched_off_later_has_recorded_nothing() -> None:
         assert await refused(kept.recorded(FIRST, LastEnd.COMMITTED)) == 1
 
 
-async def test_a_client_that_leaves_has_no_entry() -> None:
+@pytest.mark.parametrize("replaced", [False, True], ids=["left", "replaced"])
+async def test_of_a_client_that_leaves_the_log_knows_which_ones_were_replaced(replaced: bool) -> None:
     log, kept, _ = begun()
     kept.put(FIRST, LastEnd.NONE)
-    kept.leave()
-    kept.leave()
+    kept.leave(replaced=replaced)
+    kept.leave(replaced=replaced)
     kept.put(SECOND, LastEnd.COMMITTED)
-    assert log.upstreams == [FIRST, None]
+    first = Producer(CLIENT.producer_id, CLIENT.epoch + replaced)
+    assert log.entries[1:] == [StoredEpoch(first, first, LastEnd.LEFT, 60_000, 5)]
     kept.begin(CLIENT, 60_000)
     kept.put(THIRD, LastEnd.NONE)
-    assert log.upstreams == [FIRST, None, THIRD]
+    assert log.upstreams == [FIRST, first, THIRD]
+
+
+async def test_a_client_that_the_brokers_have_forgotten_has_no_entry() -> None:
+    log, kept, _ = begun()
+    kept.put(FIRST, LastEnd.NONE)
+    kept.forget()
+    kept.forget()
+    kept.put(SECOND, LastEnd.COMMITTED)
+    assert log.upstreams == [FIRST, None]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+async def test_a_client_that_leaves_before_the_log_was_read_waits_for_nothing(forgets: bool) -> None:
+    log, kept, _ = begun(is_open=False)
+    kept.put(FIRST, LastEnd.NONE)
+    (kept.forget if forgets else kept.leave)()
+    assert (await took(kept.written()), log.entries) == (0, [])
+
+
+async def test_that_a_client_has_left_outlives_that_the_brokers_forget_it() -> None:
+    """A client of the second protocol leaves with its first end, and is forgotten long after."""
+    log, kept, _ = begun()
+    kept.leave()
+    kept.forget()
+    assert log.upstreams == [CLIENT, None]
 
 
 async def test_a_client_that_is_not_to_be_continued_has_no_entry() -> None:
@@ -213,4 +240,5 @@ async def test_a_client_that_is_not_to_be_continued_has_no_entry() -> None:
     kept = KeptEpoch(log, "id", TransactionStats())
     kept.put(FIRST, LastEnd.COMMITTED)
     kept.leave()
+    kept.forget()
     assert (await took(kept.written()), log.entries) == (0, [])
