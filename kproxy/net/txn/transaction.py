@@ -132,7 +132,7 @@ class Transaction:
     ) -> TransactionDecision:
         """The record that commits what was written, or (None) aborts, and what was prepared with it."""
         self.next_client = next_client
-        part = TransactionDecisionPart(*self.producer, _topics(written or {}))
+        part = TransactionDecisionPart(*self.producer, _topics(written if written is not None else {}))
         others = [
             TransactionDecisionPart(row.producer_id, row.epoch, _topics(_prepared(row)) if written is not None else [])
             for row in beside.parts
