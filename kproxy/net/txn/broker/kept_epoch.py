@@ -101,9 +101,11 @@ class KeptEpoch:
     def _put(self, stored: StoredEpoch | None) -> None:
         if not self._log.enabled:
             return
-        self._unwritten = None if self._log.opened.is_set() else stored
         if not self._log.opened.is_set():
+            self._unwritten = stored
+            self._stats.unrecorded += self._is_slow
             return
+        self._unwritten = None
         if self._is_slow and not self._written.is_set():
             self._stats.unrecorded += 1  # one entry of an id waits in the log, not all
             return
@@ -112,7 +114,9 @@ class KeptEpoch:
 
     async def written(self) -> None:
         """Returns when the last entry is durable, which the first data under its epoch wait for; or the log is slow."""
-        if self._unwritten is None and (self._written.is_set() or self._is_slow):
+        is_durable = self._unwritten is None and self._written.is_set()
+        is_readable = self._unwritten is not None and self._log.opened.is_set()  # it was slow to be read until now
+        if is_durable or (self._is_slow and not is_readable):
             return
         with trio.move_on_after(_MOST_SECONDS) as scope:
             if self._unwritten is not None:

@@ -139,6 +139,21 @@ class TestASlowLog:
         assert await took(kept.written()) == 0
         assert (log.upstreams, stats.unrecorded) == ([FIRST], 2)  # one that nobody waits for, one that was not written
 
+    async def test_nor_does_a_client_wait_twice_for_one_that_is_still_being_read(self) -> None:
+        """Until then nothing is written; after that the newest entry is, and is waited for."""
+        log, kept, stats = begun(is_open=False)
+        waits = list[float]()
+        for upstream in (FIRST, SECOND, THIRD):
+            kept.put(upstream, LastEnd.NONE)
+            waits.append(await took(kept.written()))
+        assert (waits, log.entries, stats.unrecorded) == ([5, 0, 0], [], 3)
+        log.opened.set()
+        log.is_slow = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(log.recover_after, 2)
+            assert await took(kept.written()) == 2
+        assert (log.upstreams, stats.unrecorded) == ([THIRD], 3)
+
     async def test_a_client_waits_again_after_it_has_recovered(self) -> None:
         log, kept, _ = begun()
         log.is_slow = True
