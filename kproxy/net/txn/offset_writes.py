@@ -6,7 +6,7 @@ delayed writer can move a group back. Brokers without transactions, or that do n
 commit, which is not fenced.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -143,7 +143,6 @@ def _topics(offsets: Offsets, new_topic: Any, new_row: Any) -> list[Any]:
     return list(topics.values())
 
 
-def _check(group_id: str, errors: Iterable[int]) -> None:
-    failed = {error for error in errors if error}
-    if failed:
-        raise OSError(f"offsets of group {group_id} can't be written: {sorted(failed)}")
+def _check(group_id: str, errors: set[int]) -> None:
+    if errors:
+        raise OSError(f"offsets of group {group_id} can't be written: {sorted(errors)}")
