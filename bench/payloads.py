@@ -27,12 +27,16 @@ LARGE = "bench-1kb"
 """The topic of 1 KB records."""
 SMALL = "bench-100b"
 """The topic of 100-byte records."""
-RECORD_BYTES = {LARGE: 1024, SMALL: 100}
+TINY = "bench-tiny"
+"""The topic of batches with one record of 100 bytes each."""
+RECORD_BYTES = {LARGE: 1024, SMALL: 100, TINY: 100}
 
 BATCH_BYTES = 16 * 1024
 FETCH_BYTES = 1 << 20
 CLIENT_ID = "bench"
 MODERN_PRODUCE, MODERN_FETCH = 7, 11
+LAST_WITHOUT_ZSTD = 9
+"""The newest version that can't carry zstd, so that kproxy has to search for it."""
 OLD_PRODUCE, OLD_FETCH = 2, 2
 JAVA_PRODUCE = 12
 """The newest version that names topics, as those of a broker that does nothing but answer must be named."""
@@ -48,13 +52,13 @@ _PARTITION_ERROR_AT = 4 + 4 + 2 + 4 + 4
 
 
 def records_per_batch(topic: str) -> int:
-    """How many records of the topic fill a 16 KB batch."""
-    return max(1, BATCH_BYTES // RECORD_BYTES[topic])
+    """How many records of the topic are in a batch: as many as fill 16 KB, or one."""
+    return 1 if topic == TINY else max(1, BATCH_BYTES // RECORD_BYTES[topic])
 
 
 @cache
 def batch(topic: str, base_offset: int = 0) -> bytes:
-    """One 16 KB batch of format v2; values are random, so that nobody compresses them by accident."""
+    """One batch of format v2 as the topic has them; values are random, so that nobody compresses them by accident."""
     values = random.Random(1)
     return bytes(
         build_batch(

@@ -1,8 +1,10 @@
 """Batches of format v2 in another compression, for consumers that can't read the one in the log."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from kproxy.codec.batch_header import HEADER_SIZE, assemble, crc_ok, read_header
+from kproxy.codec.batch_reader import walk_batches
 from kproxy.codec.compression import compress, decompress
 from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.produce_layout import Buffer
@@ -12,6 +14,8 @@ _CODEC_MASK = 0x07
 _MAGIC_AT = 16
 _CODEC_AT = 22
 _LENGTH_END = 12
+#: Above all producer ids.
+_ANY_PRODUCER: Final = 1 << 63
 
 
 def recode(
@@ -45,6 +49,9 @@ def recode(
 
 def has_codec(record_set: Buffer, codec: int) -> bool:
     """Whether a whole v2 batch of a record set is compressed by ``codec``; reads only the headers."""
+    # no bit of the codec's number is set in any batch: so it is with most record sets
+    if codec and walk_batches(record_set, codec, _ANY_PRODUCER) is not None:
+        return False
     pos, end = 0, len(record_set)
     while end - pos > HEADER_SIZE:
         if record_set[pos + _MAGIC_AT] == 2 and record_set[pos + _CODEC_AT] & _CODEC_MASK == codec:

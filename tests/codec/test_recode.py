@@ -122,3 +122,9 @@ def test_whether_a_codec_is_in_a_record_set() -> None:
     assert not has_codec(b"", NONE)
     assert not has_codec(wrapper(GZIP, [entry(0, b"k", b"v" * 80)]), GZIP)
     assert not has_codec(bytes(100), ZSTD)
+
+
+@pytest.mark.parametrize("used", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_codec_is_not_taken_for_another_one_whose_number_has_the_same_bits(used: int) -> None:
+    data = bytes(batch(used) + batch(used, 200))
+    assert [codec for codec in range(5) if has_codec(data, codec)] == [used]
