@@ -14,7 +14,7 @@ from kproxy.dedup import resend as resend_core
 from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
-from kproxy.dedup.lanes import Lane, LanePool, Track
+from kproxy.dedup.lanes import Lane, LanePool, Track, TrackKey
 from kproxy.dedup.matching import RecordInBatch
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.producer_connection import ProducerConnection
@@ -98,6 +98,11 @@ def everybody_ends(
     for other in list(self.members.values())[:-1]:
         other.end(now)
     return _PREREQUISITE(self, member, answer, now)
+
+
+def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> bool:
+    """An older connection that is used again does not count as one that came after."""
+    return self._newest.get(key, member.since) > member.since
 
 
 def review_all(self: ProducerConnection) -> None:

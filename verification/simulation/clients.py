@@ -22,6 +22,8 @@ from verification.simulation.record_sets import record_set
 
 #: One request: its batches by partition.
 Request = dict[int, list[Sent]]
+#: Host and port.
+Place = tuple[str, int]
 #: kproxy's option says that clients have five requests in flight at most (clients.in.flight); it sees a response
 #: written late. A response that takes this share of the request's time-out may be one that its client did not wait for.
 _LATE_SHARE: Final = 0.9
@@ -37,7 +39,7 @@ _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 class Client:
     """One process that produces as its plan says, and tries again what it got no good response for."""
 
-    def __init__(self, plan: ClientPlan, host: Host, place: tuple[str, int], history: History, seed: int) -> None:
+    def __init__(self, plan: ClientPlan, host: Host, place: Place, history: History, seed: int) -> None:
         """``place``: where to bootstrap, kproxy's."""
         self.plan = plan
         #: The connection it has, from outside.
@@ -46,7 +48,11 @@ class Client:
         self.reads_from = 0.0
         self._host = host
         self._bootstrap = place
-        self._place: tuple[str, int] | None = None
+        #: The leader of each partition, as Metadata had it last.
+        self._leaders: dict[int, Place] = {}
+        self._place: Place | None = None
+        #: Connections to other leaders that it has open beside the one that it uses.
+        self._kept: dict[Place, tuple[FrameIO, Link]] = {}
         self._history = history
         self._rng = Random(f"{seed} client {plan.number}")
         self._io: FrameIO | None = None
@@ -95,15 +101,23 @@ class Client:
             await trio.sleep(_LINGERS if self.plan.acks == 0 else 0.01)
             if self._io.ended:
                 self._history.troubled.add(self.plan.number)
-            self._io.close()
+            self._close()
             self._say("is done")
+        for io, _ in self._kept.values():
+            io.close()
 
     # -- what to do next
 
+    def has(self, link: Link) -> bool:
+        """Whether this connection is one of its own."""
+        return link is self.link or any(link is kept for _, kept in self._kept.values())
+
     async def _step(self) -> None:
+        if self._io is not None and self._goes_elsewhere() and not self._flight:
+            self._keep()
         if self._io is None:
             await self._connect()
-        if not (self.plan.in_rounds and self._flight):
+        if not self._flight or not self._holds_back():
             await self._fill()
         if self._flight:
             await self._await_answer()
@@ -170,26 +184,60 @@ class Client:
         if self._bootstrap[0] != name:
             self._history.moved(self.plan, number)
             self._bootstrap, self._place = (name, self._bootstrap[1]), None
+            self._leaders.clear()
+
+    def _first_partition(self) -> int:
+        """Of what it sends next."""
+        requests = self._of_round or self._todo or self._program[self._next :] or self._program
+        return next(iter(requests[0]))
+
+    def _goes_elsewhere(self) -> bool:
+        """Whether what it sends next is for another leader than the one that it has its connection to."""
+        return self.plan.keeps_connections and self._leaders.get(self._first_partition()) != self._place
+
+    def _holds_back(self) -> bool:
+        """Whether it sends nothing before it has read the responses to all that is in flight."""
+        return self.plan.in_rounds or self._goes_elsewhere()
+
+    def _keep(self) -> None:
+        assert self._io is not None
+        assert self.link is not None
+        assert self._place is not None
+        self._kept[self._place] = self._io, self.link
+        self._io = self._place = None
+        self._ahead = False  # what goes to another leader goes in order
 
     async def _connect(self) -> None:
         if self.plan.instances:
             self._fail_over()
+        if self.plan.keeps_connections:
+            self._place = self._leaders.get(self._first_partition())
         if self._place is None:
             self._open(await self._host.connect(*self._bootstrap, 1000))
             self._place = await self._leader()
             self._close()
+        if self._place in self._kept:
+            self._use(*self._kept.pop(self._place))
+            return
         if self.plan.renames:
             self._host.name = self._rng.choice((self.plan.host, f"::ffff:{self.plan.host}"))
         self._open(await self._host.connect(*self._place, 1000))
 
     def _open(self, io: VirtualIO) -> None:
-        self._io = FrameIO(io, self.plan.client_id)
-        self.link = self._host.newest
-        self._seen = False
-        self._had.clear()
-        self._say(f"opens {io.peer_host} as {self.link.number}")
+        self._use(FrameIO(io, self.plan.client_id), self._host.newest)
+        self._say(f"opens {io.peer_host} as {self._host.newest.number}")
 
-    async def _leader(self) -> tuple[str, int]:
+    def _use(self, io: FrameIO, link: Link) -> None:
+        self._say(f"uses connection {link.number}")
+        self._io, self.link, self._seen = io, link, False
+        self._had.clear()
+
+    def _forget_leaders(self) -> None:
+        self._leaders.clear()
+        if not self.plan.keeps_connections:
+            self._place = None
+
+    async def _leader(self) -> Place:
         assert self._io is not None
         question = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
         await self._io.send(question, 1)
@@ -199,13 +247,13 @@ class Client:
         if response is None:
             raise OSError("no answer to Metadata")
         assert isinstance(response, MetadataResponse)
-        first = self.plan.sends[0].batches[0][0]
         brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
-        for topic in response.topics:
-            for row in topic.partitions:
-                if row.partition_index == first and row.leader_id in brokers:
-                    return brokers[row.leader_id]
-        raise OSError("no leader")
+        rows = [row for topic in response.topics for row in topic.partitions if row.leader_id in brokers]
+        self._leaders = {row.partition_index: brokers[row.leader_id] for row in rows}
+        first = self._first_partition() if self.plan.keeps_connections else self.plan.sends[0].batches[0][0]
+        if first not in self._leaders:
+            raise OSError("no leader")
+        return self._leaders[first]
 
     async def _send(self, request: Request) -> None:
         assert self._io is not None
@@ -247,7 +295,7 @@ class Client:
         if trio.current_time() < self.reads_from and not self._io.has_answer:  # clients handle all that they have read
             await trio.sleep_until(self.reads_from)
         deadline = min(deadline for deadline, _ in self._flight.values())
-        more = len(self._flight) < self.plan.depth and self._next < len(self._program) and not self.plan.in_rounds
+        more = len(self._flight) < self.plan.depth and self._next < len(self._program) and not self._holds_back()
         answer: tuple[int, Message] | None = None
         with trio.move_on_at(min(deadline, self._due) if more else deadline):
             answer = await self._io.receive()
@@ -315,7 +363,7 @@ class Client:
         """Records the result of one batch; returns whether it has to be sent again."""
         if error_code:
             if error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._place = None
+                self._forget_leaders()
             if ErrorCode(error_code).retriable:
                 return True
             for sent in batch:
@@ -356,8 +404,9 @@ class Client:
         if self._io is not None:
             self._close()
         self._failures += 1
-        if self._failures > 2:
+        if self._failures > 2 or self.plan.keeps_connections:
             self._place = None
+            self._leaders.clear()
         for deadline, request in self._flight.values():
             self._note_held_up(deadline, request)
         flight = [request for _, request in self._flight.values()]

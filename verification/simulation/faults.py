@@ -48,7 +48,7 @@ def _link(leg: str, harm: Callable[["World", Link, FaultPlan], None]) -> Callabl
         if link is not None:
             world.history.note(f"harms connection {link.number} of {link.hosts[0]} to {link.hosts[1]}")
             for client in world.clients:
-                if client.link is link:
+                if client.has(link):
                     world.history.troubled.add(client.plan.number)
             harm(world, link, fault)
 

@@ -103,6 +103,9 @@ class ClientPlan:
     backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
     #: With each connection it goes to one of so many instances; 0: it stays at its own.
     instances: int = 0
+    #: Has a connection to each leader and keeps it when leaders move, as librdkafka and Java do: a retry may come over
+    #: a connection that is older than the one on which the request was sent.
+    keeps_connections: bool = False
 
 
 def instance_name(number: int) -> str:
@@ -209,6 +212,8 @@ class Taste:
     pioneers: float = 0.1
     #: Clients go from one instance to another.
     fails_over: bool = False
+    #: Of clients that close a connection when a request times out.
+    keeps_connections: tuple[bool, ...] = (False, False, True)
 
 
 #: Gateways between which clients move. Instances compare times of theirs: clocks do not jump.
@@ -251,6 +256,11 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
         replace(client, in_rounds=_is_orderly(client) and rounds.choice(taste.in_rounds)) for client in clients
     )
     clients = tuple(_renewing(client, plan.seed, taste) for client in clients)
+    kept = Random(f"connections {plan.seed}")
+    clients = tuple(
+        replace(client, keeps_connections=_may_keep(client) and kept.choice(taste.keeps_connections))
+        for client in clients
+    )
     if taste.fails_over:
         clients = tuple(replace(client, instances=plan.instances) for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
@@ -278,6 +288,14 @@ def _is_orderly(client: ClientPlan) -> bool:
     """Clients that pipeline, never give up what precedes the rest, and never change partitions."""
     patient = client.tries > _FEW_TRIES and not client.shuffles
     return client.depth > 1 and client.magic > 0 and patient and not _is_pioneer(client)
+
+
+def _may_keep(client: ClientPlan) -> bool:
+    """Clients that keep connections close them after a time-out, and send only to leaders that they know.
+
+    What they repeat goes to the leader of its partition, so a request is not repeated as a whole.
+    """
+    return client.closes_on_timeout and not client.repeats_whole and not _is_pioneer(client)
 
 
 def _is_pioneer(client: ClientPlan) -> bool:

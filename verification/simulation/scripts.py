@@ -245,3 +245,23 @@ def long_cut(seed: int) -> Plan:
 
     client = _client(0, (0.2, b"z"), (2.0, b"y"), (2.0, b"x"), (1.0, b"x"), magic=0, version=1)
     return Plan(seed, (client,), (), script=script)
+
+
+def led_back(seed: int) -> Plan:
+    """A partition's leader moves and moves back; the client's retry comes over its older connection, to the first.
+
+    The request that it repeats came over a newer one, and waits for a producer id until after that.
+    """
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(1.0)
+        first, second = (world.brokers.topics[TOPIC].partitions[at].leader for at in range(2))
+        world.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Delay(before=1.8))
+        world.brokers.move_leader(TOPIC, 0, second)
+        await trio.sleep_until(2.5)
+        world.brokers.move_leader(TOPIC, 0, first)
+
+    # kproxy follows the leader with the first record after the move, and tells the client so with the second
+    sends = (0.2, b"z"), (1.0, b"x"), (0.5, b"a"), (0.1, b"b"), (4.0, b"c")
+    client = _client(0, *sends, request_timeout=1.0, backoffs=(0.02,), keeps_connections=True)
+    return Plan(seed, (client,), (), script=script)

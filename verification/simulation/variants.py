@@ -111,6 +111,12 @@ VARIANTS: Final = (
         replace(_PATIENT, faults=("delay",)),
     ),
     Variant(
+        "a retry comes over a newer connection than what it repeats",
+        ((RetryLedger, "is_outrun", broken_rules.newer_only),),
+        scripts.led_back,
+        seeds=10,
+    ),
+    Variant(
         "what a client gave up is matched for ever",
         ((Rules, "keeps_matching", broken_rules.yes),),
         Taste(

@@ -6,6 +6,7 @@ import pytest
 
 from tests.verification.simulation.worlds import client, fault, plan, send
 from verification.simulation.plan import Taste, make_plan
+from verification.simulation.scripts import led_back
 from verification.simulation.world import Outcome, run
 
 
@@ -84,3 +85,23 @@ def test_an_equal_record_without_a_time_after_an_answer_that_was_perhaps_too_lat
     outcome = run(make_plan(1_029_285, Taste()))
     assert not any("times out" in line for line in outcome.trace)
     assert outcome.broken is None
+
+
+@pytest.mark.parametrize(("keeps", "used"), [(True, 2), (False, 1)])
+def test_it_has_a_connection_to_each_leader_and_keeps_it(keeps: bool, used: int) -> None:
+    sends = [send(b"%d" % n, partition=n % 2) for n in range(4)]
+    outcome = run(plan(client(*sends, keeps_connections=keeps)))
+    assert outcome.broken is None
+    assert outcome.acknowledged == 4
+    lines = [line.strip().split(" ", 1)[1] for line in outcome.trace if "uses connection" in line or "sends" in line]
+    before = [lines[at - 1] for at, line in enumerate(lines) if "sends" in line and "uses connection" in lines[at - 1]]
+    assert len(set(before)) == used
+    assert len(before) == (4 if keeps else 1)  # it goes from one to the other and back
+
+
+def test_what_it_repeats_goes_to_the_leader_that_the_partition_has_then() -> None:
+    outcome = run(led_back(0))
+    sends = [at for at, line in enumerate(outcome.trace) if line.endswith("0:[a]")]
+    first, retry = (next(line for line in reversed(outcome.trace[:at]) if " uses " in line) for at in sends[-2:])
+    opened = [line.rsplit(" ", 1)[1] for line in (first, retry)]
+    assert int(opened[1]) < int(opened[0])
