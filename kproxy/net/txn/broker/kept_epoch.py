@@ -138,7 +138,7 @@ class KeptEpoch:
             self.put(upstream, last)
             with trio.move_on_after(_MOST_SECONDS):
                 await self._written.wait()
-                if self._log is not None and self._log.enabled:
+                if self._log.enabled:
                     return
         self._is_slow = not self._written.is_set()
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log does not take the epoch of {self._name}")
