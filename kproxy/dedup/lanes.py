@@ -8,7 +8,7 @@ keeps epoch and sequence for each (producer id, partition) (Kafka's ``ProducerSt
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kproxy.codec.batch import BatchHeader, stamp
 from kproxy.codec.messages import ErrorCode
@@ -22,6 +22,10 @@ TrackKey: TypeAlias = PartitionRef
 
 #: A broker answers so each time to a batch that it can't read; after so many responses its word is passed on.
 SERVER_ERROR_PATIENCE = 10
+#: After so many seconds without a batch the next one of a track is alone in flight: the broker may have forgotten the
+#: producer. Brokers do so after ``producer.id.expiration.ms`` (a day); old ones also when retention or DeleteRecords
+#: removes its last batch. It costs the batch after that one a round trip, so a lower value costs more of them.
+SILENCE_S: Final = 2.0
 _NOTHING = memoryview(b"")
 
 
@@ -70,8 +74,8 @@ class Track:
     #: The last epoch that the lease reserves.
     last_epoch: int = LAST_EPOCH
     next_sequence: int = 0
-    #: A broker takes the first batch of a producer id that it does not know at any sequence; until one is in, no other
-    #: may be in flight that could overtake it.
+    #: A broker takes the first batch of a producer id that it does not know, or has forgotten, at any sequence; until
+    #: one is in, no other may be in flight that could overtake it.
     established: bool = False
     sends: deque[Send] = field(default_factory=deque)
     #: An attempt of this epoch ended without an outcome: a copy may be in flight, even of a batch that is settled.
@@ -94,12 +98,19 @@ class Track:
 
         ``taken_at``: when the client's request came, in seconds since the epoch.
         """
+        if self.established and not self.sends and self._may_be_forgotten(taken_at):
+            self.established = False
         sequence = self.next_sequence
         stamp(batch, self.producer_id, self.epoch, sequence)
         send = Send(self, batch, records, taken_at, sequence, self.epoch)
         self.next_sequence = advance(sequence, records)
         self.sends.append(send)
         return send
+
+    def _may_be_forgotten(self, now: float) -> bool:
+        """Whether the broker may know the producer no more; also where the clock was set back."""
+        newest = self._newest
+        return newest is not None and not 0 <= now - newest.taken_at < SILENCE_S
 
     def answered(self, send: Send, error_code: int, base_offset: int, log_append_time_ms: int) -> bool:
         """Notes a response to an attempt. True if the batch is in the log: then it is settled and held no more."""

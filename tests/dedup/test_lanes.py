@@ -2,7 +2,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch, crc_ok, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.lanes import SERVER_ERROR_PATIENCE, Lane, LanePool, Send, Track
+from kproxy.dedup.lanes import SERVER_ERROR_PATIENCE, SILENCE_S, Lane, LanePool, Send, Track
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
@@ -47,6 +47,33 @@ class TestTrack:
             assert track.has_room(5)
             track.accept(batch_of(number), 1, NOW_S)
         assert not track.has_room(5)
+
+    @pytest.mark.parametrize("later", [SILENCE_S, 3 * 86_400.0, -3_600.0])
+    def test_after_a_silence_a_batch_is_alone_in_flight_since_the_broker_may_have_forgotten_the_producer(
+        self, later: float
+    ) -> None:
+        """It would take a batch that overtakes a refused one at any sequence. Clocks may have been set back."""
+        track, (first,) = track_with(1)
+        track.answered(first, 0, 5, -1)
+        second = track.accept(batch_of(1), 1, NOW_S + later)
+        assert not track.has_room(5)
+        track.answered(second, ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1)
+        assert not track.has_room(5)
+        track.answered(second, 0, 6, -1)
+        track.accept(batch_of(2), 1, NOW_S + later)
+        assert track.has_room(5)
+
+    def test_a_batch_soon_after_another_may_be_followed_at_once(self) -> None:
+        track, (first,) = track_with(1)
+        track.answered(first, 0, 5, -1)
+        track.accept(batch_of(1), 1, NOW_S + SILENCE_S - 0.001)
+        assert track.has_room(5)
+
+    def test_a_batch_behind_one_in_flight_may_be_followed_at_once_however_long_that_takes(self) -> None:
+        track, (first, _) = track_with(1, 1)
+        track.answered(first, 0, 5, -1)
+        track.accept(batch_of(2), 1, NOW_S + 10 * SILENCE_S)
+        assert track.has_room(5)
 
     def test_a_written_batch_is_settled_with_what_the_broker_said(self) -> None:
         track, (send,) = track_with(2)

@@ -75,6 +75,17 @@ def overtaken(seed: int) -> Plan:
     return Plan(seed, (_client(0, (0.5, b"a"), (0.0, b"b"), depth=2),), (), script=script)
 
 
+def forgotten(seed: int) -> Plan:
+    """The broker forgets a producer that is silent; then it puts the first of two requests in flight off."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda call: refusal(call, ErrorCode.NOT_ENOUGH_REPLICAS))
+        await trio.sleep_until(4.0)
+        world.expire_producers(0)
+
+    return Plan(seed, (_client(0, (0.5, b"z"), (6.0, b"a"), (0.0, b"b"), depth=2),), (), script=script)
+
+
 def lagging(seed: int) -> Plan:
     """The last batch is not replicated when kproxy is killed; soon after its return it is, and can be read."""
 

@@ -200,6 +200,13 @@ VARIANTS: Final = (
         10,
     ),
     Variant(
+        "after a silence several batches are in flight at once",
+        ((Track, "_may_be_forgotten", broken_rules.no),),
+        scripts.forgotten,
+        (ORDER,),
+        10,
+    ),
+    Variant(
         "what is not replicated yet is not waited for",
         ((Tail, "_wait", broken_rules.wait_for_nothing),),
         scripts.lagging,

@@ -12,6 +12,7 @@ from typing import Final
 import trio
 from trio.testing import MockClock
 
+from kproxy.dedup.lanes import SILENCE_S
 from kproxy.net.brokers.backoff import CHANCE
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
@@ -43,8 +44,6 @@ _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest.
 _PATIENCE: Final = 200.0
 _REST: Final = 90.0
-#: No batch for so long, none open: represents the day after which a broker forgets a producer.
-_SILENCE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class World:
             self.brokers.brokers[node].failed = False
 
     def expire_producers(self, partition: int) -> None:
-        """A partition forgets its producers, as it does when they have been silent for a day.
+        """A partition forgets its producers, as it does when they have been silent for a day (here ``SILENCE_S``).
 
         No batch is in flight then, no client is about to send one again, and no kproxy has just been killed.
         """
@@ -130,7 +129,7 @@ class World:
             log.producers = ProducerStates(check_ms=self.plan.expiry_check_ms)
 
     def _is_silent(self) -> bool:
-        if trio.current_time() - self.history.last_produce < _SILENCE or any(client.waits for client in self.clients):
+        if trio.current_time() - self.history.last_produce < SILENCE_S or any(c.waits for c in self.clients):
             return False
         if any(
             i.stats.produce.sends_in_flight or i.stats.produce.oldest_unacknowledged or not i.up for i in self.instances
