@@ -98,7 +98,7 @@ class Track:
 
         ``taken_at``: when the client's request came, in seconds since the epoch.
         """
-        if self.established and not self.sends and self._may_be_forgotten(taken_at):
+        if not self.sends and self._may_be_forgotten(taken_at):
             self.established = False
         sequence = self.next_sequence
         stamp(batch, self.producer_id, self.epoch, sequence)

@@ -46,6 +46,18 @@ class Settle:
 Prerequisite: TypeAlias = Recover | ReadBack | Settle
 
 
+@dataclass(slots=True)
+class _Use:
+    """Which connection of a producer used a partition last."""
+
+    #: When the newest connection was opened that has used it, here or at another instance, in seconds.
+    newest: float
+    #: Of the connection that used it last; None: that was at another instance.
+    last: LastUse | None = None
+    #: No request for it was seen between the last two looks (``RetryLedger._forget_unused``).
+    idle: bool = False
+
+
 class RetryLedger:
     """The unconfirmed batches of one producer, by partition."""
 
@@ -91,7 +103,7 @@ class RetryLedger:
         self._open: dict[TrackKey, dict[PendingProduce, ProducerConnection]] = {}
         #: With the time since when, in seconds.
         self._suspects: dict[TrackKey, list[tuple[Suspect, float]]] = {}
-        #: Where the lanes of a former kproxy were fenced.
+        #: Where the lanes of a former kproxy were fenced, as long as it is known what that had.
         self._recovered: set[TrackKey] = set()
         #: By partition and producer id of other instances: the epoch up to which it was recovered.
         self._recovered_to: dict[TrackKey, dict[int, int]] = {}
@@ -108,10 +120,10 @@ class RetryLedger:
         self.refused: dict[TrackKey, Refused] = {}
         #: Whether a request waits until one of another connection is answered.
         self._awaited = False
-        #: When the newest connection was opened that has used a partition, here or at another instance.
-        self._newest: dict[TrackKey, float] = {}
-        #: By partition: of the connection that used it last.
-        self._last_use: dict[TrackKey, LastUse] = {}
+        #: By partition, if it was used within the retry window.
+        self._uses: dict[TrackKey, _Use] = {}
+        #: When it was last checked which were, in seconds.
+        self._uses_checked_at = 0.0
 
     def join(self, wire: Wire, since: float) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
@@ -205,8 +217,6 @@ class RetryLedger:
             if found:
                 places.append(key)
                 lanes.update(dict.fromkeys(found))
-            else:
-                self._recovered.add(key)
         return Recover(list(lanes), places) if places else None
 
     def _known_to(self, key: TrackKey, producer_id: int) -> int:
@@ -332,10 +342,19 @@ class RetryLedger:
 
         The other one may be older: clients keep a connection to each broker, and a partition's leader may move back.
         """
-        if self._newest.get(key, member.since) > member.since:
-            return True
-        last = self._last_use.get(key)
-        return last is not None and last is not member.last_use and last.at > max(member.since, member.last_use.at)
+        use = self._uses.get(key)
+        if use is None:
+            return False
+        last = use.last
+        return use.newest > member.since or (
+            last is not None and last is not member.last_use and last.at > max(member.since, member.last_use.at)
+        )
+
+    def _used(self, key: TrackKey, since: float) -> _Use:
+        """Records that a partition was used by a connection that was opened at ``since`` (seconds)."""
+        use = self._uses.setdefault(key, _Use(since))
+        use.newest, use.idle = max(use.newest, since), False
+        return use
 
     def passes(self, member: ProducerConnection, key: TrackKey) -> None:
         """Records that the last request of a connection had a new record for a partition.
@@ -367,9 +386,9 @@ class RetryLedger:
         for key in new:
             self.passes(member, key)
         for key in answer.keys:
-            self._newest[key] = max(self._newest.get(key, member.since), member.since)
+            use = self._used(key, member.since)
             if not member.ended:
-                self._last_use[key] = member.last_use
+                use.last = member.last_use
             _prune(self.entries, key)
             _prune(member.kept, key)
             self._look_again(key)
@@ -472,8 +491,7 @@ class RetryLedger:
             ]
             for lane in wrote:
                 if lane.elsewhere:
-                    used = lane.recorded_at + CLOCKS_AGREE_SECONDS
-                    self._newest[key] = max(used, self._newest.get(key, used))
+                    self._used(key, lane.recorded_at + CLOCKS_AGREE_SECONDS)
             if wrote:
                 sequence, count = header.base_sequence, header.record_count
                 stamp = Stamp(header.producer_id, header.producer_epoch, sequence, header.base_offset, count)
@@ -496,6 +514,7 @@ class RetryLedger:
         """Drops what no client can repeat any more."""
         self._missing.clear()  # the next request asks again
         self._forget_outlived(now)
+        self._forget_unused(now)
         for key, entries in list(self.entries.items()):
             left = [entry for entry in entries if not self.rules.expired(entry, now)]
             if left:
@@ -529,6 +548,21 @@ class RetryLedger:
             self._outlived_to[producer_id] = max(self._outlived_to.get(producer_id, -1), *epochs)
         for key in [key for key, done in self._recovered_to.items() if gone and not done]:
             del self._recovered_to[key]
+
+    def _forget_unused(self, now: float) -> None:
+        """Forgets what a former kproxy had, once nobody asks for it, and who used a partition a retry window ago."""
+        if self._recovered and not self._former(self.identity):
+            self._recovered.clear()
+        if abs(now - self._uses_checked_at) < self.rules.window:
+            return
+        self._uses_checked_at = now
+        for key, use in list(self._uses.items()):
+            if key in self._calm or key in self._settled:
+                continue  # its requests are accepted without a look: it may be in use
+            if use.idle:
+                del self._uses[key]
+            else:
+                use.idle = True
 
     @property
     def count(self) -> int:

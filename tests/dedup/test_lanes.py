@@ -69,7 +69,7 @@ class TestTrack:
         track.accept(batch_of(1), 1, NOW_S + SILENCE_S - 0.001)
         assert track.has_room(5)
 
-    def test_a_batch_behind_one_in_flight_may_be_followed_at_once_however_long_that_takes(self) -> None:
+    def test_a_batch_after_one_in_flight_may_be_followed_at_once_however_long_that_takes(self) -> None:
         track, (first, _) = track_with(1, 1)
         track.answered(first, 0, 5, -1)
         track.accept(batch_of(2), 1, NOW_S + 10 * SILENCE_S)

@@ -183,6 +183,98 @@ def test_what_other_instances_gave_back_long_ago_takes_no_memory_for_each_partit
     assert not known
 
 
+def swept(world: World, *times: float) -> None:
+    """The ledgers are swept at these times, in seconds after the beginning."""
+    began = world.now
+    for at in times:
+        world.now = began + at
+        world.ledgers.sweep(world.now)
+
+
+def test_who_used_a_partition_takes_no_memory_for_long_though_its_producer_is_never_idle() -> None:
+    world = World()
+    stays, goes = world.connect(), world.connect()
+    goes.did("b", keys=[(b"t", partition) for partition in range(1, 100)])
+    goes.close()
+    answer = stays.did("a")
+    swept(world, 0, 120, 240)
+    assert list(stays.member.ledger._uses) == [KEY]
+    assert stays.member.ledger.is_calm(stays.member, answer)
+
+
+@pytest.mark.parametrize("sweeps", [(0, 119), (30, 60, 90, 119), (3600, 3719), (-3600, -3481)])
+def test_it_is_known_for_a_retry_window_who_used_a_partition(sweeps: tuple[int, ...]) -> None:
+    """Whenever ledgers are swept, and though clocks are set: what arrived before is not written after its retry."""
+    world = World()
+    old, new = world.connect(), world.connect()
+    new.did("a")
+    new.close()
+    old.member.end(world.now)
+    swept(world, *sweeps)
+    old.write(old.ask("b"))
+    assert world.text() == "a"
+
+
+def test_a_partition_that_is_used_again_is_known_for_another_retry_window() -> None:
+    world = World()
+    old = world.connect()
+    for text, later in (("a", 0), ("b", 60), ("c", 60)):
+        new = world.connect()
+        new.did(text)
+        new.close()
+        swept(world, later)
+    old.member.end(world.now)
+    old.write(old.ask("d"))
+    assert world.text() == "abc"
+
+
+def test_a_newer_connection_outruns_even_if_an_older_one_used_the_partition_after_it() -> None:
+    world = World()
+    oldest, old, new = world.connect(), world.connect(), world.connect()
+    for talk, keys in ((new, [KEY]), (oldest, [KEY]), (old, [OTHER])):
+        world.now += 1
+        talk.did("a", keys=keys)
+    old.member.end(world.now)
+    old.write(old.ask("b"))
+    assert world.text() == "aa"
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_who_uses_a_partition_is_known_though_its_requests_are_not_looked_at(in_doubt: bool) -> None:
+    world = World()
+    old, before, new = world.connect(), world.connect(), world.connect()
+    if in_doubt:
+        before.did("x")
+        before.close(reset=True)
+    for _ in range(20):
+        new.did("a", time=8)
+    world.ledgers.sweep(world.now)
+    world.now += 119
+    new.did("a", time=8)
+    world.now += 1
+    world.ledgers.sweep(world.now)
+    written = world.text()
+    old.member.end(world.now)
+    old.write(old.ask("b"))
+    assert world.text() == written
+
+
+def test_what_a_former_kproxy_had_is_recovered_once_and_takes_no_memory_afterwards() -> None:
+    former = [Suspect(101, 0, 31)]
+    world = World(former=former)
+    talk = world.connect()
+    talk.did("a")
+    swept(world, 0, 120, 240)
+    newer = world.connect()
+    assert newer.prerequisite() is None
+    former.clear()  # as the shell does after a retry window
+    assert newer.prerequisite() is None
+    swept(world, 0)
+    assert not newer.member.ledger._recovered
+    newer.did("b")
+    assert not newer.member.ledger._recovered
+
+
 def test_only_requests_that_waited_while_a_partition_did_not_exist_are_not_to_be_sent() -> None:
     world = World(former=[Suspect(101, 0, 31)])
     talk, other = world.connect(), world.connect()

@@ -102,7 +102,8 @@ def everybody_ends(
 
 def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> bool:
     """An older connection that is used again does not count as one that came after."""
-    return self._newest.get(key, member.since) > member.since
+    use = self._uses.get(key)
+    return use is not None and use.newest > member.since
 
 
 def review_all(self: ProducerConnection) -> None:
