@@ -74,12 +74,15 @@ class Decisions:
         return verdict
 
     async def prepare(self, transaction: Transaction) -> bool:
-        """Leaves a transaction, all acknowledged, to a later decision; whether the log shows that. TxnError."""
+        """Leaves a transaction, all acknowledged, to a later decision; whether the log shows that.
+
+        TxnError, also if another instance continues it.
+        """
         view = None
         if self._keeper.claim is not None:
             view = await self._keeper.append(transaction.preparation(self._keeper.claim.nonce))
         if view is None or transaction.producer not in view.prepared:
-            view = await self._keeper.claim_again()  # the record may still have come first
+            view = await self._keeper.claim_again(transaction.producer)  # the record may still have come first
         return transaction.producer in view.prepared
 
     async def check_nothing_open(self) -> None:

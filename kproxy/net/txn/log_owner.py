@@ -205,9 +205,9 @@ class LogOwner(Owner):
             raise self.id.doom("another instance began the transaction")
         self._adopted = False
         self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
-        if self.id.begin():
-            self._stats.open += 1
-            self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
+        self.id.begin()
+        self._stats.open += 1
+        self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
         return self.transaction
 
     def _has_aborted_data(self) -> bool:
@@ -222,22 +222,24 @@ class LogOwner(Owner):
         except TxnError as error:
             if committed or error is not self.id.doomed:
                 raise
-            self.id.doomed = None
             return await self._begin()
 
     async def _lose(self, why: str) -> TxnError:
-        """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to tell."""
+        """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to answer."""
         view = self.keeper.view
         if view is not None and view.client != self.keeper.client:
             self._stats.count_fenced()
             self._drop("fenced")
             return self.keeper.fenced()
-        open_part = self.transaction.producer if self.transaction is not None else None
-        if view is None or open_part is None or view.verdict(open_part) is Verdict.UNDECIDED:
+        if self.transaction is None:
+            # an abort saw it before it waited for its turn; a claim now would abort what is open there
+            return TxnError(ErrorCode.NOT_COORDINATOR, "another instance has the transaction")
+        open_part = self.transaction.producer
+        if view is None or view.verdict(open_part) is Verdict.UNDECIDED:
             try:
-                await self.keeper.claim_again(open_part or NOBODY)
+                await self.keeper.claim_again(open_part)
             except TxnError:
-                if open_part is not None and self.keeper.is_former(open_part):
+                if self.keeper.is_former(open_part):
                     raise self._leave() from None
                 raise
         else:
@@ -252,9 +254,9 @@ class LogOwner(Owner):
         super()._drop(reason)
 
     def _count_aborted(self, reason: str) -> None:
-        if self._decisions.undecided is not None:
+        if self.transaction is None:
             return  # it is counted
-        places = self.transaction.announced if self.transaction is not None else ()
+        places = self.transaction.announced
         super()._count_aborted(reason)
         self._tools.traces.ended(self.keeper.transactional_id, reason, places)
 
@@ -278,7 +280,7 @@ class LogOwner(Owner):
 
     def _not_added(self, what: str) -> TxnError:
         """Also for what was added at a kproxy that ended before the log knew it."""
-        if self._adopted and self.transaction is None:
+        if self._adopted:
             # to abort must be a success then: a client gives up for good otherwise
             self._adopted = False
             self.id.restore(committed=False)
@@ -471,6 +473,7 @@ class LogOwner(Owner):
                 self._drop("failed")
                 self.id.doom("another claim aborted the transaction")
             self.keeper.serve(view)
+            self._adopted = True
         return view
 
     async def _decided(self, committed: bool, beside: DecidedParts) -> bool:
@@ -480,7 +483,9 @@ class LogOwner(Owner):
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the producer of the id has an open transaction here")
         try:
             # not _begin alone: the log has to know that an operator aborted what the claim for this aborts
-            part = transaction or await self._begin_to_end(committed=committed)
+            adopted = self._adopted
+            part = await self._begin_to_end(committed=committed)
+            self._adopted = adopted  # it is not the client that has begun
             reason = HAND if transaction is not None or is_client_unaware(self.keeper.view) else ASKED
             await self._decide(part, committed, bumps=False, beside=beside, reason=reason)
         except TxnError as error:

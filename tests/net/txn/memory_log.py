@@ -82,8 +82,12 @@ class Groups:
     errors: dict[str, ErrorCode] = field(default_factory=dict)
     held: list[Producer] = field(default_factory=list)
     is_full: bool = False
+    #: What their coordinators' responses wait for.
+    waits_for: Callable[[], Awaitable[object]] | None = None
 
     async def check(self, offsets: TransactionOffsets) -> int:
+        if self.waits_for is not None:
+            await self.waits_for()
         return self.errors.get(offsets.group_id, ErrorCode.NONE)
 
     def check_room(self) -> None:

@@ -285,6 +285,13 @@ class TestATransactionThatIsPrepared:
         assert not await decisions.prepare(transaction)
         assert (await desk.read()).verdict(transaction.producer) is Verdict.ABORTED
 
+    async def test_is_left_to_the_instance_that_continues_it(self) -> None:
+        desk, decisions, transaction = await opened()
+        other = await continuing(desk, transaction)
+        with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+            await decisions.prepare(transaction)
+        assert (await other.read()).ongoing is not None
+
 
 class TestAnEndWhereNothingIsOpen:
     async def test_claims_nothing_under_a_claim_that_holds(self) -> None:
