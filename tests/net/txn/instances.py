@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import trio
@@ -15,9 +16,11 @@ from kproxy.codec._generated.transaction_offsets import (
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.succession import Succession
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.traces import Traces
 from kproxy.testing.fake_broker import ClusterConfig, FakeServer, open_fake_cluster
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer, is_transactional_producer_id
@@ -143,19 +146,30 @@ class Cast:
     nursery: trio.Nursery
     options: dict[str, Any]
 
-    async def instance(self, name: str = "a", **options: Any) -> Instance:
+    async def instance(
+        self, name: str = "a", *, succession: Succession | None = None, traces: Traces | None = None, **options: Any
+    ) -> Instance:
         """Starts an instance; returns when it has read the log."""
         with trio.fail_after(PATIENCE):
-            started: Instance = await self.nursery.start(self._run, name, {**self.options, **options})
+            run = partial(self._run, name, {**self.options, **options}, succession, traces)
+            started: Instance = await self.nursery.start(run)
             return started
 
-    async def _run(self, name: str, options: dict[str, Any], *, task_status: trio.TaskStatus[Instance]) -> None:
+    async def _run(
+        self,
+        name: str,
+        options: dict[str, Any],
+        succession: Succession | None,
+        traces: Traces | None,
+        *,
+        task_status: trio.TaskStatus[Instance],
+    ) -> None:
         config = configured(self.fake.bootstrap, instance_id=name, **options)
         stats, gone = Stats(), trio.Event()
         cluster = Cluster(config, stats.upstream, ClusterMap(), SocketNetwork())
         try:
             async with trio.open_nursery() as nursery:
-                transactions = Transactions(cluster, config, stats, nursery)
+                transactions = Transactions(cluster, config, stats, nursery, succession, traces)
                 await nursery.start(transactions.run)
                 task_status.started(Instance(name, transactions, stats, nursery.cancel_scope, gone))
         finally:
