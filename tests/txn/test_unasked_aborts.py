@@ -9,7 +9,7 @@ from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST, LOST_MEMBERS, Claim, Decided
 from verification.models.transaction_log.bodies import CLIENT, claim, producer
 
-AT, EARLIER = LogPosition(5, 0), LogPosition(4, 0)
+AT, EARLIER, LATER = LogPosition(5, 0), LogPosition(4, 0), LogPosition(6, 0)
 PART = producer(1, 0)
 
 
@@ -36,6 +36,7 @@ def test_a_client_may_not_know_what_it_did_not_ask_for(reason: str) -> None:
 def test_the_claim_that_holds_has_aborted_data_if_it_says_so(reason: str) -> None:
     assert has_claim_aborted_data(ended(reason)) is (reason == LOST)
     assert not has_claim_aborted_data(ended(reason, at=EARLIER))
+    assert not has_claim_aborted_data(ended(reason, at=LATER))
     unclaimed = ended(reason)
     unclaimed.claim = None
     assert not has_claim_aborted_data(unclaimed)
