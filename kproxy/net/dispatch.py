@@ -75,10 +75,11 @@ class Dispatch:
         self._connection.carry_out()  # one call may lead to another
         if self._gathering:
             return
-        # those that end at the same time go to the client together: a call for each would cost more than all else
-        self._gathering = True
-        await trio.lowlevel.checkpoint()
-        self._gathering = False
+        if self.calls_open:
+            # those that end at the same time go to the client together: a call for each would cost more than all else
+            self._gathering = True
+            await trio.lowlevel.checkpoint()
+            self._gathering = False
         await self._connection.changed()
 
     def _answered(self, command: AskCoordinator, answer: Message) -> None:

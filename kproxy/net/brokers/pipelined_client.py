@@ -184,7 +184,9 @@ class PipelinedClient:
             with self._turn.shortened():
                 for frame in splitter.feed(buffer[:count]):
                     self._take(frame)
-            if self._io.should_yield():
+            if count < READ_BYTES:
+                await self._io.readable()  # there can't be more yet: asking would cost a call in vain
+            elif self._io.should_yield():
                 await trio.lowlevel.checkpoint()
 
     def _take(self, frame: bytearray) -> None:

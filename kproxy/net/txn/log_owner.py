@@ -128,7 +128,7 @@ class LogOwner(Owner):
 
         What was open there is continued, or aborted where it can't be told what was written.
         """
-        async with self._lock:
+        async with self._turns.ordinary():
             await self._adopt(view, continues=True)
 
     async def _adopt(self, view: IdView, *, continues: bool = False) -> None:

@@ -152,7 +152,7 @@ class Owner(ABC):
 
     @asynccontextmanager
     async def _growing(self, request: TxnRequest, coordinator: str | None) -> AsyncIterator[None]:
-        async with self._lock:
+        async with self._turns.ordinary():
             self._admit(request, coordinator)
             self.id.refuse_growth()
             yield

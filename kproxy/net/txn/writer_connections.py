@@ -38,6 +38,9 @@ class WriterConnections:
 
     async def connect(self, broker: Broker) -> PipelinedClient:
         """The connection to a broker, made if there is none. OSError, RemoteProtocolError."""
+        known = self.client(broker)
+        if known is not None:
+            return known
         async with self._connecting.setdefault(broker.node_id, trio.Lock()):
             known = self.client(broker)
             if known is not None:

@@ -158,3 +158,35 @@ async def test_a_wait_that_ends_long_after_its_aborts_names_the_first_of_them() 
         await trio.testing.wait_all_tasks_blocked()
         go.set()
     assert told == ["cancelled", "first"]
+
+
+async def test_a_turn_that_nobody_has_begins_without_a_checkpoint() -> None:
+    turns = IdLock()
+    with trio.testing.assert_no_checkpoints():
+        async with turns.ordinary():
+            assert turns.lock.locked()
+    assert not turns.lock.locked()
+
+
+async def test_a_turn_goes_to_the_request_that_waits_and_not_to_one_that_comes_as_it_is_free() -> None:
+    turns, order = IdLock(), list[str]()
+
+    async def write() -> None:
+        async with turns.ordinary():
+            order.append("waits")
+
+    async with trio.open_nursery() as nursery:
+        async with turns.ordinary():
+            nursery.start_soon(write)
+            await trio.testing.wait_all_tasks_blocked()
+        async with turns.ordinary():
+            order.append("comes later")
+    assert order == ["waits", "comes later"]
+
+
+async def test_a_turn_that_fails_leaves_the_next_one_free() -> None:
+    turns = IdLock()
+    with pytest.raises(OSError, match="broken"):
+        async with turns.ordinary():
+            raise OSError("broken")
+    assert not turns.lock.locked()

@@ -280,14 +280,8 @@ class BrokerOwner(Owner):
         """The lock, for the call that writes to these partitions; the next call may begin after it."""
         with self._added.line.waiting(places):
             accepted()  # the next one waits for the lock after this one: there is no checkpoint in between
-            try:
-                self._lock.acquire_nowait()  # where nobody waits a checkpoint would be much of what a batch costs
-            except trio.WouldBlock:
-                await self._lock.acquire()
-            try:
+            async with self._turns.ordinary():
                 yield
-            finally:
-                self._lock.release()
 
     async def _accept(
         self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]
