@@ -23,6 +23,8 @@ enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, STAMP_FROM = 43, STAMP_END = 57, CRC
 enum { ATTRIBUTES_AT = 21, ATTRIBUTES_LOW_AT = 22, LAST_DELTA_AT = 23, RECORDS_AT = 57, CONTROL = 0x20 };
 /* Versions of Produce: with varints and tags, and with ids in place of names of topics. */
 enum { FIRST_FLEXIBLE = 9, FIRST_TOPIC_ID = 13, ID_BYTES = 16 };
+/* Of its response: with the time of the append, the start of the log, and what is wrong with single records. */
+enum { FIRST_APPEND_TIME = 2, FIRST_LOG_START = 5, FIRST_RECORD_ERRORS = 8 };
 enum { MOST_PARTITIONS = 10000, MAX_INT16 = 0x7FFF, PREFIX = 4 };
 
 static uint32_t get32(const uint8_t *at) {
@@ -302,16 +304,45 @@ static int walk_results(const uint8_t *frame, Py_ssize_t end, int names_by_id, P
     return 1;
 }
 
+/* The same of a version before varints. */
+static int walk_plain_results(const uint8_t *frame, Py_ssize_t end, long version, PyObject *results) {
+    enum { COUNT_AT = 8, ROW = 22, LOG_START = 8 };
+    static const uint8_t nothing_more[] = {0, 0, 0, 0, 0xFF, 0xFF};
+    Py_ssize_t row = ROW, pos = COUNT_AT + 4;
+    if (version >= FIRST_LOG_START) row += LOG_START;
+    if (version >= FIRST_RECORD_ERRORS) row += sizeof nothing_more;
+    if (end < pos || get32(frame + COUNT_AT) > 0x7E) return 0;
+    for (uint32_t left = get32(frame + COUNT_AT); left; left--) {
+        if (end - pos < 2) return 0;
+        Py_ssize_t size = (Py_ssize_t)frame[pos] << 8 | frame[pos + 1];
+        if (size > MAX_INT16 || size + 6 > end - pos) return 0;
+        uint32_t rows = get32(frame + pos + 2 + size);
+        PyObject *topic = PyBytes_FromStringAndSize((const char *)frame + pos + 2, size);
+        pos += size + 6;
+        int added = topic != NULL && rows <= 0x7E && (Py_ssize_t)rows * row <= end - pos;
+        for (; added && rows; rows--, pos += row)
+            added = (version < FIRST_RECORD_ERRORS ||
+                     !memcmp(frame + pos + row - sizeof nothing_more, nothing_more, sizeof nothing_more)) &&
+                    add_result(results, topic, frame + pos);
+        Py_XDECREF(topic);
+        if (!added) return 0;
+    }
+    return 1;
+}
+
 /* walk_response(frame, version) */
 static PyObject *walk_response(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     long version = count == 2 && PyLong_Check(args[1]) ? PyLong_AsLong(args[1]) : -1;
     Py_buffer frame;
-    if (version < FIRST_FLEXIBLE || version > FIRST_TOPIC_ID || PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE)) {
+    if (version < FIRST_APPEND_TIME || version > FIRST_TOPIC_ID || PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE)) {
         PyErr_Clear();
         return ask_pure(WALK_RESPONSE, args, count);
     }
     PyObject *results = PyDict_New();
-    if (results == NULL || !walk_results(frame.buf, frame.len, version >= FIRST_TOPIC_ID, results)) Py_CLEAR(results);
+    if (results == NULL || !(version < FIRST_FLEXIBLE
+                                 ? walk_plain_results(frame.buf, frame.len, version, results)
+                                 : walk_results(frame.buf, frame.len, version >= FIRST_TOPIC_ID, results)))
+        Py_CLEAR(results);
     PyErr_Clear();
     PyBuffer_Release(&frame);
     return results != NULL ? results : ask_pure(WALK_RESPONSE, args, count);

@@ -310,6 +310,10 @@ def test_the_usual_case_is_not_handed_on(compiled: ModuleType, version: int) -> 
     assert walk_any(frame, layout.acks_at + 6, version, PartitionData) == layout.partitions
     assert compiled.compiled(handing_on("new_batches"))(frame, layout) == [3, 1, 9]
     compiled.compiled(handing_on("stamp"))(batch(3), 1, 0, 0)
+
+
+@pytest.mark.parametrize("version", range(2, 14))
+def test_the_usual_response_is_not_handed_on(compiled: ModuleType, version: int) -> None:
     rows = [ProduceResponsePartitionProduceResponse(index=4, base_offset=1 << 40, error_code=-1)]
     topic_rows = ProduceResponseTopicProduceResponse(name="t", topic_id=b"i" * 16, partition_responses=rows)
     answer = encode_response(ProduceResponse(responses=[topic_rows]), version, 1)
