@@ -34,6 +34,8 @@ class TransactionalId:
         self.doomed: TxnError | None = None
         #: Whether the client was replaced by one that this coordinator does not know.
         self.is_fenced = False
+        #: Whether this coordinator has only decided by hand for the client, and does not know what the client has open.
+        self.acts_for_others = False
         #: Whether the client's connection to its coordinator has ended, and it has not asked since.
         self.is_left = False
         self._fenced = fenced
@@ -48,8 +50,8 @@ class TransactionalId:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether no client has received the id from this coordinator."""
-        return self.client == NOBODY
+        """Whether this coordinator does not know the client: nobody has received the id here, or continues here."""
+        return self.client == NOBODY or self.acts_for_others
 
     @property
     def is_open(self) -> bool:
@@ -84,7 +86,7 @@ class TransactionalId:
     def initialize(self) -> None:
         """A producer begins with the id; nothing is open, and no older connection is its own."""
         self.apply(Event.INITIALIZED)
-        self.doomed, self.is_fenced = None, False
+        self.doomed, self.is_fenced, self.acts_for_others = None, False, False
         self.forget_connections()
 
     def restore(self, *, committed: bool) -> None:
@@ -100,11 +102,11 @@ class TransactionalId:
 
         ``coordinator``: the one that the client asked, as ``NewestConnections.admit``; None for requests that clients
         send over any number of connections. ``newest``: the identity that the id has by what else is known.
-        CONCURRENT_TRANSACTIONS, for which clients retry, while no client has received the id here: an InitProducerId
-        was refused, and it is not known yet which client has it.
+        CONCURRENT_TRANSACTIONS, for which clients retry, while ``is_unknown``: an InitProducerId has failed, or
+        somebody decides by hand, and the log was not read for the client yet.
         """
         if self.is_unknown:
-            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "an InitProducerId for the id has failed just now")
+            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "this kproxy is still to read what the client has open")
         client = self.client
         if newest.producer_id == client.producer_id:
             client = max(client, newest)  # another instance may have given the id to a newer producer

@@ -88,6 +88,14 @@ class TestWhichRequestsAreAdmitted:
         assert not known.is_unknown
         known.admit(by(), COORDINATOR)
 
+    def test_none_where_somebody_has_only_decided_for_the_client(self) -> None:
+        known = Id()
+        known.acts_for_others = True
+        with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+            known.admit(by(), COORDINATOR)
+        known.initialize()
+        known.admit(by(), COORDINATOR)
+
     @pytest.mark.parametrize("ended", [False, True])
     def test_which_end_elsewhere_is_that_of_the_client_that_asks(self, ended: bool) -> None:
         """A claim of another instance has aborted what is open here, or not yet."""

@@ -72,11 +72,13 @@ class LogOwner(Owner):
     def is_elsewhere(self) -> bool:
         """Whether another instance has the id by now, and nothing is open here that its claim has aborted.
 
-        Also if no client has received the id here, as an InitProducerId was refused: the log says which client has it.
+        Also if the client is not known here, as an InitProducerId was refused, or somebody has decided by hand: the
+        log says which client has the id, and what it has open.
         """
+        if self.id.is_unknown:
+            return self.keeper.has_left or not self._lock.locked()
         is_idle = self.transaction is None and self._decisions.undecided is None and not self._lock.locked()
-        is_others = self.id.is_unknown or self.keeper.is_elsewhere(self.keeper.view)
-        return self.keeper.has_left or (is_idle and is_others)
+        return self.keeper.has_left or (is_idle and self.keeper.is_elsewhere(self.keeper.view))
 
     async def initialize(self, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
         """InitProducerId: fences the former producer, aborts what is open, and gives the client its next identity."""
@@ -102,7 +104,7 @@ class LogOwner(Owner):
         view = await self._takeover.answered(resumed)
         if view is None:
             return False
-        if view.client != self.keeper.client:
+        if self.id.is_unknown or view.client != self.keeper.client:
             self._drop("fenced")
             self._decisions.undecided, self.id.doomed = None, None
             self.id.forget_connections()
@@ -133,6 +135,7 @@ class LogOwner(Owner):
 
     async def _adopt(self, view: IdView, *, continues: bool = False) -> None:
         view, former = await self._takeover.take(view, continues=continues)
+        self.id.acts_for_others = False
         if view.last is not None:
             self.id.restore(committed=view.last.committed)
         self._adopted = True
@@ -472,8 +475,8 @@ class LogOwner(Owner):
             if self.transaction is not None:
                 self._drop("failed")
                 self.id.doom("another claim aborted the transaction")
+            self.id.acts_for_others |= self.id.is_unknown or view.client != self.keeper.client
             self.keeper.serve(view)
-            self._adopted = True
         return view
 
     async def _decided(self, committed: bool, beside: DecidedParts) -> bool:
@@ -483,9 +486,7 @@ class LogOwner(Owner):
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the producer of the id has an open transaction here")
         try:
             # not _begin alone: the log has to know that an operator aborted what the claim for this aborts
-            adopted = self._adopted
             part = await self._begin_to_end(committed=committed)
-            self._adopted = adopted  # it is not the client that has begun
             reason = HAND if transaction is not None or is_client_unaware(self.keeper.view) else ASKED
             await self._decide(part, committed, bumps=False, beside=beside, reason=reason)
         except TxnError as error:

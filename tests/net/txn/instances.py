@@ -1,10 +1,10 @@
 """Instances of kproxy's coordinator on one fake cluster, and clients that ask them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -14,6 +14,7 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsTopic,
 )
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
@@ -25,9 +26,12 @@ from kproxy.testing.fake_broker import ClusterConfig, FakeServer, open_fake_clus
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.views import Views
 from tests.net.txn.log_harness import PATIENCE, configured
+
+T = TypeVar("T")
 
 TIMEOUT_MS = 60_000
 
@@ -136,6 +140,17 @@ class Client:
         if not self.bumps:
             await self.add_offsets(at, group)
         await self.commit_offsets(at, group, offset, generation, member)
+
+
+async def arrives(ask: Callable[[], Awaitable[T]]) -> T:
+    """What a client is answered that retries while another instance coordinates its id."""
+    while True:
+        try:
+            return await ask()
+        except TxnError as error:
+            if error.error_code is not ErrorCode.NOT_COORDINATOR:
+                raise
+            await trio.sleep(0.1)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.txn.log_records import Kind
 from kproxy.txn.txn_error import TxnError
 from tests.net.test_broker_log import refusing
-from tests.net.txn.instances import Cast, Client, Instance, stage
+from tests.net.txn.instances import Cast, Client, Instance, arrives, stage
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.takeover_scene import GROUP, OFFSET, P0, P1, Gate, Point, nothing_of_former_owners, shown
 
@@ -40,17 +40,6 @@ async def opened(cast: Cast, client: Client, *values: str) -> Instance:
     for value in values:
         await client.write(a, value, P0, P1)
     return a
-
-
-async def arrives(client: Client, at: Instance, ask: Callable[[], Any]) -> Any:
-    """What a client is answered that retries while another instance coordinates its id."""
-    while True:
-        try:
-            return await ask()
-        except TxnError as error:
-            if error.error_code is not ErrorCode.NOT_COORDINATOR:
-                raise
-            await trio.sleep(0.1)
 
 
 def continued(*instances: Instance) -> list[int]:
@@ -83,7 +72,7 @@ async def test_another_instance_continues_it_when_the_client_has_asked_for_a_whi
         await a.kill()
         with pytest.raises(TxnError, match="NOT_COORDINATOR"):
             await client.end(b)
-        await arrives(client, b, lambda: client.end(b))
+        await arrives(lambda: client.end(b))
         assert await shown(cast, b) == ["1"]
         assert continued(b) == [1]
 
@@ -145,7 +134,7 @@ async def test_a_former_instance_that_is_only_slow_writes_nothing_more(point: Po
                 nursery.start_soon(quietly, lambda: client.send(a, batches))
                 with trio.fail_after(PATIENCE):
                     await gate.reached.wait()
-                rows = await arrives(client, b, lambda: client.send(b, [fresh(batch) for batch in batches]))
+                rows = await arrives(lambda: client.send(b, [fresh(batch) for batch in batches]))
                 assert [row.error_code for row in rows] == [0, 0]
                 await client.end(b)
                 gate.go.set()
@@ -158,7 +147,7 @@ async def test_a_former_instance_that_is_only_slow_writes_nothing_more(point: Po
         await client.write(b, "4", P0, P1)
         assert not is_open(a)
         await b.kill()
-        await arrives(client, a, lambda: client.end(a))
+        await arrives(lambda: client.end(a))
         assert await shown(cast, a) == ["1", "2", "3", "4"]
         assert continued(a, b) == [1, 1]
         nothing_of_former_owners(cast)
@@ -191,8 +180,8 @@ async def test_a_commit_that_the_former_instance_sends_too_late_is_refused(bumps
             with trio.fail_after(PATIENCE):
                 await gate.reached.wait()
             if not bumps:
-                assert not await arrives(client, b, lambda: client.add(b, P0, P1))
-            await arrives(client, b, lambda: client.send(b, [fresh(batch) for batch in batches]))
+                assert not await arrives(lambda: client.add(b, P0, P1))
+            await arrives(lambda: client.send(b, [fresh(batch) for batch in batches]))
             gate.go.set()
         await client.end(b)
         assert await shown(cast, a, b) == ["1", "2"]
@@ -240,17 +229,17 @@ async def test_what_a_former_instance_announces_after_the_abort_is_not_continued
             nursery.start_soon(quietly, lambda: slow.send(a, batches))
             with trio.fail_after(PATIENCE):
                 await gate.reached.wait()
-            await arrives(client, b, lambda: client.end(b, committed=False))
+            await arrives(lambda: client.end(b, committed=False))
             gate.go.set()
         await a.kill()
         again = await cast.instance("a")
         client._next.setdefault(P0, 1)
         client._next.setdefault(P1, 1)
         if not bumps:
-            await arrives(client, again, lambda: client.add(again, P0, P1))
+            await arrives(lambda: client.add(again, P0, P1))
         more = [client.batch("3", place) for place in (P0, P1)]
-        await arrives(client, again, lambda: client.send(again, [fresh(batch) for batch in more]))
-        await arrives(client, again, lambda: client.end(again))
+        await arrives(lambda: client.send(again, [fresh(batch) for batch in more]))
+        await arrives(lambda: client.end(again))
         assert await shown(cast, again, b) == ["3"]
         nothing_of_former_owners(cast)
 
@@ -263,15 +252,15 @@ async def test_an_instance_that_the_client_comes_back_to_knows_what_it_did_elsew
         a, b = await opened(cast, client, "1"), await cast.instance("b")
         await client.end(a)
         if not bumps:
-            assert not await arrives(client, b, lambda: client.add(b, P0, P1))
+            assert not await arrives(lambda: client.add(b, P0, P1))
         batches = [client.batch("2", place) for place in (P0, P1)]
-        await arrives(client, b, lambda: client.send(b, [fresh(batch) for batch in batches]))
+        await arrives(lambda: client.send(b, [fresh(batch) for batch in batches]))
         await b.kill()
         if writes:
             more = [client.batch("3", place) for place in (P0, P1)]
-            rows = await arrives(client, a, lambda: client.send(a, [fresh(batch) for batch in more]))
+            rows = await arrives(lambda: client.send(a, [fresh(batch) for batch in more]))
             assert [row.error_code for row in rows] == [0, 0]
-        await arrives(client, a, lambda: client.end(a))
+        await arrives(lambda: client.end(a))
         assert await shown(cast, a) == ["1", "2", *(["3"] if writes else [])]
         assert continued(a) == [1]
 
@@ -459,7 +448,7 @@ async def returned(cast: Cast, client: Client) -> Instance:
     In the one before it wrote "1", in this one "2".
     """
     a, b = await opened(cast, client, "1"), await cast.instance("b")
-    await arrives(client, b, lambda: client.end(b))
+    await arrives(lambda: client.end(b))
     assert not await client.add(b, P0, P1)
     await client.write(b, "2", P0, P1)
     await b.kill()
@@ -473,7 +462,7 @@ async def test_a_late_end_is_refused_where_the_client_has_come_back_with_data() 
         a = await returned(cast, client)
         late = client.request._replace(connection=1)
         batches = [client.batch("3", place) for place in (P0, P1)]
-        await arrives(client, a, lambda: client.send(a, [fresh(batch) for batch in batches]))
+        await arrives(lambda: client.send(a, [fresh(batch) for batch in batches]))
         with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
             await a.transactions.coordinator.end(late, committed=True, bumps=False)
         await client.end(a, committed=False)
@@ -485,12 +474,12 @@ async def test_late_data_are_refused_where_the_client_has_come_back() -> None:
         client = Client("id")
         a, b = await opened(cast, client), await cast.instance("b")
         late, batch = client.request, client.batch("1", P0)
-        assert not await arrives(client, b, lambda: client.add(b, P0))
+        assert not await arrives(lambda: client.add(b, P0))
         assert (await client.send(b, [fresh(batch)]))[0].error_code == 0
         await client.end(b)
         await b.kill()
         client.connection = 2
-        assert not await arrives(client, a, lambda: client.add(a, P0))
+        assert not await arrives(lambda: client.add(a, P0))
         with pytest.raises(TxnError, match="NETWORK_EXCEPTION"):
             await a.transactions.coordinator.produce(late, [fresh(batch)], implicit=False, accepted=lambda: None)
         await client.write(a, "2", P0)
@@ -530,7 +519,7 @@ async def test_a_transaction_that_another_instance_has_aborted_takes_nothing_mor
         a, b = await opened(cast, client, "1"), await cast.instance("b")
         refused = Edit(refusing(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         cast.fake.cluster.control(ApiKey.WRITE_TXN_MARKERS, lambda _: refused)
-        await arrives(client, b, lambda: client.end(b, committed=False))
+        await arrives(lambda: client.end(b, committed=False))
         assert not await client.add(b, P0)
         await a.transactions.log.read_to_end("id")
         await takes_nothing(a, client, client.batch("2", P0))
@@ -565,10 +554,10 @@ async def test_an_end_is_repeated_at_the_instance_whose_transaction_another_has_
         a, b = await opened(cast, client, "1"), await cast.instance("b")
         await b.transactions.coordinator.log.abort("id", client.producer)
         before = client.producer
-        told = await arrives(client, b, lambda: client.end(b, committed=False))
+        told = await arrives(lambda: client.end(b, committed=False))
         client.producer = before
         await a.transactions.log.read_to_end("id")
-        assert await arrives(client, a, lambda: client.end(a, committed=False)) == told
+        assert await arrives(lambda: client.end(a, committed=False)) == told
         await client.write(a, "2", P0, P1)
         await client.end(a)
         assert await shown(cast, a, b) == ["2"]
@@ -605,7 +594,7 @@ async def test_an_instance_without_a_claim_notices_what_the_former_one_ends(
         a, b = await opened(cast, client, "1"), await cast.instance("b")
         await a.transactions.coordinator.log.abort("id", client.producer)
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
-            await arrives(client, b, lambda: client.send(b, [client.batch("2", P0)]))
+            await arrives(lambda: client.send(b, [client.batch("2", P0)]))
         former = Client("id", bumps=True, producer=client.producer)
         if late:
             lags(b)
@@ -613,9 +602,9 @@ async def test_an_instance_without_a_claim_notices_what_the_former_one_ends(
         await b.transactions.log.read_to_end("id")
         if repeats:
             client.producer = former.producer
-            assert await arrives(client, b, lambda: client.end(b, committed=False)) == told
+            assert await arrives(lambda: client.end(b, committed=False)) == told
         batches = [client.batch("3", place) for place in (P0, P1)]
-        await arrives(client, b, lambda: client.send(b, [fresh(batch) for batch in batches]))
+        await arrives(lambda: client.send(b, [fresh(batch) for batch in batches]))
         with pytest.raises(TxnError, match="PRODUCER_FENCED"):
             await former.send(b, [former.batch("4", P0)])
         await client.end(b)
@@ -626,7 +615,7 @@ async def aborted_elsewhere(client: Client, a: Instance, b: Instance, lags: Call
     """The client's transaction at "a" is aborted at "b", for the client too; "a" has not read it."""
     lags(a)
     await b.transactions.coordinator.log.abort("id", client.producer)
-    await arrives(client, b, lambda: client.end(b, committed=False))
+    await arrives(lambda: client.end(b, committed=False))
 
 
 async def test_what_another_instance_has_aborted_writes_nothing_more(lags: Callable[[Instance], None]) -> None:
@@ -666,7 +655,7 @@ async def test_without_the_right_to_fence_the_next_transaction_begins_all_the_sa
         await a.kill()
         refused = Edit(refusing(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         cast.fake.cluster.control(ApiKey.WRITE_TXN_MARKERS, lambda _: refused)
-        await arrives(client, b, lambda: client.end(b, committed=False))
+        await arrives(lambda: client.end(b, committed=False))
         await client.write(b, "2", P0, P1)
         await client.end(b)
         assert await shown(cast, b) == ["2"]
@@ -677,7 +666,7 @@ async def test_partitions_that_can_not_be_fenced_are_not_added() -> None:
         client = Client("id")
         a, b = await opened(cast, client, "1"), await cast.instance("b")
         await a.kill()
-        await arrives(client, b, lambda: client.end(b, committed=False))
+        await arrives(lambda: client.end(b, committed=False))
         refused = Edit(refusing(ErrorCode.INVALID_REQUEST))
         control = cast.fake.cluster.control(ApiKey.WRITE_TXN_MARKERS, lambda _: refused)
         with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):

@@ -733,9 +733,13 @@ class TestWhatATransactionTakes:
         await a.owner.prepare(a.request)
         for again in (a.other("a"), a.other("b")):
             await again.owner.decide(None, committed=True, also=EVERYTHING)
-            with refused("TRANSACTION_ABORTABLE"):
+            with refused("CONCURRENT_TRANSACTIONS"):
                 await again.write(implicit=False)
-            await again.end(committed=False)
+            assert again.owner.is_elsewhere, "what the client has open is in the log"
+            adopted = await again.other(again.desk.tools.instance_id).adopt()
+            with refused("TRANSACTION_ABORTABLE"):
+                await adopted.write(implicit=False)
+            await adopted.end(committed=False)
 
     async def test_no_offsets_of_a_group_that_was_not_added_or_of_another_member(self) -> None:
         at = await At().init()

@@ -1,6 +1,7 @@
 """The end of a transaction, by each path: the client's epoch rises, and nobody is given another producer's identity."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 import pytest
@@ -13,10 +14,10 @@ from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.testing.fake_broker import Call
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
-from kproxy.txn.prepared_parts import EVERYTHING
+from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
-from tests.net.txn.instances import TIMEOUT_MS, Client, Instance, stage
+from tests.net.txn.instances import TIMEOUT_MS, Client, Instance, arrives, stage
 
 P0 = ("t", 0)
 BOTH = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
@@ -782,6 +783,67 @@ async def test_a_restarted_kproxy_knows_that_a_transaction_was_aborted_by_hand(b
                 await client.write(again, "2", P0)
         await client.abort_and_commit(again, "3", P0)
         assert cast.visible(again.transactions.views) == ["3"]
+
+
+@pytest.mark.idle_clock
+@BOTH
+@pytest.mark.parametrize("asks", ["writes", "commits", "aborts"])
+@pytest.mark.parametrize("by", ["again", "b"])
+async def test_a_client_learns_what_was_aborted_by_hand_at_a_kproxy_that_did_not_know_it(
+    by: str, asks: str, bumps: bool
+) -> None:
+    """That kproxy decides for whichever client has the id; it is not informed what that client has open."""
+    async with stage() as cast:
+        a, client = await cast.instance("a"), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await a.kill()
+        at = await cast.instance("a" if by == "again" else "b")
+        log = at.transactions.coordinator.log
+        for _ in range(2):
+            await log.decide("id", client.producer, committed=False, also=EVERYTHING)
+        if asks != "aborts":
+            ask = partial(client.end, at) if asks == "commits" else partial(client.write, at, "2", P0)
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
+                await arrives(ask)
+        await arrives(partial(client.end, at, committed=False))
+        await client.write(at, "3", P0)
+        await client.end(at)
+        assert cast.visible(at.transactions.views) == ["3"]
+        assert at.stats.transactions.open == 0
+
+
+@BOTH
+async def test_a_client_continues_after_parts_were_committed_by_hand_at_a_kproxy_that_did_not_know_it(
+    bumps: bool,
+) -> None:
+    async with stage() as cast:
+        a, client = await cast.instance("a"), Client("id", bumps)
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await a.transactions.coordinator.prepare(client.request)
+        await a.kill()
+        again = await cast.instance("a")
+        decide = again.transactions.coordinator.log.decide
+        await decide("id", client.producer, committed=True, also=DecisionScope("batch", every=True))
+        await client.write(again, "2", P0)
+        with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
+            await decide("id", client.producer, committed=True, also=DecisionScope("next", every=True))
+        await client.end(again)
+        assert cast.visible(again.transactions.views) == ["1", "2"]
+
+
+async def test_decisions_by_hand_for_a_client_of_another_kproxy_need_one_claim() -> None:
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+        await client.init(a)
+        for batch in "123":
+            also = DecisionScope(batch, every=True)
+            await b.transactions.coordinator.log.decide("id", client.producer, committed=True, also=also)
+        assert b.stats.transactions.claims == {"won": 1}
+        await client.write(a, "1", P0)
+        await client.end(a)
+        assert cast.visible(a.transactions.views) == ["1"]
 
 
 async def test_what_is_decided_by_hand_with_nothing_open_dooms_nobody() -> None:
