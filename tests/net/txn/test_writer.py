@@ -17,6 +17,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.brokers import pipelined_client
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Drop, Edit
@@ -62,6 +63,26 @@ def refused(index: int, error: int) -> Function:
         return Edit(add)
 
     return control
+
+
+def indexes(call: Call) -> list[int]:
+    """The partitions of a Produce request, in its order."""
+    return [part.index for topic in call.request.topic_data for part in topic.partition_data]
+
+
+def written(call: Call, base_offset: int = 0) -> Answer:
+    """The broker says that all is written."""
+    rows = [
+        ProduceResponsePartitionProduceResponse(index=index, error_code=0, base_offset=base_offset)
+        for index in indexes(call)
+    ]
+    return Answer(ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="t", partition_responses=rows)]))
+
+
+async def turns(count: int) -> None:
+    """So many turns of the event loop pass."""
+    for _ in range(count):
+        await trio.lowlevel.checkpoint()
 
 
 def holds(call: Call, value: bytes) -> bool:
@@ -136,7 +157,7 @@ class TestRequests:
         gate, asked = trio.Event(), list[list[int]]()
 
         async def hold(call: Call) -> None:
-            asked.append([part.index for topic in call.request.topic_data for part in topic.partition_data])
+            asked.append(indexes(call))
             await gate.wait()
 
         async with writing(1, 5) as w:
@@ -225,32 +246,111 @@ class TestRequests:
     ) -> None:
         asked: list[list[int]] = []
 
-        def written(call: Call) -> Answer:
+        def note(call: Call) -> Answer:
             (topic,) = call.request.topic_data
             assert (call.request.transactional_id, call.version) == ("id", 11)
             assert all(read_header(bytes(part.records)).is_transactional for part in topic.partition_data)
-            asked.append([part.index for part in topic.partition_data])
-            rows = [
-                ProduceResponsePartitionProduceResponse(index=part.index, error_code=0, base_offset=0)
-                for part in topic.partition_data
-            ]
-            done = ProduceResponseTopicProduceResponse(name="t", partition_responses=rows)
-            return Answer(ProduceResponse(responses=[done]))
+            asked.append(indexes(call))
+            return written(call)
 
         async with writing(1, 2) as w:
             for index in range(2):
                 await w.write(b"connects, and learns the leader", index=index)
             line = ["next"]
             w.writer = TransactionWriter(w.connections, 7, EPOCH, BrokerWrites("id", 11, line))
-            w.brokers.control(ApiKey.PRODUCE, written)
+            w.brokers.control(ApiKey.PRODUCE, note)
             sends = [w.accept(b"a")]
             if empties:
-                for _ in range(50):
-                    await trio.lowlevel.checkpoint()
+                await turns(50)
                 sends.append(w.accept(b"b", index=1))
                 line.clear()
             assert await w.settled(*sends) == [0] * len(sends)
             assert asked == [list(range(len(sends)))]
+
+    async def test_calls_in_the_line_are_waited_for_for_a_hundred_turns_if_nothing_is_open(self) -> None:
+        async with writing(1, 22) as w:
+            for index in range(22):
+                await w.write(b"learns the leader", index=index)
+            send = w.accept(b"nobody is in a line")
+            await turns(5)
+            assert send.attempts == 1
+            await w.writer.flush()
+            line = ["next"]
+            w.writer = TransactionWriter(w.connections, 7, EPOCH, BrokerWrites("id", 11, line))
+            rounds = [go := trio.Event()]
+
+            async def answer(call: Call) -> Answer:
+                await go.wait()
+                return written(call, len(rounds))
+
+            w.brokers.control(ApiKey.PRODUCE, answer)
+            for empties in (False, True, False):
+                sends = [w.accept(b"a", index=index) for index in range(20)]
+                await turns(10 if empties else 90)
+                assert not any(send.in_flight for send in sends)
+                if empties:
+                    line.clear()
+                await turns(20)
+                assert all(send.in_flight for send in sends)
+                line[:] = ["another"]
+                sends.append(w.accept(bytes(70_000), index=20))
+                await turns(5)
+                assert sends[-1].in_flight
+                go.set()
+                assert await w.settled(*sends) == [0] * 21
+                rounds.append(go := trio.Event())
+
+    async def test_a_request_holds_as_much_as_a_connection_may_and_a_larger_batch_goes_alone(self) -> None:
+        around = len(batch(bytes(32_000))[2]) - 32_000
+        asked: list[list[int]] = []
+        async with writing(1, 4, connection_buffer_bytes=65_536) as w:
+            for index in range(4):
+                await w.write(b"learns the leader", index=index)
+            w.replace()
+            w.brokers.control(ApiKey.PRODUCE, lambda call: asked.append(indexes(call)))
+            half = bytes(32_768 - around)
+            values = [half, half, b"small", bytes(70_000)]
+            sends = w.writer.accept([batch(value, index=index) for index, value in enumerate(values)])
+            assert len(sends[0].batch) == 32_768
+            assert await w.settled(*sends) == [0] * 4
+        assert asked == [[0, 1], [2], [3]]
+
+    async def test_what_follows_in_its_partition_takes_along_what_is_for_others(self) -> None:
+        go = trio.Event()
+
+        async def hold(_: Call) -> None:
+            await go.wait()
+
+        async with writing(1, 2) as w:
+            for index in range(2):
+                await w.write(b"0", index=index)
+            w.brokers.control(ApiKey.PRODUCE, hold)
+            sends = [w.accept(b"1")]
+            await eventually(lambda: sends[0].in_flight)
+            sends += w.writer.accept([batch(b"2"), batch(b"2", index=1)])
+            await turns(5)
+            assert [send.in_flight for send in sends] == [True] * 3
+            go.set()
+            assert await w.settled(*sends) == [0] * 3
+
+    async def test_no_more_is_sent_than_a_connection_has_room_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pipelined_client, "_MOST_REQUESTS", 2)
+        go = trio.Event()
+
+        async def hold(_: Call) -> None:
+            await go.wait()
+
+        async with writing() as w:
+            await w.write(b"0")
+            w.brokers.control(ApiKey.PRODUCE, hold)
+            sends = []
+            for number in range(1, 5):
+                sends.append(w.accept(b"%d" % number))
+                await turns(5)
+            assert [send.in_flight for send in sends] == [True, True, False, False]
+            go.set()
+            assert await w.settled(*sends) == [0] * 4
+            assert w.visible() == [b"0", b"1", b"2", b"3", b"4"]
 
     async def test_what_is_not_whole_is_refused(self) -> None:
         async with writing() as w:
@@ -296,8 +396,35 @@ class TestWhen:
                 assert await w.settled(*sends) == [0] * 3
         assert asked.count(ApiKey.METADATA) <= 2
 
-    @pytest.mark.parametrize("served", [(0, 2), (13, 14)], ids=["old", "new"])
-    async def test_a_broker_whose_requests_the_writer_does_not_speak_gets_none(self, served: tuple[int, int]) -> None:
+    async def test_a_connection_that_is_lost_is_made_once_for_all_that_waits(self) -> None:
+        go, asked = trio.Event(), list[int]()
+
+        async def hold(call: Call) -> None:
+            asked.append(call.connection)
+            await go.wait()
+
+        async with writing(1, 3) as w:
+            for index in range(3):
+                await w.write(b"a", index=index)
+            for client in w.connections._clients.values():
+                client.close()
+            await eventually(lambda: not w.connections.nursery.child_tasks)
+            w.brokers.control(ApiKey.API_VERSIONS, hold)
+            sends = []
+            for index in range(3):
+                sends.append(w.accept(b"b", index=index))
+                await eventually(lambda: bool(asked))
+                await trio.testing.wait_all_tasks_blocked()
+                assert len(w.connections.nursery.child_tasks) == 1
+            go.set()
+            assert await w.settled(*sends) == [0] * 3
+
+    @pytest.mark.parametrize(
+        ("served", "version"), [((0, 2), None), ((0, 3), 3), ((12, 14), 12), ((13, 14), None)], ids=str
+    )
+    async def test_a_broker_whose_requests_the_writer_does_not_speak_gets_none(
+        self, served: tuple[int, int], version: int | None
+    ) -> None:
         def other(message: Any) -> None:
             for row in message.api_keys:
                 if row.api_key == ApiKey.PRODUCE:
@@ -308,9 +435,9 @@ class TestWhen:
             w.brokers.control(ApiKey.API_VERSIONS, lambda _: Edit(other))
             w.brokers.control(ApiKey.PRODUCE, lambda call: asked.append(call.version))
             send = w.accept(b"a")
-            await eventually(lambda: w.stats.upstream.errors.get("transaction_writer", 0) >= 2)
-            assert not send.settled
-            assert asked == []
+            await eventually(lambda: send.settled or w.stats.upstream.errors.get("transaction_writer", 0) >= 2)
+            assert send.settled is (version is not None)
+            assert asked == ([] if version is None else [version])
 
 
 class TestResends:
@@ -339,6 +466,16 @@ class TestResends:
             copies = w.writer.written()["t", 0].copies
             assert (int(value), int(value)) in copies
             assert set(copies) <= {(n, n) for n in range(5)}
+
+    async def test_only_what_is_sent_again_is_counted_and_a_lost_connection_is_an_error(self) -> None:
+        async with writing() as w:
+            await w.write(b"0")
+            assert w.stats.produce.resends == {}
+            not_now = said(ErrorCode.NOT_ENOUGH_REPLICAS)
+            w.brokers.control(ApiKey.PRODUCE, at(b"1", not_now, not_now, Close()))
+            await w.write(b"1")
+            assert w.stats.produce.resends == {"not_now": 2, "open": 1}
+            assert w.stats.upstream.errors == {"transaction_writer": 1}
 
     @pytest.mark.idle_clock
     async def test_a_broker_that_does_not_answer_counts_as_lost(self) -> None:
