@@ -236,7 +236,7 @@ class Connection:
         self.session.read_all((now if waited else self._emptied_at) + self.wall)
 
     def look_whether_empty(self) -> None:
-        """After a long wait: requests that arrive from now on have not waited as long."""
+        """In a long wait, and after it: requests that arrive from now on have not waited as long."""
         self._left_over = self.client.pending()
         if not self._left_over:
             self._emptied_at = trio.current_time()
@@ -271,6 +271,8 @@ class Connection:
 
     def check_open(self, now: float) -> None:
         """Answers what is open for too long; called more often than ``check``."""
+        if not self._listening:
+            self.look_whether_empty()
         self.session.time_out(now + self.wall)
         if self.session.to_client and not self.writing_client and self.nursery is not None:
             self.nursery.start_soon(self.flush_client)

@@ -9,8 +9,9 @@ import trio
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec._generated.produce import ProduceRequest
+from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.testing.fake_broker import Answer, Drop
+from kproxy.testing.fake_broker import Answer, Call, Delay, Drop
 from tests.net.harness import FrameClient, Proxied, errors_of, metadata, produce, proxied, values_in
 
 
@@ -136,3 +137,29 @@ async def test_other_requests_wait_for_one_that_waits() -> None:
             await client.send(metadata("t"), 4)
             assert errors_of(await client.receive()) == [0]
             assert [topic.name for topic in (await client.receive()).topics] == ["t"]
+
+
+@pytest.mark.idle_clock
+async def test_a_request_that_came_while_another_one_waited_is_answered_in_time_by_when_it_came() -> None:
+    """Not by when kproxy last read, which would be too early."""
+    slow = {b"a": 4.0, b"c": 1.5}
+
+    def hold(call: Call) -> Delay | None:
+        part = call.request.topic_data[0].partition_data[0]
+        values = [record.value for record in iter_records(part.records, max_decompressed_bytes=1 << 20)]
+        return Delay(before=slow.pop(values[0])) if values[0] in slow else None
+
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, hold)
+        async with await proxy.client(1) as client:
+            refused = await client.call(produce("t", b"a", timeout_ms=1_000), 7)
+            assert errors_of(refused) == [ErrorCode.REQUEST_TIMED_OUT]
+            await client.send(produce("t", b"b", timeout_ms=10_000), 7)  # waits for the outcome of the first
+            await trio.sleep(2.0)
+            again = produce("t", b"c", timeout_ms=4_000)
+            await client.send(again, 7)
+            for _ in range(2):
+                assert errors_of(await client.receive()) == [0]
+            assert errors_of(await client.call(again, 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"c"]
