@@ -223,6 +223,19 @@ def half_told(seed: int) -> Plan:
     return Plan(seed, (client,), (), script=script, strict=True)
 
 
+def late_told(seed: int) -> Plan:
+    """Of two equal records the first is acknowledged too late; the second had to wait for so long that it was refused.
+
+    The first is alone in flight after a silence; the next one waits for it, and the one after that is not accepted.
+    """
+
+    async def script(world: World) -> None:
+        _on(world, b"x", lambda _: Delay(before=3.65))
+
+    sends = (0.2, b"z"), (3.0, b"x"), (0.0, b"y"), (0.0, b"x")
+    return Plan(seed, (_client(0, *sends, depth=3, magic=0, version=1),), (), script=script, strict=True)
+
+
 def long_had(seed: int) -> Plan:
     """A connection breaks long after a record that is then written once more, as a new one."""
 

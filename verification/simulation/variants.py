@@ -280,6 +280,13 @@ VARIANTS: Final = (
         10,
     ),
     Variant(
+        "the retry of what was refused unsent is that of an equal request with a late response",
+        ((ProducerConnection, "refused_unsent", broken_rules.keep_nothing),),
+        scripts.late_told,
+        (MERGED,),
+        10,
+    ),
+    Variant(
         "nothing shows that a response was received",
         ((Rules, "received_by_requests", broken_rules.no),),
         scripts.long_had,
