@@ -511,6 +511,73 @@ async def test_what_came_before_the_client_came_back_is_late(
         owner.id.admit(REQUEST._replace(connection=connection), None)
 
 
+async def test_what_came_before_a_restart_is_not_late(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client may have connected to other brokers first."""
+    view, owner = claimed("id", open_since=5), FakeOwner()
+    view.claim.instance_id = "a"
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    alone = owners(nursery)
+    alone._new = lambda name: owner
+    assert await alone.owner(REQUEST._replace(connection=5)) is owner
+    owner.id.admit(REQUEST._replace(connection=4), None)
+
+
+async def test_a_client_waits_again_for_an_id_that_another_instance_has_taken_back(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, owner = claimed("id", open_since=5), FakeOwner()
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    alone = owners(nursery)
+    alone._new = lambda name: owner
+    vars(owner).update(close=lambda: None)
+    for wait, is_elsewhere in ((0, False), (3, False), (1, True), (3, True)):
+        await trio.sleep(wait)
+        owner.is_elsewhere = is_elsewhere
+        if wait == 3:
+            assert await alone.owner(REQUEST) is owner
+        else:
+            with pytest.raises(TxnError, match="NOT_COORDINATOR"):
+                await alone.owner(REQUEST)
+
+
+async def test_of_many_clients_that_ask_here_all_are_forgotten_at_once(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then they have to wait longer; nothing else is kept of them."""
+    monkeypatch.setattr(log_owners, "_MOST_ASKING", 3)
+    alone = owners(nursery)
+
+    def asks(*names: str) -> list[bool]:
+        return [
+            alone._has_waited(claimed(name, open_since=5), REQUEST._replace(transactional_id=name)) for name in names
+        ]
+
+    assert asks("1", "2") == [False, False]
+    await trio.sleep(3)
+    assert asks("1", "2", "3") == [True, True, False]
+    await trio.sleep(3)
+    assert asks("4", "1", "2", "3") == [False] * 4
+
+
+async def test_a_producer_that_initializes_the_id_meanwhile_keeps_it(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, adopting, initialized = claimed("id", open_since=5), FakeOwner(), FakeOwner()
+    view.claim.instance_id = "a"
+    monkeypatch.setattr(log_owners, "ClaimKeeper", FakeKeeper(view))
+    alone, made = owners(nursery), [adopting, initialized]
+    alone._new = lambda name: made.pop(0)
+
+    async def adopt(_: object) -> None:
+        await alone.initialize("id", 1, NOBODY, "client")
+
+    discarded = list[str]()
+    vars(adopting).update(adopt=adopt, discard=lambda: discarded.append("id"))
+    assert await alone.owner(REQUEST) is alone.of("id") is initialized
+    assert discarded == ["id"]
+    assert initialized.asked == ["initialize"]
+
+
 async def test_an_id_is_taken_over_by_one_request_at_a_time_also_where_one_waited(autojump_clock: object) -> None:
     async with trio.open_nursery() as nursery:
         taking = owners(nursery, succession=SimpleNamespace(alone=trio.lowlevel.checkpoint))
