@@ -395,6 +395,15 @@ async def test_what_the_former_self_of_a_kproxy_has_open_is_aborted_by_the_next_
         assert (await again.begin_own()).state == "Ongoing"
 
 
+async def test_what_a_producer_has_open_here_is_aborted_by_the_next_begin() -> None:
+    async with several("a") as (a,):
+        client = instances.Client("id")
+        await client.init(a.at)
+        await client.write(a.at, "1", ("t", 0))
+        assert (await a.begin_own()).state == "Ongoing"
+        assert await refused(client.end(a.at)) is ErrorCode.PRODUCER_FENCED
+
+
 async def test_an_initialization_ends_what_is_open_here() -> None:
     async with several("a") as (a,):
         owner = (await a.begin_own()).owner
