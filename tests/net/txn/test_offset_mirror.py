@@ -418,6 +418,21 @@ class TestInTheBackground:
         assert len(desk.groups.asked) == 4
         assert not desk.log.views.unsettled()
 
+    async def test_what_a_group_commits_within_a_second_is_written_together(
+        self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", 1.0)
+        desk = Desk()
+        async with running_mirror(desk) as began:
+            await trio.sleep(2)
+            for name in ("x", "y"):
+                desk.log.commit(name, 0, 5)
+                desk.mirror.committed(name)
+                await trio.sleep(0.5)
+            await trio.sleep(5)
+        assert [round(one.at - began, 3) for one in desk.groups.asked] == [3]
+        assert not desk.log.views.unsettled()
+
     async def test_four_groups_are_written_at_a_time(self, autojump_clock: MockClock) -> None:
         names = [f"id{number}" for number in range(10)]
         desk = Desk()
