@@ -228,6 +228,15 @@ def test_a_partition_that_is_used_again_is_known_for_another_retry_window() -> N
     assert world.text() == "abc"
 
 
+def test_a_request_after_the_end_is_written_where_nobody_has_used_the_partition() -> None:
+    world = World()
+    talk = world.connect()
+    world.connect().did("a", keys=[OTHER])
+    talk.member.end(world.now)
+    talk.write(talk.ask("b"))
+    assert world.text() == "b"
+
+
 def test_a_newer_connection_outruns_even_if_an_older_one_used_the_partition_after_it() -> None:
     world = World()
     oldest, old, new = world.connect(), world.connect(), world.connect()
