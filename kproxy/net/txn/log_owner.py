@@ -475,7 +475,7 @@ class LogOwner(Owner):
             if self.transaction is not None:
                 self._drop("failed")
                 self.id.doom("another claim aborted the transaction")
-            self.id.acts_for_others |= self.id.is_unknown or view.client != self.keeper.client
+            self.id.acts_for_others |= view.client != self.keeper.client
             self.keeper.serve(view)
         return view
 

@@ -160,6 +160,31 @@ class TestInitProducerId:
         assert found[:2] == expected
 
 
+class TestTheFirstInitProducerIdOfARestartedInstance:
+    async def test_that_is_refused_leaves_the_id_to_the_client_that_the_log_names(self) -> None:
+        former = await At().init()
+        at = former.other("a")
+        with refused("PRODUCER_FENCED"):
+            await at.init(Producer(former.client.producer_id, former.client.epoch + 9))
+        assert at.owner.is_elsewhere
+        async with at.owner._lock:
+            assert not at.owner.is_elsewhere
+        await at.init()
+        assert not at.owner.is_elsewhere
+
+    @pytest.mark.parametrize("committed", [False, True])
+    async def test_has_its_turn_before_an_end_of_the_client_that_it_replaces(self, committed: bool) -> None:
+        former = await At().init()
+        at, claiming = former.other("a"), Held()
+
+        async def let_go() -> None:
+            claiming.go.set()
+
+        with at.before_append(TransactionClaim, claiming):
+            found = await both(at.init, lambda: at.end(committed=committed, client=former.client), let_go)
+        assert found == ["success", "PRODUCER_FENCED", "success"]
+
+
 class TestAnAbort:
     @pytest.mark.parametrize("by", ["client", "another"])
     async def test_gives_up_data_before_the_log_has_it(self, by: str) -> None:
@@ -899,6 +924,43 @@ class TestADecisionByHand:
         await at.offsets()
         await at.owner.decide(None, committed=False, also=DecisionScope("aborted"))
         assert not (await at.view()).has_committed("aborted")
+
+    async def test_for_another_client_leaves_the_id_also_while_it_is_being_decided(self) -> None:
+        a = await At().init()
+        await a.write()
+        await a.other().adopt()
+        with refused("NOT_COORDINATOR"):
+            await a.end(committed=False)
+        await a.other("c").init()
+        await a.owner.decide(None, committed=False, also=EVERYTHING)
+        async with a.owner._lock:
+            assert a.owner.is_elsewhere
+
+    @pytest.mark.parametrize("client", [NOBODY, GREATER])
+    async def test_for_another_client_than_the_one_here_leaves_the_id_to_what_the_log_says(
+        self, client: Producer
+    ) -> None:
+        a = await At().init() if client == NOBODY else await with_client(client)
+        b = await a.other().init()
+        await b.offsets()
+        assert not a.owner.is_elsewhere
+        await a.owner.decide(None, committed=False, also=EVERYTHING)
+        assert a.client == b.client
+        assert a.owner.is_elsewhere
+
+    async def test_is_known_after_a_repeated_init_producer_id(self) -> None:
+        former = await At().init()
+        before = former.client
+        await former.init(before)
+        await former.offsets()
+        at = former.other("a")
+        await at.owner.decide(None, committed=False, also=EVERYTHING)
+        assert at.owner.is_elsewhere
+        await at.init(before)
+        assert at.client == former.client
+        assert not at.owner.is_elsewhere
+        with refused("TRANSACTION_ABORTABLE"):
+            await at.offsets()
 
     async def test_to_abort_nothing_is_not_recorded(self) -> None:
         at = await At().init()
