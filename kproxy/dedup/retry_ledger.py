@@ -19,6 +19,8 @@ from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedB
 #: What an unconfirmed batch takes, and each record of it that was read back; measured.
 _ENTRY_BYTES = 600
 _RECORD_BYTES = 200
+#: Below every epoch.
+_NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +141,7 @@ class RetryLedger:
         self._by_broker.setdefault(node_id, {})[member.number] = member
 
     def _leave_broker(self, member: ProducerConnection) -> None:
-        beside = self._by_broker[member.node_id]
-        del beside[member.number]
-        if not beside:
-            del self._by_broker[member.node_id]
+        del self._by_broker[member.node_id][member.number]
 
     # -- before a request is taken
 
@@ -204,7 +203,6 @@ class RetryLedger:
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None
         elsewhere = self._elsewhere(self.identity)
-        in_use_until = max((lane.in_use_until for lane in elsewhere), default=0.0)
         for key in keys:
             found = [lane for lane, _ in self._suspects.get(key, ())]
             if key not in self._recovered:
@@ -212,6 +210,7 @@ class RetryLedger:
                 found += former
             if elsewhere:
                 found += [lane for lane in elsewhere if lane.last_epoch > self._known_to(key, lane.producer_id)]
+                in_use_until = max(lane.in_use_until for lane in elsewhere)
                 for entry in self.entries.get(key, ()):
                     entry.sure = entry.sure and self.rules.surely_not_received_elsewhere(entry, in_use_until)
             if found:
@@ -220,9 +219,9 @@ class RetryLedger:
         return Recover(list(lanes), places) if places else None
 
     def _known_to(self, key: TrackKey, producer_id: int) -> int:
-        """The epoch up to which all is known on a partition of what another instance wrote; -1: nothing is."""
-        done = self._recovered_to.get(key, {}).get(producer_id, -1)
-        return max(done, self._outlived_to.get(producer_id, -1))
+        """The epoch up to which all is known of what another instance wrote to a partition."""
+        done = self._recovered_to.get(key, {}).get(producer_id, _NO_EPOCH)
+        return max(done, self._outlived_to.get(producer_id, _NO_EPOCH))
 
     def missing_for(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> dict[TrackKey, int]:
         """The errors of the partitions for which the next request of a connection must not be sent.
@@ -346,9 +345,7 @@ class RetryLedger:
         if use is None:
             return False
         last = use.last
-        return use.newest > member.since or (
-            last is not None and last is not member.last_use and last.at > max(member.since, member.last_use.at)
-        )
+        return use.newest > member.since or (last is not None and last.at > max(member.since, member.last_use.at))
 
     def _used(self, key: TrackKey, since: float) -> _Use:
         """Records that a partition was used by a connection that was opened at ``since`` (seconds)."""
@@ -437,9 +434,10 @@ class RetryLedger:
     def settled(self, answer: PendingProduce) -> None:
         """Records that no batch of a request is open any more, or that nobody will learn its outcome."""
         for key in answer.keys:
-            answers = self._open.get(key)
-            if answers is not None and answers.pop(answer, None) is not None and not answers:
-                del self._open[key]
+            answers = self._open.get(key, {})
+            answers.pop(answer, None)
+            if not answers:
+                self._open.pop(key, None)
         self.changed()
 
     def suspect(self, key: TrackKey, lane: Suspect, now: float) -> None:
@@ -457,8 +455,6 @@ class RetryLedger:
         del self.members[member.number]
         self._leave_broker(member)
         self._draining.add(member)
-        for key in {*self._calm, *self._checks.keys()}:
-            self.disturb(key)
         self.changed()
 
     def drained(self, member: ProducerConnection) -> None:
@@ -478,13 +474,13 @@ class RetryLedger:
                 if lane.elsewhere:
                     self._recent_at[lane.producer_id] = now
                     done = self._recovered_to.setdefault(key, {})
-                    done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, -1))
+                    done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, _NO_EPOCH))
             self._recovered.add(key)
             left = [(lane, since) for lane, since in self._suspects.pop(key, ()) if lane not in lanes]
             if left:
                 self._suspects[key] = left
         for key, header, digests, offsets in found:
-            if header.producer_epoch <= known.get((key, header.producer_id), -1):
+            if header.producer_epoch <= known.get((key, header.producer_id), _NO_EPOCH):
                 continue  # it was found before
             wrote = [
                 lane for lane in lanes if lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence)
@@ -544,9 +540,9 @@ class RetryLedger:
         gone = [one for one, at in self._recent_at.items() if now - at > self.rules.window]
         for producer_id in gone:
             del self._recent_at[producer_id]
-            epochs = [done.pop(producer_id, -1) for done in self._recovered_to.values()]
-            self._outlived_to[producer_id] = max(self._outlived_to.get(producer_id, -1), *epochs)
-        for key in [key for key, done in self._recovered_to.items() if gone and not done]:
+            epochs = [done.pop(producer_id, _NO_EPOCH) for done in self._recovered_to.values()]
+            self._outlived_to[producer_id] = max(self._outlived_to.get(producer_id, _NO_EPOCH), *epochs)
+        for key in [key for key, done in self._recovered_to.items() if not done]:
             del self._recovered_to[key]
 
     def _forget_unused(self, now: float) -> None:

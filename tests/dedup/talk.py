@@ -114,14 +114,14 @@ class Talk:
         """A request with these batches, one after the other on each partition; it must not have to wait."""
         frame = bytearray(b"".join(batch_of(text, time) for text in batches))
         answer = PendingProduce([PartitionData(key, 0, len(frame)) for key in keys], due)
-        cleared = self.is_cleared(answer, frame)
-        while not cleared and (prerequisite := self.prerequisite(answer)) is not None:
+        ledger = self.member.ledger
+        calm = self.is_cleared(answer, frame) or ledger.is_calm(self.member, answer)
+        while not calm and (prerequisite := self.prerequisite(answer)) is not None:
             assert isinstance(prerequisite, ReadBack | Recover), prerequisite
             self.world.clear(self, prerequisite)
-        member, ledger = self.member, self.member.ledger
         retries = None
-        if not (cleared or ledger.is_calm(member, answer)) and ledger.concern(member, answer, self.world.now):
-            retries = Retries(member, answer, self.world.now, LIMIT, RetryStats())
+        if not calm and ledger.concern(self.member, answer, self.world.now):
+            retries = Retries(self.member, answer, self.world.now, LIMIT, RetryStats())
         sends: list[Send] = []
         self.parts[answer] = [PartitionCall(*key) for key in keys]
         left = [
@@ -137,9 +137,9 @@ class Talk:
             sends.append(send)
             self._batches[send] = bytes(data)
         answer.sends = sends
-        member.arrived(answer, self.world.now)
-        if not cleared:
-            ledger.claim(member, answer, answer.keys if retries is None else retries.new, self.world.now)
+        self.member.arrived(answer, self.world.now)
+        if not calm:
+            ledger.claim(self.member, answer, answer.keys if retries is None else retries.new, self.world.now)
         return answer
 
     def is_cleared(self, answer: PendingProduce, frame: bytearray) -> bool:
@@ -183,6 +183,13 @@ class Talk:
         self.write(answer)
         self.tell(answer)
         return answer
+
+    def did_late(self, records: str) -> None:
+        """A request that is written, and answered after its client's time-out."""
+        answer = self.ask(records, due=self.world.now + 1)
+        self.write(answer)
+        self.world.now += 2
+        self.tell(answer)
 
     def refuse(self, records: str = "", *, time: int = 7, waited: float = 0.0) -> None:
         """A request for the partition is refused unsent, ``waited`` seconds after it was read."""

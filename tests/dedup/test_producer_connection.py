@@ -14,9 +14,7 @@ from kproxy.dedup.retry_ledger import ReadBack, Settle
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import KEY, OTHER, Talk, World
-from tests.dedup.wires import RULES
-
-ALONE = replace(RULES, in_flight=1)
+from tests.dedup.wires import ALONE, RULES
 
 
 def test_a_response_that_was_never_sent_is_unconfirmed_after_the_end() -> None:

@@ -133,10 +133,10 @@ def test_what_another_instance_wrote_is_searched_for_once_for_each_of_its_leases
 
 
 def of_two_leases(again: World) -> World:
-    """A world in whose log another instance wrote ``a`` under epoch 0 and ``b`` under epoch 33 of one producer id."""
+    """A world in whose log another instance wrote ``a`` under epoch 31 and ``b`` under epoch 33 of one producer id."""
     other = World()
     lane = other.connect().lane
-    for epoch, letter in ((0, "a"), (33, "b")):
+    for epoch, letter in ((31, "a"), (33, "b")):
         talk = other.connect()
         talk.lane = Lane(lane.producer_id, epoch)
         talk.did(letter)
@@ -284,6 +284,19 @@ def test_what_a_former_kproxy_had_is_recovered_once_and_takes_no_memory_afterwar
     assert not newer.member.ledger._recovered
 
 
+def test_what_one_instance_gave_back_long_ago_does_not_make_that_of_another_unknown() -> None:
+    world = of_two_leases(World())
+    in_use = Suspect(900, 0, 31, elsewhere=True)
+    world.elsewhere.append(in_use)
+    world.recent.add(900)
+    world.connect().did("z")
+    world.elsewhere, world.recent = [in_use], {900}
+    for _ in range(2):
+        world.now += 100
+        world.ledgers.sweep(world.now)
+    assert world.connect().prerequisite() is None
+
+
 def test_only_requests_that_waited_while_a_partition_did_not_exist_are_not_to_be_sent() -> None:
     world = World(former=[Suspect(101, 0, 31)])
     talk, other = world.connect(), world.connect()
@@ -385,3 +398,4 @@ def test_what_was_answered_before_its_connection_ended_in_good_order_is_not_coun
     talk.close()
     world.ledgers.sweep(world.now)
     assert world.ledgers.unconfirmed == 0
+    assert not world.ledgers.counts()

@@ -1,7 +1,7 @@
 """A client's connection as the cores see it, under a test's control."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
@@ -9,6 +9,8 @@ from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 
 RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
+#: For clients that wait for each response.
+ALONE = replace(RULES, in_flight=1)
 ONE = Identity("", "one", "localhost")
 
 
