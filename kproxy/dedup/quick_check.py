@@ -86,6 +86,10 @@ class QuickChecks:
         self._compared: dict[TrackKey, dict[ProducerConnection, int]] = {}
         self._checks: dict[TrackKey, dict[ProducerConnection, QuickCheck]] = {}
 
+    def keys(self) -> Collection[TrackKey]:
+        """The partitions on which requests were compared since a batch there was last unconfirmed."""
+        return self._compared.keys()
+
     def of(self, member: ProducerConnection, key: TrackKey, now: float) -> QuickCheck | None:
         """The check of a connection for a partition, if there is one that still holds."""
         checks = self._checks.get(key)

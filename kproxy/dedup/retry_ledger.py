@@ -311,7 +311,10 @@ class RetryLedger:
         """
         found = [entry for entry in self._unconfirmed_on(member, key, now) if entry.beside.issubset(keys)]
         mine, live = member.number, self.members
-        return sorted(found, key=lambda entry: (entry.origin == mine or entry.origin not in live, entry.origin == mine))
+        return sorted(
+            found,
+            key=lambda entry: (entry.origin == mine or entry.origin not in live, entry.origin == mine, entry.serial),
+        )
 
     def _unconfirmed_on(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
         first = member.passed.get(key, 0)
@@ -455,6 +458,8 @@ class RetryLedger:
         del self.members[member.number]
         self._leave_broker(member)
         self._draining.add(member)
+        for key in {*self._calm, *self._checks.keys()}:  # a check of its own would pass over that it was outrun
+            self.disturb(key)
         self.changed()
 
     def drained(self, member: ProducerConnection) -> None:

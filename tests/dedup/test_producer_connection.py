@@ -10,7 +10,7 @@ from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import Suspect
-from kproxy.dedup.retry_ledger import ReadBack, Settle
+from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import KEY, OTHER, Talk, World
@@ -773,14 +773,16 @@ def test_an_answer_that_came_too_late_proves_nothing_however_long_the_connection
     assert world.text() == "a"
 
 
-@pytest.mark.parametrize(("missing", "text"), [(0, "aa"), (10, "a")])
-def test_an_end_in_good_order_shortens_the_window_only_after_an_acknowledged_answer(missing: int, text: str) -> None:
+@pytest.mark.parametrize(("missing", "reset", "text"), [(0, False, "aa"), (10, False, "a"), (0, True, "a")])
+def test_only_an_end_in_good_order_after_an_acknowledged_answer_shortens_the_window(
+    missing: int, reset: bool, text: str
+) -> None:
     """Records without timestamps: nothing else tells a retry from an equal record."""
     world = World()
     first, second = world.connect(), world.connect()
     first.did("a", time=UNTIMED)
     first.wire.missing = missing
-    first.close()
+    first.close(reset=reset)
     world.now += RULES.clean_window + 1
     second.did("a", time=UNTIMED)
     assert world.text() == text
@@ -1094,3 +1096,66 @@ def test_what_a_client_that_seems_to_wait_has_passed_may_come_over_another_conne
     talk.close(reset=True)
     world.connect().did("q")
     assert world.text().count("q") == 1
+
+
+def test_a_repeat_beside_new_records_is_not_given_up_by_these() -> None:
+    world = World(ALONE)
+    first, second, third = (world.connect() for _ in range(3))
+    first.write(first.ask("a"))
+    first.close()
+    second.write(second.ask("b", "a"))
+    second.close()
+    third.did("b", "a")
+    assert world.text() == "ab"
+
+
+def late_and_timed_out(world: World, *, late_first: bool) -> Talk:
+    """A connection with two equal requests in flight: one was answered too late, the other received a time-out."""
+    talk = world.connect()
+    requests = [talk.ask("a", due=world.now + 1), talk.ask("a", due=world.now + 1)]
+    late, timed_out = requests if late_first else reversed(requests)
+    world.now += 2
+    talk.member.timed_out(timed_out)
+    for request in requests:
+        talk.write(request)
+        talk.tell(request)
+    return talk
+
+
+@pytest.mark.parametrize("late_first", [False, True])
+def test_of_equal_records_of_one_connection_the_newest_is_the_likeliest(late_first: bool) -> None:
+    talk = late_and_timed_out(World(), late_first=late_first)
+    (again,) = talk.ask("a").moved
+    assert again.stamp.base_offset == 1
+
+
+def test_after_the_retry_of_a_time_out_an_equal_record_of_another_time_is_new() -> None:
+    """Though an equal one was answered before it, so late that its client may have discarded the response."""
+    world = World()
+    talk = late_and_timed_out(world, late_first=True)
+    talk.did("a")
+    talk.did("a", time=9)
+    assert world.text() == "aaa"
+
+
+def test_a_request_has_waited_from_its_first_wait_until_it_is_accepted() -> None:
+    member = World().connect().member
+    serial = member.ledger.next_serial
+    before = serial()
+    assert not member.waited_at(before)
+    member.waits([KEY])
+    after = serial()
+    member.waits([KEY])
+    assert [member.waited_at(at) for at in (before, after)] == [False, True]
+    member.waits_no_more()
+    assert not member.waited_at(serial())
+
+
+def test_no_request_is_taken_without_a_look_after_the_end() -> None:
+    world = World()
+    talk = world.connect()
+    talk.did("a")
+    world.now += 100  # longer than the client waits for the response: it has it
+    talk.member.end(world.now)
+    world.elsewhere = [Suspect(900, 0, 31, elsewhere=True)]
+    assert isinstance(talk.prerequisite(), Recover)
