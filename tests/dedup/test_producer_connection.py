@@ -451,6 +451,7 @@ def test_a_request_after_the_end_is_written_if_nobody_brought_it_and_is_unconfir
     first, second = world.connect(), world.connect()
     first.wire.gone = True
     first.write(first.ask("a"))
+    assert world.text() == "a"
     first.close()
     second.did("a")
     assert world.text() == "a"
