@@ -1114,7 +1114,7 @@ def late_and_timed_out(world: World, *, late_first: bool) -> Talk:
     """A connection with two equal requests in flight: one was answered too late, the other received a time-out."""
     talk = world.connect()
     requests = [talk.ask("a", due=world.now + 1), talk.ask("a", due=world.now + 1)]
-    late, timed_out = requests if late_first else reversed(requests)
+    timed_out = requests[late_first]
     world.now += 2
     talk.member.timed_out(timed_out)
     for request in requests:
