@@ -41,6 +41,31 @@ def test_other_instances_share_the_log() -> None:
     assert former.of(ONE) == [lane(1)]
 
 
+def test_nothing_that_is_written_later_is_of_the_former_process() -> None:
+    former = FormerLanes("me".__eq__)
+    former.apply([entry(lane(1))])
+    former.complete()
+    former.apply([entry(lane(1), None), entry(lane(2)), Record(0, 0, None, None)])
+    assert former.of(ONE) == [lane(1)]
+    assert (former.newer, former.damaged) == (0, 0)
+
+
+def test_other_entries_of_the_topic_are_taken_elsewhere_also_later() -> None:
+    other = entry(lane(2))
+    taken: list[Record] = []
+
+    def take(record: Record) -> bool:
+        taken.append(record)
+        return record is other
+
+    former = FormerLanes("me".__eq__, others=take)
+    former.apply([other, entry(lane(1))])
+    assert former.of(ONE) == [lane(1)]
+    former.complete()
+    former.apply([other])
+    assert taken.count(other) == 2
+
+
 def test_entries_of_newer_versions_and_damaged_ones_are_counted_and_never_an_error() -> None:
     former = FormerLanes("me".__eq__)
     newer = b"\0\7what the future holds"

@@ -59,7 +59,7 @@ def test_the_memory_of_what_is_in_doubt_counts_by_batches_and_records() -> None:
 def test_nothing_is_dropped_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     world = World()
-    assert (world.ledgers.unconfirmed, world.ledgers.sweep(world.now)) == (0, 0)
+    assert (world.ledgers.unconfirmed, world.ledgers.size, world.ledgers.sweep(world.now)) == (0, 0, 0)
     for letter in "ab":
         talk = world.connect()
         talk.did(letter)
