@@ -43,9 +43,9 @@ _ONE_BYTE: Final = 128
 
 
 class MetadataBrokers(MetadataResponse):
-    """A response whose topics have names and ids, but no partitions; all but the brokers is written as it was read.
+    """A response whose topics have error codes, names and ids, but no partitions.
 
-    To be written in the version in which it was read.
+    All but the brokers is written as it was read. To be written in the version in which it was read.
     """
 
     __slots__ = ("rest",)
@@ -93,6 +93,7 @@ def _string(buf: Buffer, pos: int, compact: bool) -> tuple[str | None, int]:
 
 def _read_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTopic, int]:
     compact, topic_id = version >= _FIRST_FLEXIBLE, ZERO_UUID
+    (error_code,) = _INT16.unpack_from(buf, pos)
     name, pos = _string(buf, pos + _INT16.size, compact)
     if version >= _FIRST_TOPIC_ID:
         topic_id, pos = bytes(buf[pos : pos + _ID_BYTES]), pos + _ID_BYTES
@@ -103,7 +104,7 @@ def _read_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTo
         pos += _INT32.size
     if compact:
         _, pos = read_tags(buf, pos)
-    return MetadataResponseTopic(name=name, topic_id=topic_id), pos
+    return MetadataResponseTopic(error_code=error_code, name=name, topic_id=topic_id), pos
 
 
 def _after_flexible(buf: Buffer, pos: int, version: int, partitions: int) -> int:

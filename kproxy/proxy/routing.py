@@ -91,6 +91,9 @@ class ClusterMap:
     own_topic_ids: set[bytes] = field(default_factory=set)
     #: Names of topics by their ids, as far as a Metadata response gave them.
     topic_names: dict[bytes, str] = field(default_factory=dict)
+    #: Until then no response to Metadata waits for a topic to appear: the last one waited in vain. In seconds since the
+    #: epoch.
+    creates_no_topic_until: float = 0.0
 
     def learn_name(self, topic_id: bytes, name: str) -> None:
         """Records a topic's name, if it has an id at all (KIP-516)."""

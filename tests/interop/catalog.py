@@ -203,6 +203,12 @@ CLIENTS: Final = (
         lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0"),
         isolation=_levels("isolation_level"),
     ),
+    Client(
+        "pykafka-2.8.0-0.9",
+        lambda: python_driver("pykafka_driver.py", "pykafka==2.8.0", "python-snappy==0.7.3", "setuptools==80.9.0"),
+        can=replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4),
+        refused=True,
+    ),
     _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4), refused=True),
     _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "0.10.2.2", _SECOND, refused=True),

@@ -37,13 +37,17 @@ def test_whatever_acks_ask_for_every_record_is_written_once_and_stamped(name: st
     _check_topic(target, topic, sent, (began, session.now_ms() + 5_000))
 
 
-def test_a_topic_is_made_by_the_first_old_client_that_asks_for_it(target: Target) -> None:
-    client = _BY_NAME["librdkafka-2.16.1-fallback-0.9.0.1"]
-    topic = "made-on-first-use"
+@pytest.mark.parametrize("name", ["librdkafka-2.16.1-fallback-0.9.0.1", "pykafka-2.8.0-0.9", "no-kafka-3.4.3"])
+def test_a_topic_is_made_by_the_first_old_client_that_asks_for_it(name: str, target: Target) -> None:
+    """pykafka and no-kafka give up at UNKNOWN_TOPIC_OR_PARTITION, which Kafka answers since 2.8."""
+    client = _BY_NAME[name]
+    topic = f"made-on-first-use.{name}"
     began = session.now_ms()
     # The broker's default is one partition.
     sent = [{**record, "p": 0} for record in records.make(topic, "none", client.can, began)]
-    options = {"producer": {**client.options["producer"], "topic.metadata.refresh.fast.interval.ms": 50}}
+    options = dict(client.options)
+    if name.startswith("librdkafka"):
+        options["producer"] = {**options["producer"], "topic.metadata.refresh.fast.interval.ms": 50}
     steps = [session.produce_step(topic, "none", sent)]
     [wrote] = run_driver(client.install(), session.job(target.bootstrap, options, steps))
     assert "error" not in wrote, wrote["error"]

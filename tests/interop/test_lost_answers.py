@@ -2,7 +2,7 @@
 
 Which clients are not here, and why: those with producer ids of their own (the broker knows their retries by itself),
 kafka-node (it does not retry). kafkajs, kafka-go and sarama give a record without a timestamp a new one on every
-attempt, so they are given timestamps: an application that leaves them out sends, to all who look, new records.
+attempt: kproxy expects that of their client.ids (`clients.new.timestamps`).
 
 `KPROXY_INTEROP=direct` shows what the same clients leave in a Kafka 3.9.1 without kproxy.
 """
@@ -68,6 +68,7 @@ _RETRYING: Final[dict[str, dict[str, Any]]] = {
         "batch.num.messages": 10,
         "max.in.flight": 1,
     },
+    "pykafka": {"max_retries": 100, "retry_backoff_ms": 20, "min_queued_messages": 10, "linger_ms": 5},
     "aiokafka": {"retry_backoff_ms": 20, "max_batch_size": 1000, "acks": "all"},
     "sarama": {"retries": "100", "in_flight": "1"},
     "kafka-go": {},

@@ -17,7 +17,7 @@ HANDLERS: Mapping[int, str] = MappingProxyType(
         ApiKey.PRODUCE: "produce.PassedProduce",
         ApiKey.FETCH: "fetch.Fetch",
         ApiKey.LIST_OFFSETS: "list_offsets.ListOffsets",
-        ApiKey.METADATA: "addresses.Metadata",
+        ApiKey.METADATA: "metadata.Metadata",
         ApiKey.OFFSET_COMMIT: "offset_handlers.OffsetCommit",
         ApiKey.OFFSET_FETCH: "offset_handlers.OffsetFetch",
         ApiKey.FIND_COORDINATOR: "addresses.FindCoordinator",

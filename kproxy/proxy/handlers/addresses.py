@@ -1,5 +1,4 @@
-"""Metadata (3), FindCoordinator (10), DescribeCluster (60): all versions; clients receive kproxy's addresses of
-brokers.
+"""FindCoordinator (10), DescribeCluster (60): all versions; clients receive kproxy's addresses of brokers.
 
 A broker for which kproxy has no port is left out, so that no client ever connects to a broker directly.
 """
@@ -13,15 +12,11 @@ from kproxy.codec._generated.find_coordinator import (
     FindCoordinatorResponseCoordinator,
 )
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.metadata_rows import MetadataBrokers
 from kproxy.proxy.context import Context
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local
-from kproxy.proxy.routing import is_own_topic
 
 #: DescribeCluster's endpoint type of brokers; controllers (2) are not served to clients (KIP-919).
 _BROKERS = 1
-#: The first Metadata version that can say whether topics may be made for it.
-_FIRST_AUTO_CREATION = 4
 #: FindCoordinator's key type of transactional ids; and the first version that asks for many keys at a time.
 _TRANSACTION: Final = 1
 _FIRST_BATCHED: Final = 4
@@ -29,49 +24,15 @@ _FIRST_BATCHED: Final = 4
 _Row = TypeVar("_Row", FindCoordinatorResponse, FindCoordinatorResponseCoordinator)
 
 
-class _Addresses(Handler):
+class AddressHandler(Handler):
+    """Of responses that name brokers."""
+
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Always: addresses are kproxy's."""
         return True
 
 
-class Metadata(_Addresses):
-    """Rewrites the list of brokers."""
-
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
-        """The request; where it names a topic of kproxy's, or its client may not, no topic is made for it.
-
-        Made by the broker for a client who asks, the state topic would not be compacted.
-        """
-        request: Any = exchange.request
-        own = any(is_own_topic(topic.name or "") for topic in request.topics or ())
-        if own or (ctx.access is not None and not ctx.access.makes_topics):
-            exchange.upstream_version = max(exchange.upstream_version, _FIRST_AUTO_CREATION)
-            request = request.replaced(allow_auto_topic_creation=False)
-        asked: Message = request
-        return asked
-
-    def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """All brokers of the response."""
-        return [(row.node_id, row.host, row.port) for row in response.brokers]
-
-    def read_as(self, api_key: int, exchange: Exchange) -> type[Message]:
-        """Without partitions, where the response can be the broker's but for its brokers."""
-        same = exchange.upstream_version == exchange.client_version
-        return MetadataBrokers if same else super().read_as(api_key, exchange)
-
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The response with kproxy's addresses."""
-        response.brokers = [row for row in response.brokers if _advertise(ctx, row, row.node_id)]
-        for topic in response.topics:
-            ctx.cluster.learn_name(topic.topic_id, topic.name or "")
-        own = (topic.topic_id for topic in response.topics if is_own_topic(topic.name or ""))
-        ctx.cluster.own_topic_ids.update(topic_id for topic_id in own if any(topic_id))
-        answer: Message = response
-        return answer
-
-
-class DescribeCluster(_Addresses):
+class DescribeCluster(AddressHandler):
     """Rewrites the list of brokers; the controllers' own addresses are left out."""
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
@@ -83,12 +44,12 @@ class DescribeCluster(_Addresses):
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The response with kproxy's addresses."""
         rows = response.brokers if response.endpoint_type == _BROKERS else ()
-        response.brokers = [row for row in rows if _advertise(ctx, row, row.broker_id)]
+        response.brokers = [row for row in rows if advertise(ctx, row, row.broker_id)]
         answer: Message = response
         return answer
 
 
-class FindCoordinator(_Addresses):
+class FindCoordinator(AddressHandler):
     """Rewrites the coordinator, or the coordinators of v4 and later (KIP-699).
 
     Any port serves the transactional ids that kproxy coordinates; the response names one of them.
@@ -119,7 +80,7 @@ class FindCoordinator(_Addresses):
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
         """The response with kproxy's addresses."""
         for row in [response, *response.coordinators]:
-            if row.node_id >= 0 and row.host and not _advertise(ctx, row, row.node_id):
+            if row.node_id >= 0 and row.host and not advertise(ctx, row, row.node_id):
                 _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if "keys" in exchange.notes:
             response.coordinators = _in_order(ctx, exchange.notes["keys"], response.coordinators)
@@ -145,12 +106,12 @@ def _here(ctx: Context, transactional_id: str, row: _Row) -> _Row:
         _refuse(row, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return row
     row.node_id = ctx.cluster.coordinator(transactional_id)
-    if not _advertise(ctx, row, row.node_id):
+    if not advertise(ctx, row, row.node_id):
         _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return row
 
 
-def _advertise(ctx: Context, row: Any, node_id: int) -> bool:
+def advertise(ctx: Context, row: Any, node_id: int) -> bool:
     """Puts kproxy's address of a broker into its row; False if there is none."""
     address = ctx.advertised(node_id)
     if address is not None:

@@ -1,4 +1,4 @@
-"""Metadata, FindCoordinator and DescribeCluster: a client meets kproxy, never a broker."""
+"""FindCoordinator and DescribeCluster: a client meets kproxy, never a broker."""
 
 import pytest
 
@@ -16,43 +16,11 @@ from kproxy.codec._generated.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponseTopic,
-)
-from kproxy.codec._generated.produce import (
-    ProduceRequest,
-    ProduceRequestPartitionProduceData,
-    ProduceRequestTopicProduceData,
 )
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.proxy.routing import Address
-from tests.proxy.playbook import Play, batch
-
-
-@pytest.mark.parametrize("version", range(14))
-def test_metadata_names_kproxys_ports_in_every_version(version: int) -> None:
-    play = Play()
-    play.ask(MetadataRequest(topics=[]), version)
-    asked, correlation_id, _ = play.sent()
-    brokers = [MetadataResponseBroker(1, "h1", 9091), MetadataResponseBroker(2, "h2", 9092)]
-    assert play.reply(MetadataResponse(brokers=brokers), asked, correlation_id) == []
-    assert [(row.node_id, row.host, row.port) for row in play.answer().brokers] == [
-        (1, "proxy", 1001),
-        (2, "proxy", 1002),
-    ]
-
-
-@pytest.mark.parametrize(("host", "port"), [("h2", 9999), ("elsewhere", 9092)])
-def test_a_broker_that_is_new_or_has_moved_has_to_be_learnt_first(host: str, port: int) -> None:
-    play = Play()
-    play.ask(MetadataRequest(), 4)
-    _, correlation_id, _ = play.sent()
-    answer = MetadataResponse(brokers=[MetadataResponseBroker(2, host, port), MetadataResponseBroker(3, "h3", 9093)])
-    assert play.reply(answer, 4, correlation_id) == [(2, Address(host, port)), (3, Address("h3", 9093))]
-    assert not play.answers()
-    play.session.response(bytearray(encode_response(answer, 4, correlation_id)), 2.0, learnt=True)
-    assert [row.node_id for row in play.answer().brokers] == [2]  # 3 has no port: left out, not shown
+from tests.proxy.playbook import Play
 
 
 def question(version: int) -> FindCoordinatorRequest:
@@ -120,20 +88,6 @@ def test_an_advertised_host_and_ports_stand_for_the_bound_ones() -> None:
     play.sent()
     play.reply(MetadataResponse(brokers=[MetadataResponseBroker(1, "h1", 9091)]), 1, 1)
     assert [(row.host, row.port) for row in play.answer().brokers] == [("public", 31_001)]
-
-
-def test_kproxys_own_topics_are_not_written_by_their_ids_either() -> None:
-    """Produce v13 names topics by id; a client has the id from Metadata, through kproxy."""
-    play = Play()
-    play.ask(MetadataRequest(), 12)
-    topic = MetadataResponseTopic(name="__kproxy_producer_state", topic_id=b"i" * 16)
-    play.reply(MetadataResponse(topics=[topic]), 12, play.sent()[1])
-    play.answer()
-    part = ProduceRequestPartitionProduceData(index=0, records=batch(b"a"))
-    data = ProduceRequestTopicProduceData(topic_id=b"i" * 16, partition_data=[part])
-    play.ask(ProduceRequest(acks=-1, topic_data=[data]), 13)
-    row = play.answer().responses[0]
-    assert (row.topic_id, row.partition_responses[0].error_code) == (b"i" * 16, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 # -- the coordinators of transactions
