@@ -1,12 +1,19 @@
 """``kproxy doctor``: whether brokers, topics and options fit each other, and what to do where they do not."""
 
-from typing import Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kproxy.cli.flags import ConfigCommand, given_flags
 from kproxy.cli.json_output import show
+from kproxy.cli.tables import new_console, new_table
 from kproxy.config import ExitCode, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kproxy.doctor.examination import CheckResult
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -34,11 +41,27 @@ def doctor(as_json: bool, **params: Any) -> int:
     import os
 
     config = load(given_flags(params), dict(os.environ))
-    from kproxy.cli.doctor_report import as_object, print_findings
-    from kproxy.doctor.checks import worst
-    from kproxy.doctor.examination import examine
+    from kproxy.doctor.examination import examine, worst
     from kproxy.doctor.findings import Level
 
     results = examine(config)
-    show(as_object(results), as_json, lambda _: print_findings(results))
+    findings = [{"check": row.check, **row.finding._asdict()} for row in results]
+    show({"worst": worst(results), "findings": findings}, as_json, lambda _: _print(results))
     return {Level.FAIL: ExitCode.UNWELL, Level.WARN: ExitCode.WARNINGS}.get(worst(results), ExitCode.OK)
+
+
+def _print(results: "Sequence[CheckResult]") -> None:
+    """A table, one line for each finding, and the sum."""
+    from rich.text import Text
+
+    from kproxy.doctor.findings import Level
+
+    styles = {Level.OK: "green", Level.SKIPPED: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
+    console = new_console()
+    table = new_table("check", "", "found", "what to do")
+    for row in results:
+        level, found, advice = row.finding
+        table.add_row(Text(row.check), Text(level, style=styles[level]), Text(found), Text(advice))
+    console.print(table)
+    counts = Counter(row.finding.level for row in results)
+    console.print(", ".join(f"{counts[level]} {level}" for level in Level if counts[level]), markup=False)

@@ -1,6 +1,7 @@
 """Asks all that there is to ask of brokers and of this process. It changes nothing, but uses up one producer id."""
 
 import resource
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -13,13 +14,18 @@ from kproxy.codec._generated.describe_configs import (
     DescribeConfigsRequestDescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from kproxy.codec._generated.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.version_choice import choose_version
+from kproxy.codec.version_choice import NoCommonVersion, choose_version
 from kproxy.config import Address, Config
-from kproxy.doctor.examined import NOT_TOLD, Examined, SeenBroker
-from kproxy.doctor.quorum_clock import clock_skew
+from kproxy.doctor.examined import NOT_TOLD, ClockSkew, Examined, SeenBroker
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.pool import Pool
@@ -38,6 +44,9 @@ _UNUSED_TIMEOUT_MS: Final = 60_000
 _PRODUCER_ID_TRIES: Final = 10
 _PAUSE_SECONDS: Final = 0.2
 _FAILURES: Final = (OSError, RemoteProtocolError)
+_QUORUM_TOPIC: Final = "__cluster_metadata"
+#: The first version of DescribeQuorum with timestamps.
+_TIMESTAMPS: Final = 1
 
 
 async def gather(config: Config, network: Network) -> Examined:
@@ -144,6 +153,38 @@ async def _settings(
 
 async def _clock(examined: Examined, client: BrokerClient) -> None:
     examined.clock = await clock_skew(client)
+
+
+async def clock_skew(client: BrokerClient) -> ClockSkew | None:
+    """How far the controller's clock is ahead; None if the brokers do not report it. OSError, RemoteProtocolError.
+
+    DescribeQuorum returns it (KIP-836): a leader has just caught up with itself. No other question that changes nothing
+    is answered with a broker's time.
+    """
+    partitions = [DescribeQuorumRequestPartitionData(partition_index=0)]
+    request = DescribeQuorumRequest(
+        topics=[DescribeQuorumRequestTopicData(topic_name=_QUORUM_TOPIC, partitions=partitions)]
+    )
+    asked = time.time()
+    try:
+        response = await client.call(request, DescribeQuorumResponse, (_TIMESTAMPS, _TIMESTAMPS))
+    except NoCommonVersion:
+        return None
+    answered = time.time()
+    leader_ms = _leaders_time(response)
+    if leader_ms is None:
+        return None
+    middle_ms = int((asked + answered) * 500)
+    return ClockSkew(leader_ms - middle_ms, int((answered - asked) * 500) + 1)
+
+
+def _leaders_time(response: DescribeQuorumResponse) -> int | None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            for voter in partition.current_voters:
+                if voter.replica_id == partition.leader_id and voter.last_caught_up_timestamp > 0:
+                    return voter.last_caught_up_timestamp
+    return None
 
 
 async def _look_at_broker(pool: Pool, broker: SeenBroker) -> None:

@@ -1,5 +1,5 @@
 from kproxy.config import Address
-from kproxy.doctor.checks import look, worst
+from kproxy.doctor.examination import look, worst
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Level
 from tests.doctor.patients import make_config
