@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproxy.cli.json_output import print_json
+from kproxy.cli.output import print_json
 from kproxy.config import ExitCode, StartupError
 from kproxy.errors import KproxyError
 

@@ -1,17 +1,18 @@
 """``kproxy config`` and ``kproxy log-level``: options before they are used, and in a kproxy that runs."""
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from kproxy.cli.config_report import print_running, print_table, report
-from kproxy.cli.flags import ConfigCommand, given_flags
+from kproxy.cli.flags import OPTIONS, ConfigCommand, given_flags
 from kproxy.cli.groups import help_group
-from kproxy.cli.json_output import print_json
-from kproxy.cli.json_output import show as show_found
+from kproxy.cli.output import new_console, new_table, print_json
+from kproxy.cli.output import show as show_found
 from kproxy.cli.where import WHERE, control_client, control_options
-from kproxy.config import ConfigError, ExitCode, StartupError, load_with_sources
+from kproxy.config import ConfigError, ExitCode, Loaded, StartupError, load_with_sources
+from kproxy.config import show as show_value
 from kproxy.config.log_levels import LEVELS, SUBSYSTEMS
 from kproxy.config.sources import CONFIG_FILE
 
@@ -118,3 +119,42 @@ def _print_levels(found: dict[str, Any]) -> None:
     click.echo(f"{_ALL}: {found['level']}")
     for row in found["overrides"]:
         click.echo(f"{row['subsystem']}: {row['level']}")
+
+
+def report(loaded: Loaded | None, problems: list[str]) -> dict[str, object]:
+    """For JSON: ``ok``, ``problems``, and ``options`` with value and source of each."""
+    found = {} if loaded is None else {name: _entry(loaded, name) for name in OPTIONS}
+    return {"ok": not problems, "problems": problems, "options": found}
+
+
+def print_table(loaded: Loaded) -> None:
+    """A table of option, value, unit and source."""
+    rows = []
+    for name, entry in OPTIONS.items():
+        value = getattr(loaded.config, entry.attribute)
+        shown = f"({entry.default_text})" if value is None and entry.default_text != "off" else show_value(value)
+        rows.append((name, shown, entry.kind.unit, loaded.sources[name]))
+    _print("Effective configuration of kproxy", ("value", "unit", "source"), rows)
+
+
+def print_running(rows: Iterable[Mapping[str, str | int]]) -> None:
+    """A table of the options of a kproxy that runs, as its control API tells them."""
+    columns = ("value", "unit", "source", "change")
+    shown = [(str(row["name"]), *(show_value(row[column]) for column in columns)) for row in rows]
+    _print("Configuration in force", columns, shown)
+
+
+def _print(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.table import Column
+
+    name_column = Column("option", no_wrap=True, overflow="ignore")  # to be copied whole
+    table = new_table(name_column, *columns, title=title)
+    for row in rows:
+        table.add_row(*row, style="dim" if "default" in row else "bold")
+    new_console().print(table, markup=False)
+
+
+def _entry(loaded: Loaded, name: str) -> dict[str, object]:
+    value = getattr(loaded.config, OPTIONS[name].attribute)
+    plain = value if isinstance(value, (bool, int, str)) or value is None else show_value(value)
+    return {"value": plain, "source": loaded.sources[name]}

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.json_output import json_flag, print_json
+from kproxy.cli.output import json_flag, print_json
 from kproxy.config import ExitCode
 from kproxy.net.client_login.credential_file import read_credentials, write_credentials
 from kproxy.proxy.client_login.stored_credentials import (

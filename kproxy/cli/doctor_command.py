@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.json_output import show
-from kproxy.cli.tables import new_console, new_table
+from kproxy.cli.output import new_console, new_table, show
 from kproxy.config import ExitCode, load
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import click
 
-from kproxy.cli.json_output import show
+from kproxy.cli.output import new_console, printable, show
 from kproxy.cli.status_commands import WHERE, ask
 from kproxy.cli.status_report import LEGACY_CLIENTS, Columns, counted, or_dash, print_rows, span
-from kproxy.cli.tables import new_console, printable
 from kproxy.cli.where import control_options
 from kproxy.client import ControlClient
 

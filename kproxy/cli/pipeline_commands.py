@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.json_output import json_flag, print_json
+from kproxy.cli.output import json_flag, print_json
 from kproxy.config import ConfigError, ExitCode
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kproxy.cli.json_output import show
+from kproxy.cli.output import show
 from kproxy.cli.status_report import print_clients, print_lanes, print_status
 from kproxy.cli.where import control_client, control_options
 from kproxy.client import DEFAULT_SOCKET, ControlClient, ControlUnreachable

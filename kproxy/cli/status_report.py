@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kproxy.cli.tables import is_narrow, moment, new_console, new_facts, new_table, printable
+from kproxy.cli.output import is_narrow, moment, new_console, new_facts, new_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

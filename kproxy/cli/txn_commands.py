@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.json_output import show
+from kproxy.cli.output import show
 from kproxy.cli.txn_report import print_described, print_list
 from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.client import DEFAULT_TIMEOUT_MS

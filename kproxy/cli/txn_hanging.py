@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import trio
 
-from kproxy.cli.json_output import show
-from kproxy.cli.tables import moment, new_console, new_table, printable
+from kproxy.cli.output import moment, new_console, new_table, printable, show
 from kproxy.client import ControlClient
 from kproxy.config import Config
 from kproxy.config import show as show_value

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kproxy.cli.tables import moment, new_console, new_facts, new_table, printable
+from kproxy.cli.output import moment, new_console, new_facts, new_table, printable
 from kproxy.txn.described import Described, Listed, Part
 
 

@@ -5,8 +5,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kproxy.cli.json_output import json_flag
-from kproxy.cli.tables import wide_flag
+from kproxy.cli.output import json_flag, wide_flag
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

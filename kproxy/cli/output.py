@@ -1,18 +1,25 @@
-"""Tables for people: light lines on a terminal, plain columns in a pipe or a file.
+"""What commands print: tables for people, JSON for programs.
 
-rich is imported when something is printed: ``--json`` does not wait for it.
+Tables have light lines on a terminal, and plain columns in a pipe or a file. rich is imported when a
+table is printed: ``--json`` does not wait for it.
 """
 
+import json
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
+
+from kproxy.config import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
     from rich.table import Column, Table
     from rich.text import Text
 
+_Found = TypeVar("_Found")
 #: Wide enough for every row in a pipe: nothing is folded, so tools find each row on one line.
 _PIPE_WIDTH: Final = 1_000
 _NARROW: Final = 130
@@ -30,6 +37,7 @@ wide_flag = click.option(
     callback=_note_wide,
     help="Print all columns, and each row on one line, however narrow the terminal is.",
 )
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def new_console() -> "Console":
@@ -90,3 +98,18 @@ def _escaped(sign: str) -> str:
 def moment(ms: int | None) -> str:
     """A moment in ms since 1970, to the second, UTC; a dash for none."""
     return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def print_json(value: object) -> None:
+    """Prints it indented, with a line break at its end."""
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def show(found: _Found, as_json: bool, report: Callable[[_Found], None]) -> int:
+    """Prints what a command found, as JSON or as ``report`` prints it for people; exit code 0."""
+    if as_json:
+        print_json(found)
+    else:
+        report(found)
+    return ExitCode.OK

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.cli.tables import new_console, new_facts, new_table, printable
+from kproxy.cli.output import new_console, new_facts, new_table, printable
 
 
 def test_rows_in_a_pipe_have_no_lines_around_them_and_are_not_folded(capsys: pytest.CaptureFixture[str]) -> None:
