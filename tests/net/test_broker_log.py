@@ -19,7 +19,7 @@ from kproxy.net.broker_log import Batch, BrokerLog, Failures
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Edit
-from kproxy.testing.fake_broker.topics import Partition
+from kproxy.testing.fake_broker.partition import Partition
 from kproxy.testing.kafka import RealKafka
 from tests.net.harness import Proxied, eventually, proxied, running
 

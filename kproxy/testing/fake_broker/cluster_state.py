@@ -15,10 +15,9 @@ from kproxy.codec.topic_names import is_legal_topic
 from kproxy.testing.fake_broker.consumer_groups import Group
 from kproxy.testing.fake_broker.controls import Controls
 from kproxy.testing.fake_broker.logins import Logins, SaslRules
-from kproxy.testing.fake_broker.partition import Partition
+from kproxy.testing.fake_broker.partition import Partition, Topic
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS
-from kproxy.testing.fake_broker.topics import Topic
 from kproxy.testing.fake_broker.transactional_ids import TransactionalId
 
 _PRODUCER_ID_BLOCK: Final = 1000

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from kproxy.codec.messages import ApiKey, Message
     from kproxy.testing.fake_broker.fake_cluster import FakeCluster
-    from kproxy.testing.fake_broker.partition import Partition
-    from kproxy.testing.fake_broker.topics import Topic
+    from kproxy.testing.fake_broker.partition import Partition, Topic
+
+_ANY_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,16 @@ class Call:
         offline = self.is_offline(partition)
         return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def check_leader(self, partition: Partition, current_epoch: int) -> ErrorCode:
+        """Return the error for a reader that believes in leader epoch ``current_epoch`` (KIP-320; -1: does not say)."""
+        if self.is_offline(partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if current_epoch != _ANY_EPOCH and current_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current_epoch > partition.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.leads(partition) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def find(self, name: str, index: int) -> tuple[Topic, Partition] | None:
         """Return a topic's partition, or None when there is no such thing."""
         topic = self.cluster.topics.get(name)
@@ -78,6 +89,13 @@ class Api:
         """The version range that ApiVersions tells."""
         low = self.versions[0] if self.advertised_from is None else self.advertised_from
         return low, self.versions[1]
+
+
+def api(
+    key: ApiKey, versions: tuple[int, int], advertised_from: int | None = None
+) -> Callable[[Callable[[Call], Awaitable[Message | None]]], Api]:
+    """Make an ``Api`` of the function that handles it."""
+    return lambda handle: Api(key, versions, handle, advertised_from)
 
 
 class CloseConnection(Exception):

@@ -12,8 +12,7 @@ from kproxy.testing.fake_broker.cluster_state import CLUSTER_ID, Broker, Cluster
 from kproxy.testing.fake_broker.controls import Control, ControlFunction
 from kproxy.testing.fake_broker.log_cleaner import is_compacted
 from kproxy.testing.fake_broker.markers import write_markers
-from kproxy.testing.fake_broker.partition import NO_LEADER, Partition
-from kproxy.testing.fake_broker.topics import Topic
+from kproxy.testing.fake_broker.partition import NO_LEADER, Partition, Topic
 from kproxy.testing.fake_broker.transactional_ids import TransactionalId, TxnState
 
 __all__ = ["CLUSTER_ID", "Broker", "ClusterConfig", "FakeCluster", "TransactionalId"]

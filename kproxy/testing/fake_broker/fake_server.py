@@ -18,7 +18,8 @@ from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import ApiKey, request_class
 from kproxy.codec.primitives import Counted
 from kproxy.errors import RemoteProtocolError
-from kproxy.testing.fake_broker.apis import APIS, api_versions
+from kproxy.testing.fake_broker.apis import APIS
+from kproxy.testing.fake_broker.apis.connection_apis import fallback
 from kproxy.testing.fake_broker.controls import handle_with
 from kproxy.testing.fake_broker.fake_api import Call, CloseConnection
 from kproxy.testing.fake_broker.fake_cluster import Broker, ClusterConfig, FakeCluster
@@ -137,7 +138,7 @@ class FakeServer:
         if not api.versions[0] <= version <= api.versions[1]:
             if key != ApiKey.API_VERSIONS:
                 raise CloseConnection
-            return encode_response(api_versions.fallback(), 0, correlation_id)
+            return encode_response(fallback(), 0, correlation_id)
         header = decode_request_header(frame)
         request = request_class(key).decode(Counted(frame, _MOST_ELEMENTS), version, header.size)
         expire_transactions(self.cluster)

@@ -124,3 +124,16 @@ class Partition:
             self._reached = self.high_watermark
             self.replicas.append(node)
             self.isr.append(node)
+
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic; ``config`` holds only what was set."""
+
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    partitions: list[Partition] = field(default_factory=list)

@@ -7,8 +7,7 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.fake_api import Call
-from kproxy.testing.fake_broker.partition import Partition
-from kproxy.testing.fake_broker.topics import Topic
+from kproxy.testing.fake_broker.partition import Partition, Topic
 
 
 @dataclass(slots=True)

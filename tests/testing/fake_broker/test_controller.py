@@ -11,7 +11,8 @@ from kproxy.codec._generated.create_topics import CreateTopicsRequest, CreateTop
 from kproxy.codec._generated.delete_topics import DeleteTopicsRequest, DeleteTopicsRequestDeleteTopicState
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.apis import create_partitions, create_topics, delete_topics, init_producer_id
+from kproxy.testing.fake_broker.apis.topic_apis import create_partitions, create_topics, delete_topics
+from kproxy.testing.fake_broker.apis.transaction_apis import init_producer_id
 from tests.testing.fake_broker.calls import TOPIC, call_to, two_brokers
 
 NEW = CreateTopicsRequest(

@@ -23,7 +23,8 @@ from kproxy.codec.batch_header import assemble, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker import FakeServer, SaslRules, open_fake_cluster
-from kproxy.testing.fake_broker.apis import APIS, create_partitions, create_topics
+from kproxy.testing.fake_broker.apis import APIS
+from kproxy.testing.fake_broker.apis.topic_apis import create_partitions, create_topics
 from kproxy.testing.fake_broker.consumer_groups import Group
 from kproxy.testing.fake_broker.fake_api import CloseConnection
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig

@@ -14,7 +14,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.apis import produce
+from kproxy.testing.fake_broker.apis.record_apis import produce
 from kproxy.testing.fake_broker.fake_cluster import FakeCluster
 from tests.testing.fake_broker.calls import call_to, two_brokers
 
