@@ -18,9 +18,7 @@ from kproxy import __version__
 from kproxy.codec import accelerator
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show, startup_error
 from kproxy.config.os_limits import open_files_for
-from kproxy.control.control_server import serve_control
-from kproxy.control.http import serve_http
-from kproxy.control.in_flight import InFlight
+from kproxy.control.listeners import InFlight, serve_control, serve_http
 from kproxy.control.logging import Logs
 from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings

@@ -15,7 +15,7 @@ import trio
 from kproxy.client import ControlClient, ControlError, ControlUnreachable, OwnerId
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config
-from kproxy.control.control_server import serve_control
+from kproxy.control.listeners import serve_control
 from kproxy.control.schemas import DEFAULT_TIMEOUT_MS
 from kproxy.txn.txn_error import TxnError
 from tests.control.fake_transactions import FakeTransactions

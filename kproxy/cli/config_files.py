@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from kproxy.config import Config, ConfigError, ExitCode, StartupError
+from kproxy.control.listeners import open_token
 from kproxy.control.logging import configure_logging
-from kproxy.control.token_file import open_token
 from kproxy.proxy.stats import Stats
 from kproxy.resources import loaders
 

@@ -1,7 +1,7 @@
 """The routes of the control API: JSON in, one call of the transactions' service, JSON out."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
@@ -28,8 +28,6 @@ log = structlog.get_logger("kproxy.control")
 MAX_BODY_BYTES: Final = 262_144
 _BODY_SECONDS: Final = 10.0
 _MORE_FAULTS: Final = 5
-
-_Change = Callable[[str, dict[str, Any]], Awaitable[Described]]
 
 
 def make_api(control: TransactionControl, more: Sequence[Route] = ()) -> Starlette:
@@ -86,56 +84,42 @@ class _Api:
         return JSONResponse(described_json(found), status_code=HTTPStatus.CREATED, headers={"location": where})
 
     async def initialize(self, request: Request) -> Response:
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            timeout_ms = body.get("timeout_ms", schemas.DEFAULT_TIMEOUT_MS)
-            return await self._control.initialize(name, client_id=body.get("client_id", ""), timeout_ms=timeout_ms)
-
-        return await self._change(request, schemas.INITIALIZE, "initialized", change)
+        name, body = await _asked(request, schemas.INITIALIZE)
+        timeout_ms = body.get("timeout_ms", schemas.DEFAULT_TIMEOUT_MS)
+        found = await self._control.initialize(name, client_id=body.get("client_id", ""), timeout_ms=timeout_ms)
+        return _changed("initialized", found)
 
     async def commit(self, request: Request) -> Response:
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.commit(name, batch_id=body.get("batch_id"), **_parts(body))
-
-        return await self._change(request, schemas.COMMIT, "committed", change)
+        name, body = await _asked(request, schemas.COMMIT)
+        return _changed("committed", await self._control.commit(name, batch_id=body.get("batch_id"), **_parts(body)))
 
     async def abort(self, request: Request) -> Response:
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.abort(name, **_parts(body))
-
-        return await self._change(request, schemas.ABORT, "aborted", change)
+        name, body = await _asked(request, schemas.ABORT)
+        return _changed("aborted", await self._control.abort(name, **_parts(body)))
 
     async def prepare(self, request: Request) -> Response:
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.prepare(name, owner=OwnerId(**body["owner"]))
-
-        return await self._change(request, schemas.PREPARE, "prepared", change)
+        name, body = await _asked(request, schemas.PREPARE)
+        return _changed("prepared", await self._control.prepare(name, owner=OwnerId(**body["owner"])))
 
     async def begin_member(self, request: Request) -> Response:
-        member = _named(request, "member", "the member", schemas.MEMBER)
-
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            timeout_ms = body.get("timeout_ms")
-            return await self._control.begin_member(
-                name, member, client_id=body["client_id"], owner=_owner(body), timeout_ms=timeout_ms
-            )
-
-        return await self._change(request, schemas.BEGIN_MEMBER, "joined", change)
+        member = _member(request)
+        name, body = await _asked(request, schemas.BEGIN_MEMBER)
+        client_id, timeout_ms = body["client_id"], body.get("timeout_ms")
+        found = await self._control.begin_member(
+            name, member, client_id=client_id, owner=_owner(body), timeout_ms=timeout_ms
+        )
+        return _changed("joined", found)
 
     async def prepare_member(self, request: Request) -> Response:
-        member = _named(request, "member", "the member", schemas.MEMBER)
-
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.prepare_member(name, member, records=body.get("records"))
-
-        return await self._change(request, schemas.PREPARE_MEMBER, "member prepared", change)
+        member = _member(request)
+        name, body = await _asked(request, schemas.PREPARE_MEMBER)
+        found = await self._control.prepare_member(name, member, records=body.get("records"))
+        return _changed("member prepared", found)
 
     async def abort_member(self, request: Request) -> Response:
-        member = _named(request, "member", "the member", schemas.MEMBER)
-
-        async def change(name: str, body: dict[str, Any]) -> Described:
-            return await self._control.abort_member(name, member)
-
-        return await self._change(request, schemas.ABORT_MEMBER, "member aborted", change)
+        member = _member(request)
+        name, _ = await _asked(request, schemas.ABORT_MEMBER)
+        return _changed("member aborted", await self._control.abort_member(name, member))
 
     async def reject(self, request: Request) -> Response:
         given = request.path_params["producer_id"]
@@ -146,15 +130,24 @@ class _Api:
         log.info("producer id rejected", producer_id=int(given))
         return JSONResponse({"producer_id": int(given)})
 
-    async def _change(self, request: Request, schema: Schema, done: str, change: _Change) -> Response:
-        name = _id(request)
-        found = await change(name, await read_body(request, schema))
-        log.info(f"transaction {done}", transactional_id=name)
-        return JSONResponse(described_json(found))
+
+async def _asked(request: Request, schema: Schema) -> tuple[str, dict[str, Any]]:
+    """The transactional id of a request, and its body."""
+    name = _id(request)
+    return name, await read_body(request, schema)
+
+
+def _changed(done: str, found: Described) -> Response:
+    log.info(f"transaction {done}", transactional_id=found.transactional_id)
+    return JSONResponse(described_json(found))
 
 
 def _id(request: Request) -> str:
     return _named(request, "transactional_id", "the transactional id", schemas.TRANSACTIONAL_ID)
+
+
+def _member(request: Request) -> str:
+    return _named(request, "member", "the member", schemas.MEMBER)
 
 
 def _named(request: Request, parameter: str, what: str, schema: Schema) -> str:

@@ -13,7 +13,7 @@ from kproxy.cli import main
 from kproxy.cli.config_commands import print_table, report
 from kproxy.config import Address, Config, ExitCode, Loaded, load_with_sources, options
 from kproxy.control.config_api import config_routes
-from kproxy.control.control_server import serve_control
+from kproxy.control.listeners import serve_control
 from kproxy.control.logging import Logs
 from tests.control.fake_settings import make_settings
 from tests.control.fake_transactions import FakeTransactions

@@ -9,9 +9,8 @@ from structlog.testing import capture_logs
 
 from kproxy.cli import main
 from kproxy.config import Address, Config, ExitCode
-from kproxy.control.control_server import serve_control
 from kproxy.control.fact_routes import fact_routes
-from kproxy.control.http import serve_http
+from kproxy.control.listeners import serve_control, serve_http
 from kproxy.proxy.stats import Stats
 from tests.control.fake_facts import FakeFacts
 from tests.control.fake_transactions import FakeTransactions

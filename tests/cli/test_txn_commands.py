@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from kproxy.cli import main
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config, ExitCode
-from kproxy.control.control_server import serve_control
+from kproxy.control.listeners import serve_control
 from kproxy.txn.described import OwnerId
 from kproxy.txn.txn_error import TxnError
 from tests.control.fake_transactions import FakeTransactions

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from kproxy.config import Address, Config
-from kproxy.control.http import serve_http
+from kproxy.control.listeners import serve_http
 from kproxy.control.serving import bind_tcp, serve_app
 from kproxy.proxy.facts import LegacyClient, Traffic
 from kproxy.proxy.stats import Stats

@@ -20,7 +20,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address
-from kproxy.control.http import serve_http
+from kproxy.control.listeners import serve_http
 from kproxy.net.running_facts import Facts
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.stats import Stats

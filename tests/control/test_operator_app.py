@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kproxy.config import Address, Config, ExitCode, StartupError
-from kproxy.control.http import serve_http
+from kproxy.control.listeners import serve_http
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.facts import not_ready_reasons
 from kproxy.proxy.stats import Stats

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
+from starlette.types import Receive, Scope, Send
 
 from kproxy.config import Address, Config, StartupError
-from kproxy.control.control_server import serve_control
+from kproxy.control.listeners import InFlight, read_token, serve_control
 from tests.control.fake_transactions import FakeTransactions
 
 TOKEN = "correct-horse-battery"
@@ -142,3 +144,50 @@ async def test_garbage_harms_no_one(tmp_path: Path) -> None:
                         pass
         assert config.control_socket is not None
         assert (await ask(OverUnix(config.control_socket), "GET", ALL))[0] == 200
+
+
+def test_a_token_may_end_with_a_new_line(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(TOKEN.encode() + b"\n")
+    assert read_token(path) == TOKEN.encode()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"short", b"x" * 1025, b"two words are not one token", b"\xff" * 20])
+def test_what_is_no_token_ends_the_start(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(StartupError, match="must hold 16 to 1024 printable characters"):
+        read_token(path)
+
+
+def test_a_token_file_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"cannot read control.token.file"):
+        read_token(tmp_path / "none")
+
+
+async def nothing() -> dict[str, str]:
+    return {}
+
+
+async def send(message: object) -> None:
+    return None
+
+
+async def test_requests_are_waited_for() -> None:
+    in_flight, may_end = InFlight(), trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await may_end.wait()
+
+    counted = in_flight.watch(app)
+    with trio.fail_after(120):
+        await in_flight.quiet()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(counted, {"type": "http"}, nothing, send)
+            nursery.start_soon(counted, {"type": "lifespan"}, nothing, send)
+            await trio.testing.wait_all_tasks_blocked()
+            assert in_flight.count == 1
+            nursery.start_soon(in_flight.quiet)
+            await trio.testing.wait_all_tasks_blocked()
+            may_end.set()
+        assert in_flight.count == 0
