@@ -36,8 +36,6 @@ class InFlight:
         self._changed = trio.lowlevel.ParkingLot()
 
     def watch(self, app: "ASGIApp") -> "ASGIApp":
-        """The application, its requests counted."""
-
         async def counted(scope: "Scope", receive: "Receive", send: "Send") -> None:
             if scope["type"] != "http":
                 await app(scope, receive, send)

@@ -23,7 +23,6 @@ class Authorization:
         file.use = self._policy.use
 
     def access(self, host: str, topic_names: Mapping[bytes, str]) -> Access:
-        """What a connection from a host may do."""
         return Access(self._policy, host, topic_names, self._refused)
 
     def _refused(self, subject: Subject, refusal: Refusal) -> None:

@@ -18,7 +18,6 @@ class QuotaKeeper:
         file.use = self._use
 
     def meter(self) -> Meter:
-        """For a new connection."""
         return Meter(self._quotas)
 
     def _use(self, rules: QuotaRules) -> None:

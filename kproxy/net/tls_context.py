@@ -34,7 +34,6 @@ class TlsFiles:
     ca: Path | None = None
 
     def paths(self) -> Sequence[Path]:
-        """All files that are given."""
         return [path for path in (self.certificate, self.key, self.key_password, self.ca) if path is not None]
 
 
@@ -133,7 +132,6 @@ class TlsContext:
         return self._context
 
     def reload(self) -> None:
-        """Looks at the files at once."""
         seen = file_stamps(self._files.paths())
         if seen == self._seen:
             return

@@ -20,7 +20,7 @@ from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import NoCommonVersion, choose_version
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.routing import Address
 from kproxy.spark.secured_connection import LogIn, tls_context
 from kproxy.spark.security_options import PLAIN_TEXT, Security
@@ -48,7 +48,6 @@ class Protection:
     """What all connections of a cluster share of TLS and SASL; made when the first one is opened."""
 
     def __init__(self, security: Security) -> None:
-        """Reads nothing yet."""
         self.security = security
         self._context: ssl.SSLContext | None = None
         self._log_in: LogIn | None = None
@@ -157,7 +156,6 @@ class Connection:
 
     @property
     def address(self) -> Address:
-        """The other end."""
         return self._address
 
     def version(self, message: type[Message], oldest: int, newest: int) -> int:

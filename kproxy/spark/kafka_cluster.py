@@ -186,7 +186,6 @@ class KafkaCluster:
         self._leaders.clear()
 
     def close(self) -> None:
-        """Closes all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -60,7 +60,6 @@ class ProgressListener(StreamingQueryListener):
             counter.labels(name)
 
     def onQueryProgress(self, event: Any) -> None:
-        """Publishes a micro-batch."""
         progress = json.loads(event.progress.json)
         name = progress.get("name") or progress["id"]
         done = batch_done(name, progress)

@@ -104,7 +104,6 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """Kafka's name."""
         return ("SASL_" if self.sasl else "") + ("SSL" if self.is_tls else "PLAINTEXT")
 
 

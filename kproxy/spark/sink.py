@@ -76,7 +76,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Of one micro-batch."""
 
     def __init__(self, writer: _Writer) -> None:
-        """As ``stream_writer`` makes it."""
         self._writer = writer
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
@@ -99,12 +98,10 @@ class BatchWriter(DataSourceArrowWriter):
     """Of one ``df.write``."""
 
     def __init__(self, writer: _Writer, batch_id: str) -> None:
-        """As ``batch_writer`` makes it."""
         self._writer = writer
         self._batch_id = batch_id
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
-        """As ``StreamWriter.write``."""
         return self._writer.write(iterator, self._writer.options.batch_id, task_names())
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
@@ -112,7 +109,6 @@ class BatchWriter(DataSourceArrowWriter):
         self._writer.commit(_told(messages), self._batch_id)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        """As ``StreamWriter.abort``."""
         _abort(self._writer.decider())
 
 

@@ -27,13 +27,9 @@ _REPORT_SECONDS: Final = 10.0
 class Clock(Protocol):
     """Time, in seconds."""
 
-    def monotonic(self) -> float:
-        """Now."""
-        ...
+    def monotonic(self) -> float: ...
 
-    def sleep(self, seconds: float, /) -> None:
-        """Waits."""
-        ...
+    def sleep(self, seconds: float, /) -> None: ...
 
 
 class Fenced(KafkaError):

@@ -26,7 +26,6 @@ class KproxyDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "kproxy"
 
     def schema(self) -> "StructType":

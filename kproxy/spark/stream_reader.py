@@ -105,7 +105,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, partition)
 
     def stop(self) -> None:
-        """Closes the connections."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

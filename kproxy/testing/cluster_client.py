@@ -236,7 +236,6 @@ class ClusterClient:
         return bytes(data)
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

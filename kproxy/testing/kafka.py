@@ -215,7 +215,6 @@ class RealKafka:
         self._signal(index, signal.SIGSTOP)
 
     def resume(self, index: int) -> None:
-        """Let a paused broker run on."""
         self._signal(index, signal.SIGCONT)
 
     def log_tail(self, index: int, lines: int = 40) -> str:

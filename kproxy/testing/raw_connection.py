@@ -54,7 +54,6 @@ class RawConnection:
         return decoded  # type: ignore[return-value]  # without ``answer`` the caller takes what comes
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are."""
         self._socket.sendall(data)
 
     def receive_bytes(self) -> bytes:
@@ -74,7 +73,6 @@ class RawConnection:
         return not poller.poll(0)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def __enter__(self) -> Self:

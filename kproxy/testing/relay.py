@@ -78,7 +78,6 @@ class FaultRelay:
 
     @property
     def connections(self) -> int:
-        """Connections open now."""
         return len(self._open)
 
     def pause(self) -> None:
@@ -157,7 +156,6 @@ class _Connection:
             end(self._upstream)
 
     def end(self, ending: Ending) -> None:
-        """End both sides now."""
         if not self._scope.cancel_called:
             self._relay.counts.cuts += 1
             self._ending = ending

@@ -11,7 +11,7 @@ from kproxy.net.broker_sasl.broker_credentials import Password
 from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
 from kproxy.net.network import ByteIO, Listener, Network
 from kproxy.net.watched_file import WatchedFile
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.upstream_stats import UpstreamStats
 
 log = structlog.get_logger("kproxy.upstream")

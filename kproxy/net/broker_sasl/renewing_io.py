@@ -14,8 +14,8 @@ import trio
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.network import ByteIO
 from kproxy.net.wrapped_io import WrappedIO
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.broker_login.login import LoginFrames
-from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.broker_login.sieve import AnswerSieve
 from kproxy.proxy.slots import Buffer
 

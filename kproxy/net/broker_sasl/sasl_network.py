@@ -14,8 +14,8 @@ from kproxy.net.broker_sasl.broker_credentials import Credentials
 from kproxy.net.broker_sasl.renewing_io import RenewingIO
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import ByteIO, Listener, Network
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.broker_login.login import Login, LoginFrames
-from kproxy.proxy.broker_login.refusal import LoginRefused
 from kproxy.proxy.routing import Address
 from kproxy.proxy.upstream_stats import UpstreamStats
 

@@ -40,7 +40,6 @@ class Networks:
         self._tokens = tokens
 
     def for_client(self, principal: str) -> Network:
-        """The network for the requests of a client."""
         return self.on_behalf(principal) if self._clients is None else self._clients
 
     def on_behalf(self, principal: str) -> Network:

@@ -37,7 +37,6 @@ class TokenChecker:
     """Checks tokens."""
 
     def __init__(self, keys: TokenKeys, rules: TokenRules) -> None:
-        """``keys``: of those who issue them."""
         self._keys = keys
         self._rules = rules
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from kproxy.proxy.broker_login.refusal import LoginRefused
-
 _SEPARATOR = "\x01"
+
+
+class LoginRefused(OSError):
+    """The broker does not let kproxy in, or is not one to give a password to; the text says what to do."""
 
 
 class Mechanism(Protocol):

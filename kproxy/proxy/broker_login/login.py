@@ -7,8 +7,7 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.broker_login.broker_mechanisms import Mechanism
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused, Mechanism
 
 _HANDSHAKE: Final = 1
 _CLIENT_ID: Final = "kproxy"
@@ -46,7 +45,6 @@ class Login:
         self.lifetime_ms = 0
 
     def start(self) -> Asked:
-        """The first request."""
         return Asked(SaslHandshakeRequest(mechanism=self._mechanism.mechanism), _HANDSHAKE)
 
     def answer(self, response: Message) -> Asked | None:
@@ -102,7 +100,6 @@ class LoginFrames:
         return self._login.lifetime_ms
 
     def frame(self) -> bytes:
-        """The request that is to be sent now."""
         return encode_request(self._asked.request, self._asked.version, self.correlation_id, _CLIENT_ID)
 
     def answer(self, frame: bytes) -> bool:

@@ -8,7 +8,7 @@ import hmac
 from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 #: As Kafka has it (``ScramMechanism``); fewer would make the password cheap to guess for an eavesdropper.

@@ -99,7 +99,6 @@ class LoginGate:
 
     @property
     def passed(self) -> bool:
-        """Whether the client has logged in."""
         return self._who is not None
 
     def take(self, frame: bytearray, now: float) -> Blocking | Literal[False] | None:

@@ -36,13 +36,11 @@ class DescribeCluster(AddressHandler):
     """Rewrites the list of brokers; the controllers' own addresses are left out."""
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """All brokers of the response."""
         if response.endpoint_type != _BROKERS:
             return ()
         return [(row.broker_id, row.host, row.port) for row in response.brokers]
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The response with kproxy's addresses."""
         rows = response.brokers if response.endpoint_type == _BROKERS else ()
         response.brokers = [row for row in rows if advertise(ctx, row, row.broker_id)]
         answer: Message = response
@@ -56,7 +54,6 @@ class FindCoordinator(AddressHandler):
     """
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
-        """What is left to ask the broker."""
         request: FindCoordinatorRequest = exchange.request
         if request.key_type != _TRANSACTION or not (ctx.decides_transactions or ctx.permits.rules):
             return request
@@ -73,12 +70,10 @@ class FindCoordinator(AddressHandler):
         return Local(FindCoordinatorResponse(coordinators=_in_order(ctx, request.coordinator_keys, [])))
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """The coordinators that were found."""
         rows = [response, *response.coordinators]
         return [(row.node_id, row.host, row.port) for row in rows if row.node_id >= 0 and row.host]
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The response with kproxy's addresses."""
         for row in [response, *response.coordinators]:
             if row.node_id >= 0 and row.host and not advertise(ctx, row, row.node_id):
                 _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)

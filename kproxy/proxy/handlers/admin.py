@@ -15,7 +15,6 @@ class DescribeConfigs(Handler):
     """v0 from the source of each value."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The response, with ``is_default`` for v0."""
         if exchange.client_version == 0 and exchange.upstream_version > 0:
             for result in response.results:
                 for row in result.configs:

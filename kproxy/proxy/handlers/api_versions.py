@@ -22,7 +22,6 @@ class ApiVersions(Handler):
         return True
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The broker's response with kproxy's ranges in it."""
         return own_answer(ctx, response)
 
 

@@ -114,7 +114,6 @@ class Fetch(Handler):
         return convert
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The records as the client can read them, or what else to ask or wait for."""
         reading: FetchReading | None = exchange.notes.get("reading")
         if reading is None:
             return self._watched(ctx, exchange, response)
@@ -129,7 +128,6 @@ class Fetch(Handler):
         return reading.take(response, exchange.upstream_version == exchange.client_version)
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """Called after a wait for a decision."""
         reading: FetchReading = exchange.notes["reading"]
         return reading.resume(told)
 

@@ -47,7 +47,6 @@ class Part:
 
     @property
     def start(self) -> int:
-        """The client's offset."""
         return self.asked.fetch_offset
 
 

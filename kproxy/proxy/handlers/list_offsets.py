@@ -76,7 +76,6 @@ class ListOffsets(Handler):
         return asked
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The response, or what has to be known first."""
         isolation: Isolation | None = exchange.notes.get("isolation")
         if isolation is None:
             answer: Message = response
@@ -95,7 +94,6 @@ class ListOffsets(Handler):
         )
 
     def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
-        """Called with the response about the last stable offsets."""
         response: ListOffsetsResponse = exchange.notes.pop("response")
         times = _times(exchange.notes["question"])
         for topic in response.topics:

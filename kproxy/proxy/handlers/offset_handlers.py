@@ -85,7 +85,6 @@ class OffsetFetch(_Offsets):
     """v0: a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's days."""
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        """For the broker, or first for the log."""
         if not ctx.services.follows_groups:
             return self._ask(exchange)
         exchange.notes[_WAITING] = True

@@ -96,7 +96,6 @@ class OwnTopics(Handler):
         return rest
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | AsItIs:
-        """The broker's response, followed by what was refused."""
         amend = exchange.notes["amend"]
         if amend is not None:
             amend(response)

@@ -5,6 +5,7 @@ from typing import Any
 
 from kproxy.codec.messages import Message
 from kproxy.proxy.context import Context
+from kproxy.proxy.handlers.addresses import advertise
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler
 
 _FIRST_NODE_ENDPOINTS = 10
@@ -18,17 +19,10 @@ class PassedProduce(Handler):
         return version >= _FIRST_NODE_ENDPOINTS or version != upstream
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
-        """The leaders named."""
         return [(row.node_id, row.host, row.port) for row in response.node_endpoints]
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
-        """The response, kproxy's addresses in it."""
-        kept = []
-        for row in response.node_endpoints:
-            address = ctx.advertised(row.node_id)
-            if address is not None:
-                row.host, row.port = address
-                kept.append(row)
-        response.node_endpoints = kept
+        rows = response.node_endpoints
+        response.node_endpoints = [row for row in rows if advertise(ctx, row, row.node_id)]
         answer: Message = response
         return answer

@@ -4,6 +4,8 @@ They must not be forwarded: the broker would treat them as a second login of kpr
 listener without SASL.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
@@ -18,39 +20,34 @@ BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, Api
 _REASON = "there is no SASL at this port: clients need no login here"
 
 
-class SaslHandshake(Handler):
-    """Passed on to the broker, or refused."""
+class _Sasl(Handler):
+    """Passed on to the broker, or refused whatever it says."""
+
+    refusal: Callable[[], Message]
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """If it is refused."""
         return not ctx.policy.passes_sasl or super().rewrites(ctx, version, upstream)
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        """No mechanism is offered."""
-        if ctx.policy.passes_sasl:
-            return super().lift(ctx, exchange)
-        return Local(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+        return super().lift(ctx, exchange) if ctx.policy.passes_sasl else Local(self.refusal())
 
 
-class SaslAuthenticate(Handler):
-    """Passed on to the broker, or refused."""
+class SaslHandshake(_Sasl):
+    """SaslHandshake (17): no mechanism is offered."""
 
-    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """If it is refused."""
-        return not ctx.policy.passes_sasl or super().rewrites(ctx, version, upstream)
+    refusal = partial(SaslHandshakeResponse, error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        """Refused whatever it says."""
-        if ctx.policy.passes_sasl:
-            return super().lift(ctx, exchange)
-        return Local(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_REASON))
+
+class SaslAuthenticate(_Sasl):
+    """SaslAuthenticate (36): refused with the reason."""
+
+    refusal = partial(SaslAuthenticateResponse, error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_REASON)
 
 
 class _Proof(Handler):
     """Any response of the broker, to a question of kproxy's own, shows that the client's login was taken."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """Not for the client."""
         ctx.logged_in = True
         return super().lower(ctx, exchange, response)
 

@@ -48,7 +48,6 @@ class ListTransactions(_Beside):
     """Each of kproxy's is listed by one broker alone: admin clients ask all of them and add up."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The broker's and kproxy's."""
         if ctx.services.views is not None and not response.error_code:
             states, producer_ids = set(exchange.request.state_filters), set(exchange.request.producer_id_filters)
             response.transaction_states += [
@@ -83,7 +82,6 @@ class DescribeTransactions(_Beside):
     """The ids that kproxy's log knows are not asked of the broker."""
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        """What is left for the broker."""
         request = exchange.request
         assert ctx.services.views is not None
         own = [view for name in request.transactional_ids if (view := ctx.services.views.of(name)) is not None]
@@ -99,7 +97,6 @@ class DescribeTransactions(_Beside):
         return DescribeTransactionsRequest(transactional_ids=left)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The broker's and kproxy's."""
         own = exchange.notes.get("own")
         if own is None and exchange.upstream_version == exchange.client_version:
             return AsItIs()
@@ -127,7 +124,6 @@ class DescribeProducers(_Beside):
     """Producers of kproxy's transactions by their clients' names, with the offset at which what is open begins."""
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The broker's response, in which kproxy's producer ids are known again."""
         found: DescribeProducersResponse = response
         if ctx.services.views is None:
             return found

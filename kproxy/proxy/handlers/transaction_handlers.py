@@ -54,7 +54,6 @@ class Transactional(Handler):
         return _OWN in bytes(request)
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        """For the coordinator of the id's home."""
         request = exchange.request
         transactional_id = self.transactional_id(request)
         if transactional_id is not None and not ctx.may_use(transactional_id):
@@ -70,7 +69,6 @@ class Transactional(Handler):
         return message
 
     def transactional_id(self, request: Any) -> str | None:
-        """The transactional id that a request names, if any."""
         name: str | None = request.transactional_id
         return name
 
@@ -80,7 +78,6 @@ class Transactional(Handler):
         return TransactionRequest(who, exchange.request)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The response, from kproxy or the broker."""
         if exchange.upstream_version == exchange.client_version and _ASKED_HERE not in exchange.notes:
             return AsItIs()
         answer: Message = response
@@ -154,11 +151,9 @@ class AddPartitionsToTxn(Transactional):
     """AddPartitionsToTxn: v4 and later may add and verify for many ids, and are for brokers alone."""
 
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """Also to refuse it."""
         return version >= _FIRST_OF_BROKERS or super().rewrites(ctx, version, upstream)
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        """As others, or refused."""
         if exchange.client_version >= _FIRST_OF_BROKERS:
             return Local(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return super().lift(ctx, exchange)
@@ -175,7 +170,6 @@ class AddPartitionsToTxn(Transactional):
         return super().ask(ctx, exchange)
 
     def transactional_id(self, request: Any) -> str | None:
-        """As v0-v3 name it."""
         name: str = request.v3_and_below_transactional_id
         return name
 
@@ -184,7 +178,6 @@ class EndTxn(Transactional):
     """EndTxn: which members have read for the next transaction is another question."""
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
-        """Whatever becomes of it."""
         if ctx.services.memberships is not None:
             request: EndTxnRequest = exchange.request
             ctx.services.memberships.ends(ctx.client.identity, Producer(request.producer_id, request.producer_epoch))

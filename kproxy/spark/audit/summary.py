@@ -67,12 +67,10 @@ class Summary:
 
     @property
     def broken(self) -> Sequence[Outcome]:
-        """Findings that break a promise."""
         return self.found(Severity.BROKEN)
 
     @property
     def warnings(self) -> Sequence[Outcome]:
-        """Findings that warn."""
         return self.found(Severity.WARNING)
 
     @property
@@ -82,7 +80,6 @@ class Summary:
 
     @property
     def sentence(self) -> str:
-        """The verdict for people."""
         unknown = self.found(Severity.UNKNOWN)
         rest = f" Unknown: {_listed(unknown)}." if unknown else ""
         if self.broken:

@@ -40,7 +40,6 @@ class JsonLines(Display):
     """One JSON object for each batch on stdout; nothing for stages: programs wait for batches."""
 
     def show(self, done: BatchDone) -> None:
-        """One line, at once."""
         sys.stdout.write(f"{as_json(done)}\n")
         sys.stdout.flush()
 
@@ -53,11 +52,9 @@ class LogLines(Display):
         self._log = structlog.get_logger(subsystem="pipeline")
 
     def say(self, text: str) -> None:
-        """One line."""
         self._log.info(text)
 
     def show(self, done: BatchDone) -> None:
-        """One line with the fields of the batch."""
         self._log.info("batch committed", **done._asdict())
 
 
@@ -71,7 +68,6 @@ class LiveTable(Display):
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
     def say(self, text: str) -> None:
-        """Stands above the table."""
         self._stage = text
 
     def show(self, done: BatchDone) -> None:

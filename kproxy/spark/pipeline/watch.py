@@ -86,7 +86,6 @@ class _Followed:
         return False
 
     def end(self) -> None:
-        """Stops it, wherever it is."""
         if self._query.isActive:
             self._query.stop()
 

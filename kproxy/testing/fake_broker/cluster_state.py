@@ -169,7 +169,6 @@ class ClusterState:
         return ErrorCode.NONE
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic with this 16-byte id."""
         return self._topics_by_id.get(topic_id)
 
     def coordinator_of(self, key: str) -> Broker | None:

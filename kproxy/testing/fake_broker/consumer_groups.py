@@ -163,7 +163,6 @@ class Group:
                 del places[place]
 
     def wake(self) -> None:
-        """Wake everyone who waits for this group."""
         self._changed.set()
         self._changed = trio.Event()
 

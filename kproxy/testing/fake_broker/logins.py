@@ -68,7 +68,6 @@ class Logins:
         return key in _FIRST or (login.name is not None and (now < login.ends or not self.rules.hangs_up))
 
     def begin(self, connection: int, mechanism: str) -> ErrorCode:
-        """Begin an exchange."""
         login = self.by_connection.get(connection)
         if self.rules is None or login is None or (login.name is not None and not self.rules.max_reauth_ms):
             return ErrorCode.ILLEGAL_SASL_STATE
@@ -96,7 +95,6 @@ class Logins:
         return answer
 
     def forget(self, connection: int) -> None:
-        """A connection has ended."""
         self.by_connection.pop(connection, None)
 
 

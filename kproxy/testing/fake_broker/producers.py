@@ -74,7 +74,6 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {}
 
     def items(self) -> list[tuple[int, ProducerEntry]]:
-        """Return the producers by id."""
         return sorted(self._entries.items())
 
     def check(
@@ -101,7 +100,6 @@ class ProducerStates:
         return Verdict()
 
     def record(self, producer_id: int, epoch: int, batch: SentBatch, max_timestamp: int) -> None:
-        """Remember an appended batch."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             entry = self._entries[producer_id] = ProducerEntry(epoch, max_timestamp)

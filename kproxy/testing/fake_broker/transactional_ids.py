@@ -78,7 +78,6 @@ class TransactionalId:
 
     @property
     def committed(self) -> bool:
-        """Whether the decision was to commit."""
         return self.state in (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
 
     def check(self, producer_id: int, epoch: int) -> ErrorCode:

@@ -9,7 +9,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config.secrets import SecretLocation
 from kproxy.net.broker_sasl.identities import IdentityNetworks
 from kproxy.net.socket_network import SocketNetwork
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.upstream_stats import UpstreamStats
 from kproxy.testing.fake_broker import CloseAfter, SaslRules
 from tests.net.harness import produce, proxied, values_in

@@ -18,7 +18,7 @@ from kproxy.net.broker_sasl.sasl_networks import open_networks
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.net.socket_network import SocketNetwork
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import ClusterConfig, FakeServer, SaslRules, open_fake_cluster
 from tests.net.harness import eventually, fetch, produce, proxied, values_in

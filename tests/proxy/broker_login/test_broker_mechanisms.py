@@ -1,7 +1,6 @@
 import pytest
 
-from kproxy.proxy.broker_login.broker_mechanisms import Bearer, Plain
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import Bearer, LoginRefused, Plain
 
 
 def test_plain_says_all_at_once() -> None:

@@ -8,9 +8,8 @@ from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHan
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.broker_login.broker_mechanisms import Plain
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused, Plain
 from kproxy.proxy.broker_login.login import Login, LoginFrames
-from kproxy.proxy.broker_login.refusal import LoginRefused
 
 OFFERED = ["PLAIN"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.proxy.broker_login.refusal import LoginRefused
+from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.broker_login.scram_client import SaltedPassword, Scram
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
