@@ -26,13 +26,12 @@ from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
 from kproxy.heap import settle
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.control_tls import control_context
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.running_facts import Facts
 from kproxy.net.server import Server
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
-from kproxy.net.tls_names import silence_unreadable_names
+from kproxy.net.tls_context import control_context, silence_unreadable_names
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.routing import ClusterMap

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from kproxy import __version__
 from kproxy.codec.accelerator import SWITCH, SWITCHED_OFF
-from kproxy.demo.fake import running_fake
+from kproxy.demo.demo_broker import running_fake
 from kproxy.testing.ports import free_ports
 from tools.image_build import ROOT, Image, built_image
 from tools.image_run import ended, run_in, started_in

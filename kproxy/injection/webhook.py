@@ -9,8 +9,7 @@ from kproxy.config import Address
 from kproxy.control.serving import bind_tcp, read_bounded, serve_app
 from kproxy.injection.admission import LONGEST_BODY, Decision, review, too_long
 from kproxy.injection.wishes import Sidecar
-from kproxy.net.control_tls import renewed_context
-from kproxy.net.tls_context import TlsFiles
+from kproxy.net.tls_context import TlsFiles, renewed_context
 
 if TYPE_CHECKING:
     from starlette.requests import Request

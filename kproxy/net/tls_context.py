@@ -1,13 +1,18 @@
 """Certificates and keys from files, which may be replaced while connections live (RFC 8446; TLS 1.2 at least)."""
 
 import ssl
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
+import trio
 
+from kproxy.config import ExitCode, StartupError
+from kproxy.config.process_options import ControlOptions
 from kproxy.net.file_stamps import file_stamps
 
 log = structlog.get_logger("kproxy.tls")
@@ -142,3 +147,53 @@ class TlsContext:
             log.error("new certificates cannot be used; keeping the old ones", reason=str(error))
         else:
             log.info("certificates loaded", files=[str(path) for path in self._files.paths()])
+
+
+@contextmanager
+def silence_unreadable_names() -> Iterator[None]:
+    """While the block lasts nothing is written to stderr where a client asks for a TLS name that is not ASCII.
+
+    The handshake fails in any case and is logged and counted like any other. Any client could otherwise fill the
+    log, for Python reports what it can't raise (here: bytes that are no name) to ``sys.unraisablehook``.
+    """
+    usual = sys.unraisablehook
+
+    def hook(fault: "sys.UnraisableHookArgs") -> None:
+        if not (isinstance(fault.exc_value, UnicodeDecodeError) and isinstance(fault.object, bytes)):
+            usual(fault)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
+
+
+def control_context(config: ControlOptions) -> ssl.SSLContext | None:
+    """A context for control.http, made inside trio; None without a certificate. StartupError names a bad file."""
+    certificate = config.control_ssl_certificate_location
+    if certificate is None:
+        return None
+    files = TlsFiles(certificate, config.control_ssl_key_location, config.control_ssl_key_password_location)
+    return renewed_context("control.ssl", files)
+
+
+def renewed_context(option: str, files: TlsFiles) -> ssl.SSLContext:
+    """A context whose connections get the certificate that is in its file when they are opened.
+
+    Made inside trio. StartupError names the option and a file that is bad.
+    """
+
+    def make() -> ssl.SSLContext:
+        return server_context(files, "none")
+
+    try:
+        kept, context = TlsContext(files, make, trio.current_time), make()
+    except TlsError as error:
+        raise StartupError(f"{option}: {error}", ExitCode.USAGE) from None
+
+    def use_current(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, of: ssl.SSLContext) -> None:
+        connection.context = kept.current()
+
+    context.sni_callback = use_current
+    return context

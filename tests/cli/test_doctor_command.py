@@ -5,7 +5,7 @@ import pytest
 
 from kproxy.cli import main
 from kproxy.config import ExitCode
-from kproxy.demo.fake import running_fake
+from kproxy.demo.demo_broker import running_fake
 from kproxy.testing.kafka import RealKafka
 
 ALL = ("--http", "off", "--max-connections", "10", "--transaction-state-log-replication-factor", "1")

@@ -5,8 +5,8 @@ import urllib.request
 import pytest
 
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
+from kproxy.demo.demo_broker import running_fake
 from kproxy.demo.failure import DemoFailed
-from kproxy.demo.fake import running_fake
 from kproxy.demo.sidecar import open_sidecar
 from kproxy.testing.raw_connection import RawConnection
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kproxy.config import load
-from kproxy.demo.fake import running_fake
+from kproxy.demo.demo_broker import running_fake
 from kproxy.demo.sidecar import open_sidecar
 from tests.support.clients import python_driver
 

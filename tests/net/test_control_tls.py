@@ -12,7 +12,7 @@ import trio
 from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.config import Address, Config, StartupError
 from kproxy.control.listeners import serve_control
-from kproxy.net.control_tls import control_context
+from kproxy.net.tls_context import control_context
 from tests.control.fake_transactions import FakeTransactions
 from tests.net.certificates import Authority
 

@@ -12,7 +12,7 @@ import trio
 from structlog.testing import capture_logs
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
-from kproxy.net.tls_names import silence_unreadable_names
+from kproxy.net.tls_context import silence_unreadable_names
 from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, Proxied, eventually, proxied
 from tests.net.test_tls_network import listening, tls_client

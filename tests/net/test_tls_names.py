@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kproxy.net.tls_names import silence_unreadable_names
+from kproxy.net.tls_context import silence_unreadable_names
 from tests.net.harness import eventually
 from tests.net.test_hostile_tls import HELLO, answered_to_the_end, secured, sent
 

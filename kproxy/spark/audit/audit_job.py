@@ -17,17 +17,18 @@ from kproxy.spark.audit.content import digest
 from kproxy.spark.audit.engine import ARRIVING, Engine, stored
 from kproxy.spark.audit.group_checks import fetch_offsets
 from kproxy.spark.audit.log_facts import make_decoded, make_facts
-from kproxy.spark.audit.log_reading import (
+from kproxy.spark.audit.next_run import CARRIED_TABLE, carry, load_carried, next_places
+from kproxy.spark.audit.offset_spans import (
     AS_BATCHES,
     AS_SEEN,
     AS_WRITTEN,
+    Span,
     batch_slices,
     connector,
+    find_spans,
     log_slices,
     record_slices,
 )
-from kproxy.spark.audit.next_run import CARRIED_TABLE, carry, load_carried, next_places
-from kproxy.spark.audit.offset_spans import Span, find_spans
 from kproxy.spark.audit.picture import png_page
 from kproxy.spark.audit.report_page import html_page
 from kproxy.spark.audit.request import Request, choose_topics

@@ -5,8 +5,7 @@ from typing import Final
 
 from kproxy.spark.audit.audit_state import load_state
 from kproxy.spark.audit.content import plain_key
-from kproxy.spark.audit.log_reading import connector, log_slices
-from kproxy.spark.audit.offset_spans import find_spans
+from kproxy.spark.audit.offset_spans import connector, find_spans, log_slices
 from kproxy.spark.audit.request import AUTO, DUCKDB, SPARK, Request, choose_topics, wrong
 
 #: Up to so many offsets are read by this process.

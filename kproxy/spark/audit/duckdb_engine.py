@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from kproxy.spark.audit.engine import ARRIVING, Make, stored
-from kproxy.spark.audit.log_reading import Slice
+from kproxy.spark.audit.offset_spans import Slice
 from kproxy.spark.audit.tables import table
 from kproxy.spark.fetching import Range
 from kproxy.spark.kafka_cluster import TopicPartition

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from kproxy.spark.audit.log_reading import Slice
+from kproxy.spark.audit.offset_spans import Slice
 
 #: The view of what is being read.
 ARRIVING: Final = "audit_arriving"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kproxy.spark.audit.engine import ARRIVING, Make, stored
-from kproxy.spark.audit.log_reading import Slice
+from kproxy.spark.audit.offset_spans import Slice
 
 
 class SparkEngine:

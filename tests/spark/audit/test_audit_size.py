@@ -7,7 +7,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.config import StartupError
 from kproxy.spark.audit.audit_size import MOST_HERE, choose_engine, offsets_to_read
 from kproxy.spark.audit.audit_state import PartitionProgress, State, save_state
-from kproxy.spark.audit.log_reading import LOG
+from kproxy.spark.audit.offset_spans import LOG
 from kproxy.spark.audit.request import AUTO, DUCKDB, SPARK, Request
 from tests.spark.fake_cluster import fake_cluster
 
