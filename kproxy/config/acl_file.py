@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kproxy.config.config_faults import Faults
-from kproxy.config.section import Section, top_of
+from kproxy.config.section import Section, read_list
 from kproxy.config.values import suggest
 from kproxy.proxy.authorization.acl_rules import (
     ANY,
@@ -33,14 +32,7 @@ _PATTERNS: Final = {pattern.value: pattern for pattern in PatternType}
 
 def load_rules(file: Path, super_users: Sequence[str] = ()) -> Rules:
     """The rules of a file; ConfigError with one line for each fault."""
-    faults = Faults(str(file))
-    top = top_of(file, faults, {})
-    rules = [_rule(section) for section in top.sections("rules")]
-    if not top.has("rules"):
-        top.fault("is missing: a list of rules", "rules")
-    top.finish()
-    faults.check()
-    return Rules(rules, super_users)
+    return Rules(read_list(file, "rules", "a list of rules", _rule), super_users)
 
 
 def _rule(section: Section) -> Rule:
@@ -54,7 +46,7 @@ def _rule(section: Section) -> Rule:
         if ":" not in principal and not principal.startswith("*"):
             section.fault(f"{principal!r} must be TYPE:NAME, such as 'User:{principal}'", "principals")
     resources = _resources(section)
-    rule = Rule(
+    return Rule(
         allows=_PERMISSIONS.get(permission, False),
         principals=principals,
         hosts=_hosts(section),
@@ -64,8 +56,6 @@ def _rule(section: Section) -> Rule:
         name=section.maybe("name") or "",
         line=section.place.line,
     )
-    section.finish()
-    return rule
 
 
 def _hosts(section: Section) -> tuple[HostPattern, ...]:

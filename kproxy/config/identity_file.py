@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kproxy.config.config_faults import Faults
 from kproxy.config.secrets import SECRET, SecretLocation
-from kproxy.config.section import Section, top_of
+from kproxy.config.section import Section, read_list
 
 EVERYBODY = "*"
 """The entry for all principals that have no entry of their own."""
@@ -21,21 +20,17 @@ class BrokerIdentity(NamedTuple):
 
 def load_identities(file: Path) -> Mapping[str, BrokerIdentity]:
     """By principal; ConfigError with one line for each fault."""
-    faults = Faults(str(file))
-    top = top_of(file, faults, {})
     identities: dict[str, BrokerIdentity] = {}
-    for section in top.sections("identities"):
+
+    def read(section: Section) -> None:
         principal = section.text("principal")
         if principal in identities:
             section.fault(f"{principal!r} is given twice", "principal")
         if principal and principal != EVERYBODY and ":" not in principal:
             section.fault(f"must be TYPE:NAME, such as 'User:{principal}', or '*' for all others", "principal")
         identities[principal] = BrokerIdentity(section.text("username"), _location(section))
-        section.finish()
-    if not top.has("identities"):
-        top.fault("is missing: a list with principal, username and password.location", "identities")
-    top.finish()
-    faults.check()
+
+    read_list(file, "identities", "a list with principal, username and password.location", read)
     return identities
 
 

@@ -2,21 +2,13 @@
 
 from pathlib import Path
 
-from kproxy.config.config_faults import Faults
-from kproxy.config.section import Section, top_of
+from kproxy.config.section import Section, read_list
 from kproxy.proxy.quotas.quota_rules import Limit, QuotaRule, QuotaRules
 
 
 def load_quotas(file: Path) -> QuotaRules:
     """The quotas of a file; ConfigError with one line for each fault."""
-    faults = Faults(str(file))
-    top = top_of(file, faults, {})
-    rules = [_rule(section) for section in top.sections("quotas")]
-    if not top.has("quotas"):
-        top.fault("is missing: a list of quotas", "quotas")
-    top.finish()
-    faults.check()
-    return QuotaRules(rules)
+    return QuotaRules(read_list(file, "quotas", "a list of quotas", _rule))
 
 
 def _rule(section: Section) -> QuotaRule:
@@ -34,5 +26,4 @@ def _rule(section: Section) -> QuotaRule:
         section.fault(f"{rule.principal!r} must be TYPE:NAME, such as 'User:{rule.principal}'", "principal")
     if not rule.limits and not any(section.has(limit.value) for limit in Limit):
         section.fault(f"limits nothing: give {', '.join(Limit)}")
-    section.finish()
     return rule

@@ -188,6 +188,21 @@ def _place(node: yaml.Node, key: str) -> Location:
     return Location(node.start_mark.line + 1, key)
 
 
+def read_list(file: Path, key: str, missing: str, read: Callable[[Section], _T]) -> list[_T]:
+    """What ``read`` makes of each entry of a file's one list; ConfigError with one line for each fault."""
+    faults = Faults(str(file))
+    top = top_of(file, faults, {})
+    found = []
+    for entry in top.sections(key):
+        found.append(read(entry))
+        entry.finish()
+    if not top.has(key):
+        top.fault(f"is missing: {missing}", key)
+    top.finish()
+    faults.check()
+    return found
+
+
 def top_of(file: Path, faults: Faults, environ: Mapping[str, str]) -> Section:
     """The mapping at the top of a file; ConfigError if it can't be read, or is no YAML."""
     return Section(_root(file), "", faults, environ)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -193,9 +192,7 @@ class KafkaCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _connect(self, address: Address) -> Connection:

@@ -13,7 +13,6 @@ import contextlib
 import struct
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -244,9 +243,7 @@ class ClusterClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _connect(self, place: tuple[str, int]) -> RawConnection:

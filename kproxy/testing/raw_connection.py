@@ -3,7 +3,6 @@
 import select
 import socket
 import struct
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from kproxy.codec.header import encode_request, response_header_size
@@ -78,9 +77,7 @@ class RawConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _exactly(self, size: int) -> bytes:

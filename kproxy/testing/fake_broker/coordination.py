@@ -29,20 +29,6 @@ _CREATING = (8, 11, 28)
 """OffsetCommit, TxnOffsetCommit and JoinGroup bring a group into being."""
 
 
-def transaction_error(call: Call, fenced_version: int) -> ErrorCode:
-    """Return why the producer that a request names may not add to its transactional id's transaction; NONE if it may.
-
-    :param fenced_version: the first version that may say PRODUCER_FENCED.
-    """
-    request = call.request
-    if (error := coordinator_error(call, request.transactional_id)) is not ErrorCode.NONE:
-        return error
-    owner = call.cluster.transactional_ids.get(request.transactional_id)
-    if owner is None:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return unless_new(owner.check(request.producer_id, request.producer_epoch), call.version, fenced_version)
-
-
 def unless_new(error: ErrorCode, version: int, fenced_version: int) -> ErrorCode:
     """Return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED to clients that do not know that error."""
     if error is ErrorCode.PRODUCER_FENCED and version < fenced_version:

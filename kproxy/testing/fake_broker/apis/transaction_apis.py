@@ -28,7 +28,7 @@ from kproxy.codec._generated.write_txn_markers import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.testing.fake_broker.coordination import coordinator_error, transaction_error, unless_new
+from kproxy.testing.fake_broker.coordination import coordinator_error, unless_new
 from kproxy.testing.fake_broker.fake_api import Call, api
 from kproxy.testing.fake_broker.markers import end_transaction
 from kproxy.testing.fake_broker.partition import Partition
@@ -188,14 +188,9 @@ def _added(
 def _join(
     call: Call, one: AddPartitionsToTxnRequestAddPartitionsToTxnTransaction, places: list[TopicPartition]
 ) -> ErrorCode:
-    if (error := coordinator_error(call, one.transactional_id)) is not ErrorCode.NONE:
-        return error
-    owner = call.cluster.transactional_ids.get(one.transactional_id)
-    if owner is None:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    error = unless_new(owner.check(one.producer_id, one.producer_epoch), call.version, _FENCED_VERSION)
-    if error is not ErrorCode.NONE:
-        return error
+    owner = _owner(call, one)
+    if isinstance(owner, ErrorCode):
+        return owner
     if one.verify_only and not owner.prepared:
         return ErrorCode.NONE if owner.places.issuperset(places) else ErrorCode.TRANSACTION_ABORTABLE
     return owner.join(call.now, places)
@@ -205,11 +200,22 @@ def _join(
 async def add_offsets_to_txn(call: Call) -> AddOffsetsToTxnResponse:
     """A group's offsets join the transaction of a transactional id."""
     request: AddOffsetsToTxnRequest = call.request
-    error = transaction_error(call, _FENCED_VERSION)
-    if error is ErrorCode.NONE:
-        owner = call.cluster.transactional_ids[request.transactional_id]
-        error = owner.join(call.now, groups=[request.group_id])
+    owner = _owner(call, request)
+    error = owner if isinstance(owner, ErrorCode) else owner.join(call.now, groups=[request.group_id])
     return AddOffsetsToTxnResponse(error_code=error)
+
+
+def _owner(
+    call: Call, asked: AddPartitionsToTxnRequestAddPartitionsToTxnTransaction | AddOffsetsToTxnRequest
+) -> TransactionalId | ErrorCode:
+    """The transactional id, if the producer that is named may add to its transaction."""
+    if (error := coordinator_error(call, asked.transactional_id)) is not ErrorCode.NONE:
+        return error
+    owner = call.cluster.transactional_ids.get(asked.transactional_id)
+    if owner is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    error = unless_new(owner.check(asked.producer_id, asked.producer_epoch), call.version, _FENCED_VERSION)
+    return owner if error is ErrorCode.NONE else error
 
 
 @api(ApiKey.END_TXN, (0, 5))
