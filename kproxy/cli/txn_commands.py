@@ -1,18 +1,18 @@
 """``kproxy txn``: transactions by hand, through the control API of a kproxy that runs."""
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.output import show
-from kproxy.cli.txn_report import print_described, print_list
+from kproxy.cli.output import moment, new_console, new_facts, new_table, printable, show
 from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.client import DEFAULT_TIMEOUT_MS
 from kproxy.config import Config, load
 from kproxy.config.sources import CONFIG_FILE
-from kproxy.txn.described import Described, OwnerId, described_json, listed_json
+from kproxy.txn.described import Described, Listed, OwnerId, Part, described_json, listed_json
 
 #: The default of the brokers' transaction.max.timeout.ms: longer ones are aborted by their coordinator.
 _HANGING_MS = 900_000
@@ -32,7 +32,7 @@ txn = help_group("txn", "Begin, decide and inspect transactions; print their log
 
 
 def _show(found: Described, as_json: bool) -> int:
-    return show(described_json(found), as_json, lambda _: print_described(found))
+    return show(described_json(found), as_json, lambda _: _print_described(found))
 
 
 _members = click.option(
@@ -214,7 +214,7 @@ def reject(producer_id: int, as_json: bool, **where: Any) -> int:
 def list_ids(states: tuple[str, ...], undecided: bool, as_json: bool, **where: Any) -> int:
     """List all transactional ids."""
     rows = control_client(**where).list(states, undecided=undecided)
-    return show([listed_json(row) for row in rows], as_json, lambda _: print_list(rows))
+    return show([listed_json(row) for row in rows], as_json, lambda _: _print_list(rows))
 
 
 _bootstrap = click.option(
@@ -271,3 +271,67 @@ def log(
 
     loaded = _loaded(bootstrap_servers, config)
     return print_log(loaded, RecordFilter(transactional_id, partition), follow=follow, as_json=as_json)
+
+
+def _print_list(rows: Sequence[Listed]) -> None:
+    """A table, one line for each transactional id; a sentence if there are none."""
+    if not rows:
+        new_console().print("no transactional ids")
+        return
+    table = new_table(
+        "transactional id", "state", "client.id", "producer id", "epoch", "began (UTC)", "instance", "undecided parts"
+    )
+    for row in rows:
+        table.add_row(
+            *map(
+                printable,
+                (
+                    row.transactional_id,
+                    row.state,
+                    row.client_id,
+                    str(row.producer_id),
+                    str(row.producer_epoch),
+                    moment(row.started_ms),
+                    row.instance_id,
+                    str(row.undecided_parts),
+                ),
+            )
+        )
+    new_console().print(table, markup=False)
+
+
+def _print_described(found: Described) -> None:
+    """A table of name and value."""
+    table = new_facts()
+    for name, value in _lines(found):
+        table.add_row(name, printable(value))
+    new_console().print(table, markup=False)
+
+
+def _lines(found: Described) -> Iterator[tuple[str, str]]:
+    yield "transactional id", found.transactional_id
+    yield "state", found.state
+    yield "client.id", found.client_id
+    yield "owner", f"{found.producer_id}:{found.producer_epoch}"
+    yield "began (UTC)", moment(found.started_ms)
+    yield "time-out", f"{found.timeout_ms} ms"
+    yield "partitions", _joined(f"{topic}-{partition}" for topic, partition in sorted(found.partitions))
+    yield "groups", _joined(found.groups)
+    yield "parts", _joined(map(_part, found.parts))
+    yield "instance", found.instance_id
+    if found.last is None:
+        yield "last decision", "-"
+    else:
+        what = "commit" if found.last.committed else "abort"
+        reason = f" ({found.last.reason})" if found.last.reason else ""
+        yield "last decision", f"{what}{reason}, {moment(found.last.at_ms)}"
+
+
+def _part(part: Part) -> str:
+    state = "prepared" if part.prepared else "open"
+    until = f", aborted by the broker at {moment(part.expires_ms)}" if part.expires_ms is not None else ""
+    return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}{until}"
+
+
+def _joined(words: Iterable[str]) -> str:
+    return "\n".join(words) or "-"

@@ -5,27 +5,88 @@ It can be anywhere in a chain (client, relay, kproxy, relay, broker). Frames are
 response's API by the correlation id of its request. What is no Kafka frame passes unchanged.
 """
 
+import contextlib
 import random
+import socket
 import struct
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, NamedTuple
 
 import trio
 
-from kproxy.testing.relay_faults import Counts, Drop, Ending, Faults
-from kproxy.testing.relay_streams import close, cut_frames, drain, reset
+from kproxy.codec.messages import ApiKey
 
 __all__ = ["Counts", "Drop", "Ending", "FaultRelay", "Faults", "Frame"]
 
 _HOST: Final = "127.0.0.1"
 _HEADER: Final = struct.Struct(">hhi")
-_CORRELATION_ID: Final = struct.Struct(">i")
+_LONGEST_FRAME: Final = 1 << 28
+_I32: Final = struct.Struct(">i")
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 _DRAIN_SECONDS: Final = 5.0
 _STEPS_PER_SECOND: Final = 50
 _UNKNOWN: Final = -1
 _ASKED: Final = 4096
 """Requests remembered: those with acks=0 have no response."""
+
+
+class Ending(Enum):
+    """How a connection ends, on both of its sides."""
+
+    FIN = "fin"
+    """In good order: nothing more is sent, what still comes is read (so acknowledged by TCP) and thrown away."""
+    RST = "rst"
+    """Reset at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Which frames of one API vanish: the `every`-th of the whole relay (0: none) and a random `share` of all."""
+
+    every: int = 0
+    share: float = 0.0
+    api_key: int = ApiKey.PRODUCE
+    ending: Ending | None = Ending.FIN
+    """What happens to the connection then; None: it lives on with a hole in it."""
+
+
+@dataclass
+class Faults:
+    """What a relay does to its connections. May be changed at any time, for connections that are open too."""
+
+    drop_requests: Drop | None = None
+    drop_answers: Drop | None = None
+    request_delays: dict[int, float] = field(default_factory=dict)
+    """Seconds by API key before a request is passed on; requests after it wait too."""
+    answer_delays: dict[int, float] = field(default_factory=dict)
+    cut_requests_at: int | None = None
+    """End a connection when so many bytes of its requests, counted from its beginning, have been passed on."""
+    cut_answers_at: int | None = None
+    cut_ending: Ending = Ending.FIN
+    swallow_requests: bool = False
+    """Half-open: what the client sends, its end included, vanishes without a sign."""
+    swallow_answers: bool = False
+    bytes_per_second: float | None = None
+    """Speed of each direction of each connection."""
+    accepting: bool = True
+    """Whether new connections are served; else they are reset."""
+
+
+@dataclass
+class Counts:
+    """What a relay has seen and done so far; the counters are by API key (-1: not known)."""
+
+    connections: int = 0
+    requests: Counter[int] = field(default_factory=Counter)
+    answers: Counter[int] = field(default_factory=Counter)
+    dropped_requests: Counter[int] = field(default_factory=Counter)
+    dropped_answers: Counter[int] = field(default_factory=Counter)
+    swallowed_bytes: int = 0
+    cuts: int = 0
+    """Connections that the relay ended of itself, for whatever reason."""
 
 
 class Frame(NamedTuple):
@@ -104,12 +165,12 @@ class FaultRelay:
     async def _handle(self, client: trio.SocketStream) -> None:
         self.counts.connections += 1
         if not self.faults.accepting:
-            reset(client)
+            _reset(client)
             return
         try:
             upstream = await trio.open_tcp_stream(*self.upstream)
         except OSError:
-            reset(client)
+            _reset(client)
             return
         number = self.counts.connections
         connection = _Connection(self, client, upstream, number, random.Random(self._seed * 1_000_003 + number))
@@ -151,7 +212,7 @@ class _Connection:
             if self._ending is Ending.FIN:
                 await self._finish()
         finally:
-            end = reset if self._scope.cancelled_caught and self._ending is Ending.RST else close
+            end = _reset if self._scope.cancelled_caught and self._ending is Ending.RST else _close
             end(self._client)
             end(self._upstream)
 
@@ -164,8 +225,8 @@ class _Connection:
     async def _finish(self) -> None:
         with trio.move_on_after(_DRAIN_SECONDS):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(drain, self._client)
-                nursery.start_soon(drain, self._upstream)
+                nursery.start_soon(_drain, self._client)
+                nursery.start_soon(_drain, self._upstream)
 
     async def _carry(self, source: trio.SocketStream, sink: trio.SocketStream, direction: str) -> None:
         """Pass one direction's frames on, then its end; a reset on one side becomes a reset on the other."""
@@ -173,7 +234,7 @@ class _Connection:
         try:
             while data := await source.receive_some():
                 rest += data
-                for frame in cut_frames(rest):
+                for frame in _cut_frames(rest):
                     await self._pass(frame, sink, direction)
             await self._send(sink, bytes(rest), direction)
             if self._swallows(direction):
@@ -250,12 +311,43 @@ class _Connection:
 
     def _asked_for(self, frame: bytes) -> int:
         """Return a response's API; older requests without a response (Produce with acks=0) get none any more."""
-        if len(frame) < 4 + _CORRELATION_ID.size:
+        if len(frame) < 4 + _I32.size:
             return _UNKNOWN
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 4)
+        (correlation_id,) = _I32.unpack_from(frame, 4)
         place = next((at for at, (asked, _) in enumerate(self._asked) if asked == correlation_id), None)
         if place is None:
             return _UNKNOWN
         for _ in range(place):
             self._asked.popleft()
         return self._asked.popleft()[1]
+
+
+def _cut_frames(buffer: bytearray) -> Iterator[bytes]:
+    """Take whole frames, length prefix included, from the front of `buffer`; all of it if that is no Kafka."""
+    while len(buffer) >= _I32.size:
+        (size,) = _I32.unpack_from(buffer)
+        end = 4 + size if 0 <= size <= _LONGEST_FRAME else len(buffer)
+        if end > len(buffer):
+            return
+        frame = bytes(buffer[:end])
+        del buffer[:end]
+        yield frame
+
+
+async def _drain(stream: trio.SocketStream) -> None:
+    """Send FIN and throw away what still comes, so that close does not turn into a reset."""
+    with contextlib.suppress(trio.BrokenResourceError):
+        await stream.send_eof()
+        while await stream.receive_some():
+            pass
+
+
+def _close(stream: trio.SocketStream) -> None:
+    """Close at once; FIN, if nothing that came is unread."""
+    stream.socket.close()
+
+
+def _reset(stream: trio.SocketStream) -> None:
+    """Close with RST."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    stream.socket.close()

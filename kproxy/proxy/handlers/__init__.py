@@ -14,7 +14,7 @@ from kproxy.proxy.handlers.base import Handler
 #: By API key the module of this package and the class in it.
 HANDLERS: Mapping[int, str] = MappingProxyType(
     {
-        ApiKey.PRODUCE: "produce.PassedProduce",
+        ApiKey.PRODUCE: "addresses.PassedProduce",
         ApiKey.FETCH: "fetch.Fetch",
         ApiKey.LIST_OFFSETS: "list_offsets.ListOffsets",
         ApiKey.METADATA: "metadata.Metadata",

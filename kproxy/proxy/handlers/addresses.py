@@ -1,5 +1,7 @@
 """FindCoordinator (10), DescribeCluster (60): all versions; clients receive kproxy's addresses of brokers.
 
+And Produce (0) of clients that are idempotent or transactional themselves: relayed; errors of v10+ name addresses.
+
 A broker for which kproxy has no port is left out, so that no client ever connects to a broker directly.
 """
 
@@ -17,6 +19,8 @@ from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local
 
 #: DescribeCluster's endpoint type of brokers; controllers (2) are not served to clients (KIP-919).
 _BROKERS = 1
+#: The first Produce version whose errors name addresses.
+_FIRST_NODE_ENDPOINTS = 10
 #: FindCoordinator's key type of transactional ids; and the first version that asks for many keys at a time.
 _TRANSACTION: Final = 1
 _FIRST_BATCHED: Final = 4
@@ -79,6 +83,23 @@ class FindCoordinator(AddressHandler):
                 _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if "keys" in exchange.notes:
             response.coordinators = _in_order(ctx, exchange.notes["keys"], response.coordinators)
+        answer: Message = response
+        return answer
+
+
+class PassedProduce(Handler):
+    """Rewrites the addresses of the leaders that a response names beside an error."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Where addresses may be named, or the versions differ."""
+        return version >= _FIRST_NODE_ENDPOINTS or version != upstream
+
+    def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
+        return [(row.node_id, row.host, row.port) for row in response.node_endpoints]
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+        rows = response.node_endpoints
+        response.node_endpoints = [row for row in rows if advertise(ctx, row, row.node_id)]
         answer: Message = response
         return answer
 

@@ -2,13 +2,12 @@
 
 import struct
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kproxy.codec.batch import BatchHeader, crc_ok, iter_records
+from kproxy.codec.batch import BatchHeader, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.fake_broker.log_cleaner import compacted, count_expired, is_compacted
-from kproxy.testing.fake_broker.log_replay import replay
 from kproxy.testing.fake_broker.log_transactions import LogTransactions
 from kproxy.testing.fake_broker.producers import DAY_MS, TEN_MINUTES_MS, ProducerStates, SentBatch, Verdict, advance
 from kproxy.testing.fake_broker.stored_batches import (
@@ -22,6 +21,8 @@ from kproxy.testing.fake_broker.stored_batches import (
 )
 
 _PREFIX: Final = struct.Struct(">qii")
+_COORDINATOR_EPOCH: Final = slice(-5, -1)
+"""Where a marker's only record has the epoch of the coordinator that wrote it."""
 _CONTROL: Final = 0x20
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 NO_OFFSET: Final = -1
@@ -241,3 +242,19 @@ class PartitionLog:
         self._batches.append(StoredBatch(last_offset, base_offset, leader_epoch, max_timestamp, bytes(data)))
         self.end_offset = last_offset + 1
         return base_offset
+
+
+def replay(batches: Iterable[StoredBatch], producers: ProducerStates) -> None:
+    """Add to ``producers`` what these batches alone say of them, as after a restart or on another replica."""
+    for batch in batches:
+        header = read_header(batch.data)
+        if header.is_control:
+            coordinator_epoch = int.from_bytes(batch.data[_COORDINATOR_EPOCH], "big", signed=True)
+            producers.marker(
+                header.producer_id, header.producer_epoch, coordinator_epoch, batch.max_timestamp, batch.last_offset
+            )
+        elif header.producer_id >= 0:
+            append_time = batch.max_timestamp if header.is_log_append_time else -1
+            last = advance(header.base_sequence, header.last_offset_delta)
+            sent = SentBatch(header.base_sequence, last, batch.base_offset, batch.last_offset, append_time)
+            producers.record(header.producer_id, header.producer_epoch, sent, batch.max_timestamp)

@@ -17,10 +17,19 @@ from kproxy.codec._generated.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponseLeaderIdAndEpoch,
+    ProduceResponseNodeEndpoint,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from tests.proxy.playbook import Play
+from kproxy.proxy.handlers.addresses import PassedProduce
+from kproxy.proxy.handlers.base import Exchange
+from tests.proxy.playbook import Play, context
 
 
 def question(version: int) -> FindCoordinatorRequest:
@@ -149,3 +158,22 @@ def test_a_group_that_has_the_name_of_a_transactional_id_is_a_group() -> None:
     play = Play(homes=HOMES)
     play.ask(FindCoordinatorRequest(key="id", key_type=0), 3)
     assert play.sent()[2].key == "id"
+
+
+@pytest.mark.parametrize(("version", "wanted"), [(3, False), (9, False), (10, True), (13, True)])
+def test_only_versions_that_can_name_addresses_are_looked_into(version: int, wanted: bool) -> None:
+    assert PassedProduce().rewrites(context(), version, version) is wanted
+
+
+def test_the_new_leader_stays_and_its_address_is_kproxys() -> None:
+    leader = ProduceResponseLeaderIdAndEpoch(2, 5)
+    row = ProduceResponsePartitionProduceResponse(index=0, error_code=6, current_leader=leader)
+    response = ProduceResponse(
+        responses=[ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])],
+        node_endpoints=[ProduceResponseNodeEndpoint(2, "h2", 9092, "rack")],
+    )
+    assert PassedProduce().brokers_in(response) == [(2, "h2", 9092)]
+    answer = PassedProduce().lower(context(), Exchange(None, 12, 12), response)
+    assert isinstance(answer, ProduceResponse)
+    assert answer.node_endpoints == [ProduceResponseNodeEndpoint(2, "proxy", 1002, "rack")]
+    assert answer.responses[0].partition_responses[0].current_leader == leader

@@ -4,8 +4,9 @@ import pytest
 
 from kproxy.codec.batch import HEADER_SIZE, Record, build_batch, crc_ok, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
-from kproxy.testing.fake_broker.partition_log import Appended, FoundOffset, PartitionLog
-from kproxy.testing.fake_broker.stored_batches import is_transactional
+from kproxy.testing.fake_broker.partition_log import Appended, FoundOffset, PartitionLog, replay
+from kproxy.testing.fake_broker.producers import ProducerStates
+from kproxy.testing.fake_broker.stored_batches import StoredBatch, is_transactional, marker_batch
 
 NOW = 50_000
 TEN_MINUTES_MS = 600_000
@@ -267,3 +268,23 @@ def test_compaction_drops_what_was_aborted_and_leaves_alone_what_is_undecided() 
     assert log.append_marker(9, 0, True, 0, 0, NOW) is ErrorCode.NONE
     log.compact(log.end_offset)
     assert left() == [b"3"]
+
+
+def stored(data: bytearray, offset: int, count: int = 1) -> StoredBatch:
+    return StoredBatch(offset + count - 1, offset, 0, 50, bytes(data))
+
+
+def test_batches_and_markers_are_noted_and_plain_records_are_nobodys() -> None:
+    rows = [Record(at, 50, None, b"v") for at in range(2)]
+    known = ProducerStates()
+    replay(
+        [
+            stored(build_batch(rows), 0, 2),
+            stored(build_batch(rows, producer_id=7, producer_epoch=1, base_sequence=4), 2, 2),
+            stored(build_batch(rows, producer_id=8, producer_epoch=0, base_sequence=0), 4, 2),
+            stored(marker_batch(8, 3, False, 9, 50), 6),
+        ],
+        known,
+    )
+    told = [(pid, row.epoch, row.last_sequence, row.last_offset, row.coordinator_epoch) for pid, row in known.items()]
+    assert told == [(7, 1, 5, 3, -1), (8, 3, -1, 6, 9)]
