@@ -415,7 +415,13 @@ class LogOwner(Owner):
             self.id.doom("the decision did not reach the log")
 
     async def _why_not(self, transaction: Transaction) -> str | None:
-        """Why a transaction can't be committed; None if it can: all its data are acknowledged."""
+        """Why a transaction can't be committed; None if it can: all its data are acknowledged.
+
+        One that only decides what others have prepared waits for no broker, so nothing that comes later aborts it:
+        the log would say that data of the owner's are lost.
+        """
+        if transaction.is_empty:
+            return await self._decisions.find_fault(transaction)
         try:
             return await self._wait(lambda: self._decisions.find_fault(transaction))
         except Interrupted as error:

@@ -77,6 +77,11 @@ class Transaction:
         #: The identity that its decision gives the client, once that was sent to the log.
         self.next_client: Producer | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no data and no group offsets, neither of this instance nor of others."""
+        return not (self.announced or self.members or self.former)
+
     def unannounced(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that the log does not name yet."""
         return [place for place in places if place not in self.announced]

@@ -925,6 +925,24 @@ class TestADecisionByHand:
         await at.owner.decide(None, committed=False, also=DecisionScope("aborted"))
         assert not (await at.view()).has_committed("aborted")
 
+    async def test_of_what_others_have_prepared_is_not_interrupted_by_a_new_producer(self) -> None:
+        """Otherwise the log says that data of the owner's are lost, and each later commit is refused."""
+        a = await At().init()
+        await a.offsets()
+        await a.owner.prepare(a.request)
+        at, claiming = a.other("c"), Held()
+
+        async def let_go() -> None:
+            claiming.go.set()
+
+        scope = DecisionScope("batch", every=True)
+        with at.before_append(TransactionClaim, claiming):
+            found = await both(lambda: at.owner.decide(None, committed=True, also=scope), at.init, let_go)
+        assert found == ["success"] * 3
+        assert (await at.view()).has_committed("batch")
+        reasons = [body.reason for body in at.desk.log.records if isinstance(body, TransactionDecision)]
+        assert reasons == [""]
+
     async def test_for_another_client_leaves_the_id_also_while_it_is_being_decided(self) -> None:
         a = await At().init()
         await a.write()

@@ -12,10 +12,13 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.log_appender import AppendError
+from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
@@ -53,6 +56,14 @@ async def prepared_when_sent(self: Member, body: Message, sequence: int) -> None
     """A part is reported when its record was sent."""
     with suppress(AppendError):
         await self._tools.log.append(self._entry(body), *self.producer, sequence)
+
+
+async def waits_with_nothing(self: LogOwner, transaction: Transaction) -> str | None:
+    """A decision is interrupted whether or not it has data to wait for."""
+    try:
+        return await self._wait(lambda: self._decisions.find_fault(transaction))
+    except Interrupted as error:
+        return error.message
 
 
 async def not_asked(*_: Any) -> bool:

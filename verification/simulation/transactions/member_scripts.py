@@ -1,10 +1,12 @@
 """Runs made by hand: a driver, its workers at other kproxies, and what befalls them before they are decided."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import trio
 
+from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ApiKey
@@ -31,6 +33,8 @@ _ALL: Final = (((0, 1), (1, 1)),)
 #: A driver's first life ends so, with everything prepared; the next one begins.
 _DIES: Final = 8.0
 _WAITS: Final = 12.0
+#: As long as a driver asks again and again, and kproxy gives no append up.
+_HELD: Final = 1.5
 
 
 def attempt(instance: int = 1, **more: Any) -> AttemptPlan:
@@ -118,6 +122,32 @@ async def _taken(world: TransactionWorld, instance: int) -> None:
     world.member_groups.history.takes(_ID).append(ask)
     found = await answer_of(ask, 30.0)
     world.told.gives(_ID, Producer(*found.owner))
+
+
+def initialized_meanwhile(seed: int) -> WorldPlan:
+    """A new driver asks for the id while a commit claims it, and its own claim does not come to the log for long."""
+    plan = member_group(batch(pause=3.0))
+
+    async def script(world: TransactionWorld) -> None:
+        prepared = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_driver(world, plan, stepped=_sets(prepared, "prepared")).run, 1)
+            await prepared.wait()
+            await world.crash(0, 0.1)  # the next decision has to claim the id
+            deciding = Gate(world, of_log(TransactionClaim))
+            await deciding.reached.wait()
+            nursery.start_soon(_taken, world, 0)
+            await trio.sleep(0.1)
+            taking = Gate(world, of_log(TransactionClaim))
+            deciding.open()
+            await trio.sleep(_HELD)
+            taking.open()
+
+    return by_hand(seed, script, instances=2)
+
+
+def _sets(event: trio.Event, step: str) -> Callable[[str], None]:
+    return lambda found: event.set() if found == step else None
 
 
 def committed_unheard(seed: int) -> WorldPlan:

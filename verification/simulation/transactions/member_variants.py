@@ -5,6 +5,7 @@ from typing import Final
 from kproxy.net.txn import log_owner
 from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
+from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.topic_policies import TopicPolicies
@@ -49,6 +50,12 @@ MEMBER_VARIANTS: Final = (
         ((view_module, "_RULES", broken_members.DECIDES_AS_FORMER),),
         member_scripts.decided_late,
         (TOGETHER,),
+    ),
+    Variant(
+        "a decision that has nothing to wait for is interrupted by a new producer",
+        ((LogOwner, "_why_not", broken_members.waits_with_nothing),),
+        member_scripts.initialized_meanwhile,
+        (PREPARED,),
     ),
     Variant(
         "a batch id is not kept",
