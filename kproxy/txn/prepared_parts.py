@@ -1,6 +1,6 @@
 """The parts of a transactional id that wait for a decision of its owner, because they were prepared."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
@@ -40,9 +40,9 @@ EVERYTHING: Final = DecisionScope(every=True)
 NOTHING_BESIDE: Final = DecidedParts()
 
 
-def named_parts(view: "IdView") -> set[str]:
-    """The names of the members that are open or prepared."""
-    open_ones = {one.name for one in view.members.values()}
+def named_parts(view: "IdView", but: Collection[Producer] = ()) -> set[str]:
+    """The names of the members that are open or prepared, without those under some producer ids."""
+    open_ones = {one.name for part, one in view.members.items() if part not in but}
     return (open_ones | {one.name for one in view.prepared.values()}) - {""}
 
 

@@ -222,6 +222,9 @@ class ControlService:
         self._coordinator.log.check_timeout(longest)
         native = self._native.has(transactional_id)
         wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, native)
+        known = self._begun.named(transactional_id, member)
+        if isinstance(known, MemberTransaction) and known.is_new(wanted, await self._read(transactional_id)):
+            return self._describe(transactional_id)
         capture = MemberTransaction(self._coordinator, self._members, wanted)
         with self._begun.beginning(capture):
             await capture.join()

@@ -56,8 +56,11 @@ class Member:
         body = TransactionMember(view.claim.nonce, *main, self.name, *self.producer, self._nonce, self._native())
         with suppress(AppendError):
             await self._tools.log.append(self._entry(body), *self.producer, self._next_sequence())
-        now = await self._keeper.read_to_end()
-        joined = now.members.get(self.producer) if now is not None else None
+        return self.has_joined(await self._keeper.read_to_end())
+
+    def has_joined(self, view: IdView | None) -> bool:
+        """Whether the log shows it as an undecided member."""
+        joined = view.members.get(self.producer) if view is not None else None
         return joined is not None and joined.nonce == self._nonce
 
     def _native(self) -> TransactionMemberNative | None:

@@ -1,7 +1,7 @@
 """The members that join at this instance, and the producer ids that they take turns with."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
@@ -57,24 +57,32 @@ class Members:
 
         TxnError: PRODUCER_FENCED if the owner that is named is not the client that has the id by now.
         """
-        transactional_id = wanted.transactional_id
-        keeper = ClaimKeeper(transactional_id, self._tools)
+        tries: list[Member] = []
+        try:
+            return await self._join(wanted, tries)
+        except BaseException:
+            for one in tries:
+                one.close()
+            raise
+
+    async def _join(self, wanted: Joining, tries: list[Member]) -> Member:
+        """``tries``: the try whose outcome is open; its record may be in the log by the time that this looks again."""
+        keeper, own = ClaimKeeper(wanted.transactional_id, self._tools), set[Producer]()
         for _ in range(_MOST_TRIES):
             view = await keeper.read_to_end()
-            _refuse(view, wanted.name, wanted.owner)
+            if tries and tries[0].has_joined(view):
+                return tries[0]
+            while tries:
+                self.leave(tries.pop())
+            _refuse(view, wanted, own)
             main = view.next_epoch() if view is not None else None
             if view is None or main is None:
                 await self._claim(keeper, view, wanted.client_id, wanted.timeout_ms)
                 continue
-            member = await self._make(wanted)
-            try:
-                joined = await member.join(view, main)
-            except BaseException:
-                member.close()
-                raise
-            if joined:
-                return member
-            self.leave(member)
+            tries.append(await self._make(wanted))
+            own.add(tries[0].producer)
+            if await tries[0].join(view, main):
+                return tries[0]
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim or decide the transactional id all the time")
 
     async def _make(self, wanted: Joining) -> Member:
@@ -108,12 +116,14 @@ class Members:
         await keeper.claim_once(view, client)
 
 
-def _refuse(view: IdView | None, name: str, owner: Producer | None) -> None:
+def _refuse(view: IdView | None, wanted: Joining, own: Collection[Producer]) -> None:
+    """``own``: under which this member has tried to join; what comes late of that is no other member."""
     known = view.client if view is not None else NOBODY
-    if owner not in (None, known):
+    if wanted.owner not in (None, known):
         raise fenced(known)
-    if view is not None and name in named_parts(view):
-        raise TxnError(ErrorCode.INVALID_REQUEST, f"there is a member {name} already: each takes a name of its own")
+    if view is not None and wanted.name in named_parts(view, own):
+        why = f"there is a member {wanted.name} already: each takes a name of its own"
+        raise TxnError(ErrorCode.INVALID_REQUEST, why)
 
 
 class MemberTransaction(ManagedTransaction):
@@ -129,6 +139,12 @@ class MemberTransaction(ManagedTransaction):
 
     async def join(self) -> None:
         self._joined = await self._members.join(self._wanted)
+
+    def is_new(self, wanted: Joining, view: IdView | None) -> bool:
+        """Whether it is the member that is wanted, and nothing was written in it: a client has repeated its request."""
+        is_unused = self._records == 0 and not self._connections and not self._open
+        is_alive = self._joined is not None and self._joined.has_joined(view) and not self.ends
+        return wanted == self._wanted and is_alive and is_unused
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
         """A member's data are not the owner's."""

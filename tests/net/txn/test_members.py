@@ -404,6 +404,65 @@ async def test_a_member_that_was_committed_before_its_kproxy_read_that_it_is_pre
         assert await seen(cast, a, b) == ["1"]
 
 
+@pytest.mark.parametrize("late", [1, 2], ids=["before the next try", "after the next try was begun"])
+async def test_a_member_is_not_refused_its_own_name_where_its_record_comes_late(
+    late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker does not answer the record that joins, and has it in the log when kproxy tries again."""
+    async with stage() as cast:
+        a, b = await member_groups(cast, "ab")
+        await a.initialize()
+        log, waiting, tries, reads = b.at.transactions.log, list[tuple[Any, ...]](), list[str](), list[str]()
+        append, read = log.append, log.read_to_end
+
+        async def unheard(*record: Any) -> Any:
+            if record[0].kind is not Kind.MEMBER or len(tries) == late:
+                return await append(*record)
+            tries.append(record[0].body.name)
+            waiting.append(record)
+            raise AppendUnknown(0, ErrorCode.REQUEST_TIMED_OUT)
+
+        async def read_late(transactional_id: str) -> Any:
+            reads.extend(["after the last try"] if len(tries) == late else [])
+            if len(reads) == 2:
+                await append(*waiting[0])
+            return await read(transactional_id)
+
+        monkeypatch.setattr(log, "append", unheard)
+        monkeypatch.setattr(log, "read_to_end", read_late)
+        await b.begin("m")
+        assert len(reads) >= 2
+        await b.write("m", "1")
+        await b.prepare("m")
+        await a.commit("m")
+        assert await seen(cast, a, b) == ["1"]
+
+
+async def test_a_request_that_begins_a_member_is_repeated_until_the_member_has_data() -> None:
+    async with stage() as cast:
+        a, b = await member_groups(cast, "ab")
+        owner = (await a.initialize()).owner
+        first = await b.begin("m", owner)
+        assert await b.begin("m", owner) == first  # its response was lost
+        again = b.control.begin_member("id", "m", client_id="another", owner=owner)
+        assert await refused(again) is ErrorCode.CONCURRENT_TRANSACTIONS
+        await b.write("m", "1")
+        assert await refused(b.begin("m", owner)) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await refused(a.begin("m", owner)) is ErrorCode.INVALID_REQUEST
+        await b.prepare("m")
+        await a.commit("m")
+        assert await seen(cast, a, b) == ["1"]
+
+
+async def test_a_member_that_a_newer_owner_has_aborted_is_not_begun_by_a_repeated_request() -> None:
+    async with stage() as cast:
+        a, b = await member_groups(cast, "ab")
+        owner = (await a.initialize()).owner
+        await b.begin("m", owner)
+        await a.initialize()
+        assert await refused(b.begin("m", owner)) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
 @pytest.mark.parametrize("home", [(), (HomeRule("*", Home.BROKER),)], ids=["kproxy", "broker"])
 async def test_a_member_is_aborted_unless_all_records_of_its_client_came_here(home: tuple[HomeRule, ...]) -> None:
     """The client wrote to a broker, or to another kproxy, where its records are outside of the transaction."""
@@ -434,6 +493,9 @@ class FakeMember:
         if isinstance(result, Exception):
             raise result
         return result
+
+    def has_joined(self, _: object) -> bool:
+        return False
 
     async def produce(self, batches: Any, accepted: Any) -> Any:
         return [Written(0, 5, -1)] * len(batches)

@@ -22,6 +22,7 @@ from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
+from kproxy.txn.prepared_parts import named_parts
 from kproxy.txn.view import IdView, LogPosition
 
 _CLAIM: Final = IdView._claim
@@ -35,6 +36,11 @@ _OF: Final = ImplicitTransactions.of
 async def joins_in_silence(self: Member, view: IdView, main: Producer) -> bool:
     """Nothing is said of a member."""
     return True
+
+
+def named_by_anybody(view: IdView, _: Collection[Producer]) -> set[str]:
+    """A member's own try takes its name, too."""
+    return named_parts(view)
 
 
 async def writes_in_silence(self: Member, places: Collection[TopicPartition]) -> None:

@@ -8,6 +8,7 @@ import trio
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
+from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, Close, CloseAfter, Drop
@@ -24,7 +25,7 @@ from verification.simulation.transactions.member_plans import (
     TaskPlan,
 )
 from verification.simulation.transactions.plan import WorldPlan
-from verification.simulation.transactions.scripts import by_hand
+from verification.simulation.transactions.scripts import GIVEN_UP, by_hand
 from verification.simulation.transactions.steering import Gate, befall, forget, log_entries, of_log, values
 from verification.simulation.transactions.world import TransactionWorld
 
@@ -80,6 +81,29 @@ def left_open(seed: int) -> WorldPlan:
     """A worker has written, and dies before it prepares; its driver dies with it."""
     plan = member_group(batch(attempt(fails=True)), lives=(DriverLife(0.5, 0, 2.5),))
     return by_hand(seed, lambda world: _plain(world, plan), instances=2)
+
+
+def joined_late(seed: int) -> WorldPlan:
+    """The record that begins a member comes to the log after kproxy has given it up, and the next one does not come."""
+    plan = member_group(timeout_ms=30_000)
+
+    async def script(world: TransactionWorld) -> None:
+        first = Gate(world, _joining(0))
+        befall(world, _joining(1), *[Drop(apply=False)] * 3)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_plain, world, plan)
+            await first.reached.wait()
+            await trio.sleep(GIVEN_UP)
+            first.open()
+
+    return by_hand(seed, script, instances=2)
+
+
+def _joining(nth: int) -> Callable[[Call], bool]:
+    """The record of a member's try of this number."""
+    return lambda call: any(
+        isinstance(entry.body, TransactionMember) and entry.body.member_epoch == nth for entry in log_entries(call)
+    )
 
 
 def prepared_for_long(seed: int) -> WorldPlan:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kproxy.net.txn import log_owner
+from kproxy.net.txn import log_owner, members
 from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.log_owner import LogOwner
@@ -32,6 +32,12 @@ MEMBER_VARIANTS: Final = (
         ),
         member_scripts.committed_alone,
         _LOST,
+    ),
+    Variant(
+        "a member is refused the name under which its own earlier try has joined",
+        ((members, "named_parts", broken_members.named_by_anybody),),
+        member_scripts.joined_late,
+        (invariants.CAUSE,),
     ),
     Variant(
         "a claim aborts what is prepared",

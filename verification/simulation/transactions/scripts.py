@@ -37,7 +37,7 @@ Script: TypeAlias = Callable[[TransactionWorld], Awaitable[None]]
 
 _ONE: Final = ((0, 1),)
 #: As long as a kproxy asks for an append, and longer.
-_GIVEN_UP: Final = 2.5
+GIVEN_UP: Final = 2.5
 
 
 def producer(number: int = 0, **more: Any) -> ProducerPlan:
@@ -414,7 +414,7 @@ def snapshot_lost(seed: int) -> WorldPlan:
         await process.initialize()
         await process.end(await write_one(process, 0), committed=True)
         befall(world, of_log(TransactionSnapshot), *[Drop(apply=False)] * 20)
-        with trio.move_on_after(_GIVEN_UP):
+        with trio.move_on_after(GIVEN_UP):
             await take_snapshots(world, 0, 200_000)
         await world.crash(0, 0.2)
 
