@@ -246,6 +246,15 @@ class LogOwners:
         assert view.claim is not None
         return self._is_past(view, view.touched.offset, view.claim.timeout_ms + _OTHERS_GRACE_MS + more_ms)
 
+    def _is_over(self, view: IdView, owner: "LogOwner | None") -> bool:
+        """Whether this instance may abort what is open of an id.
+
+        Where another instance has claimed the id since this one had it, a decision of that one may be in flight.
+        """
+        if owner is not None and self._is_mine(view):
+            return self._is_overdue(view)
+        return self._is_silent(view, self._turn(view, _TURNS_MS))
+
     def _is_overdue(self, view: IdView) -> bool:
         """Whether the open members of an id of this instance take longer than a transaction may."""
         since = view.open_since()
@@ -331,7 +340,7 @@ class LogOwners:
             if view.claim is None or (owner is not None and (owner.is_open or since is None)):
                 self._changed_at.pop(view.transactional_id, None)
                 continue
-            is_over = self._is_silent(view, self._turn(view, _TURNS_MS)) if owner is None else self._is_overdue(view)
+            is_over = self._is_over(view, owner)
             if since is not None:
                 if is_over:
                     self.end_overdue(view)

@@ -38,6 +38,35 @@ async def test_an_id_is_taken_over_after_a_transactions_time_and_ten_seconds_wit
         assert cast.visible(b.transactions.views) == ["1", "2"]
 
 
+async def moved(client: Client, to: Instance) -> None:
+    """The client asks there for long enough."""
+    while await error_of(client.add(to, P0)) is ErrorCode.NOT_COORDINATOR:  # noqa: ASYNC110 - a client that retries
+        await trio.sleep(0.5)
+
+
+@pytest.mark.idle_clock
+async def test_an_instance_that_had_an_id_before_leaves_a_decision_in_flight_ten_seconds_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stage() as cast:
+        a, b, client = await cast.instance("a"), await cast.instance("b"), Client("id")
+        await client.init(a)
+        await client.write(a, "1", P0)
+        await client.end(a)
+        await moved(client, b)
+        await client.write(b, "2", P0)
+        assert (owner := a.transactions.coordinator.log.of("id")) is not None
+        assert not owner.is_open
+        await trio.sleep(TIMEOUT_MS / 1000 - 2)
+        asked, passes = held(b, monkeypatch)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.end, b)
+            await asked.wait()
+            await trio.sleep(9)
+            passes.set()
+        assert cast.visible(b.transactions.views) == ["1", "2"]
+
+
 async def test_an_id_that_nobody_has_claimed_has_no_owner() -> None:
     async with stage() as cast:
         a = await cast.instance()

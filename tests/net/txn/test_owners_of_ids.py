@@ -398,18 +398,22 @@ async def test_what_a_former_self_wrote_is_ended_and_nothing_else(nursery: trio.
     assert ended_ids == ["mine"]
 
 
-async def test_members_of_an_id_that_is_here_are_ended_after_its_time_out(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize(("instance_id", "at"), [("a", 11), ("b", 25)], ids=["claimed here", "claimed elsewhere"])
+async def test_members_of_an_id_that_is_here_are_ended_after_its_time_out_and_ten_seconds_if_others_may_decide(
+    instance_id: str, at: int, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     alone, ended_at = owners(nursery), list[float]()
+    alone._turn = lambda view, within_ms: 4_000
     alone.end_overdue = lambda view: ended_at.append(trio.current_time())
     alone._owners.update({"id": FakeOwner(), "idle": FakeOwner()})
     unclaimed = claimed("unclaimed", open_since=5)
     unclaimed.claim = None
-    for _ in range(12):
-        alone._sweep([claimed("id", open_since=5), claimed("idle"), unclaimed])
+    view = claimed("id", open_since=5)
+    view.claim.instance_id = instance_id
+    while not ended_at:
+        alone._sweep([view, claimed("idle"), unclaimed])
         await trio.sleep(1)
-    assert ended_at == [11]
+    assert ended_at == [at]
 
 
 async def test_an_id_is_unused_after_its_time_and_its_turn(nursery: trio.Nursery) -> None:

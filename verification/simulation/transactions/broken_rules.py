@@ -229,6 +229,11 @@ def waits_for_its_turn(self: LogOwner, _: str) -> AbstractAsyncContextManager[No
     return self._turns.ordinary()
 
 
+def overdue_wherever_it_is(self: LogOwners, view: IdView, owner: LogOwner | None) -> bool:
+    """What an instance had once is aborted at its time-out, though another instance has claimed it since."""
+    return self._is_overdue(view) if owner is not None else self._is_silent(view)
+
+
 async def times_out_when_settled(self: LogOwner) -> None:
     """What is overdue is aborted when data brokers have taken, or refused for good, what they were sent."""
     if self.transaction is not None and self.is_overdue(trio.current_time()):

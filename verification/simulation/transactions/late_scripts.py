@@ -9,7 +9,11 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, Drop
 from kproxy.testing.fake_broker.controls import Fault
+from verification.simulation.transactions import invariants
+from verification.simulation.transactions.history import Claimed
 from verification.simulation.transactions.plan import WorldPlan
+from verification.simulation.transactions.process import Process
+from verification.simulation.transactions.routes import Turn
 from verification.simulation.transactions.scripts import by_hand, producer, write_one
 from verification.simulation.transactions.steering import Gate, expire, goes_well, of_log
 from verification.simulation.transactions.world import TransactionWorld
@@ -22,6 +26,9 @@ _HELD_UP: Final = 4.0
 _LATE: Final = _HELD_UP + 2.0
 #: A client that repeats what has no response for so long.
 _HASTY_S: Final = 2.0
+_TIME_OUT_MS: Final = 3_000
+#: Not as long as a kproxy asks for an append.
+_NEARLY_GIVEN_UP: Final = 1.8
 
 
 def aborted_unheard(seed: int) -> WorldPlan:
@@ -92,6 +99,32 @@ def _moved_late(seed: int, *, committed: bool) -> WorldPlan:
         await goes_well(process.end(second, committed=True))
 
     return by_hand(seed, script, plan)
+
+
+def decided_after_the_time_out(seed: int) -> WorldPlan:
+    """The log takes a commit after the time-out; the kproxy that had the id before must not have aborted it by then."""
+    plan = producer(timeout_ms=_TIME_OUT_MS)
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        await process.end(await write_one(process, 0), committed=True)
+        process.route.schedule([Turn(0.0, 1, waits=True)])
+        claimed = await write_one(process, 1)
+        await trio.sleep(_TIME_OUT_MS / 1000 - 0.2)
+        gate = Gate(world, of_log(TransactionDecision))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_must_commit, world, process, claimed)
+            await gate.reached.wait()
+            await trio.sleep(_NEARLY_GIVEN_UP)
+            gate.open()
+
+    return by_hand(seed, script, plan, instances=2)
+
+
+async def _must_commit(world: TransactionWorld, process: Process, claimed: Claimed) -> None:
+    if not await goes_well(process.end(claimed, committed=True)):
+        world.told.breaks(invariants.CAUSE, f"{claimed.name} is aborted, though its kproxy still asked the log")
 
 
 def expired_unheard(seed: int) -> WorldPlan:

@@ -234,6 +234,12 @@ VARIANTS: Final = (
         (invariants.TIMEOUT,),
     ),
     Variant(
+        "an instance that had the id before aborts what another one has at its time-out",
+        ((LogOwners, "_is_over", broken_rules.overdue_wherever_it_is),),
+        late_scripts.decided_after_the_time_out,
+        (invariants.CAUSE,),
+    ),
+    Variant(
         "a transaction is timed out when its data are settled",
         ((LogOwner, "time_out", broken_rules.times_out_when_settled),),
         replace(_BUSY, faults=LONE_FAULTS, fault_count=(8, 12), lives=(1,), dies=1.0, timeouts_ms=(3_000,)),
