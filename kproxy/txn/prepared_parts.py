@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import ASKED
@@ -18,8 +19,12 @@ class DecisionScope(NamedTuple):
 
     #: A commit under a batch id that was committed before changes nothing.
     batch_id: str | None = None
-    #: Names of members, beside the owner's own parts that were prepared. None: the open transaction alone.
+    #: Names of members, beside the owner's own part that was prepared with them. None: the open transaction alone.
     members: Sequence[str] | None = None
+    #: Where no member is named: whether the batch may be a former owner's.
+    former: bool = False
+    #: These parts, and no other.
+    parts: Collection[Producer] = ()
     #: All that is prepared, whatever its name.
     every: bool = False
     #: Of an abort, for the log: who asked for it, or which internal event caused it.
@@ -48,15 +53,48 @@ def named_parts(view: "IdView", but: Collection[Producer] = ()) -> set[str]:
 
 def prepared_parts(view: "IdView | None", also: DecisionScope) -> tuple["TransactionPrepare", ...]:
     """What was prepared, as far as it is meant. TxnError if a member that is meant has prepared nothing."""
-    prepared = list(view.prepared.values()) if view is not None else []
-    if also.every:
-        return tuple(part.record for part in prepared)
-    if also.members is None:
-        return ()
-    unknown = set(also.members) - {part.name for part in prepared}
+    prepared = view.prepared if view is not None else {}
+    unknown = set(also.members or ()) - {one.name for one in prepared.values()}
     if unknown:
         raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
-    return tuple(part.record for part in prepared if part.name == "" or part.name in also.members)
+    covered = covered_parts(view, also) if view is not None else ()
+    return tuple(one.record for part, one in prepared.items() if part in covered)
+
+
+def refuse_ambiguous(view: "IdView", also: DecisionScope) -> None:
+    """TxnError where a commit that names no member would cover what several former owners have prepared themselves."""
+    former = {view.prepared[part].client for part in covered_parts(view, also)} - {view.client}
+    if also.former and not also.members and len(former) > 1:
+        why = "several former owners have prepared a part of their own: abort what is not wanted"
+        raise TxnError(ErrorCode.INVALID_REQUEST, why)
+
+
+def covered_parts(view: "IdView", also: DecisionScope) -> set[Producer]:
+    """What was prepared, as far as it is of the batch that is meant; a member that has prepared nothing is left out.
+
+    The log says who owned the id when a part was prepared, and not of which batch it is
+    (``verification.models.prepared_owners``).
+    """
+    if also.every:
+        return set(view.prepared)
+    if also.members is None:
+        return {part for part in also.parts if part in view.prepared}
+    named = {part for part, one in view.prepared.items() if one.name in also.members}
+    return named | _own_parts(view, {view.prepared[part].client for part in named}, also)
+
+
+def _own_parts(view: "IdView", owners: set[Producer], also: DecisionScope) -> set[Producer]:
+    """The owners' own parts: of the present one, and of ``owners``, those of the members that are named.
+
+    A batch without members that the present owner has not prepared itself is a former owner's, of which no member
+    waits. What a snapshot of an older kproxy names no owner of is always covered, as it was there.
+    """
+    own = {part: one.client for part, one in view.prepared.items() if one.name == ""}
+    covered = {part for part, client in own.items() if client in (*owners, view.client, NOBODY)}
+    if also.members or covered or not also.former:
+        return covered
+    waiting = {one.client for one in view.prepared.values() if one.name}
+    return {part for part, client in own.items() if client not in waiting}
 
 
 def is_any_prepared(view: "IdView | None", beside: DecidedParts) -> bool:

@@ -90,7 +90,7 @@ def _id(view: IdView) -> TransactionViewsId:
             for part, joined in view.members.items()
         ],
         prepared=[
-            TransactionViewsPrepared(encode_stored(one.record, _PLAIN), one.name, *one.at)
+            TransactionViewsPrepared(encode_stored(one.record, _PLAIN), one.name, *one.at, *one.client)
             for one in view.prepared.values()
         ],
         bounds=[
@@ -205,7 +205,8 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
     for part in row.prepared:
         record = decode_stored(TransactionPrepare, part.record)
         at = LogPosition(part.offset, part.timestamp_ms)
-        view.prepared[Producer(record.producer_id, record.epoch)] = Prepared(record, part.name, at)
+        client = Producer(part.client_producer_id, part.client_epoch)
+        view.prepared[Producer(record.producer_id, record.epoch)] = Prepared(record, part.name, at, client)
     for bound in row.bounds:
         places = view.bounds.setdefault(Producer(bound.producer_id, bound.epoch), {})
         places[bound.topic, bound.partition] = bound.offset

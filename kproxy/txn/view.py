@@ -358,7 +358,7 @@ class IdView:
         if not self._may_write(producer, body.nonce):
             return False
         joined = self.members.get(producer)
-        self.prepared[producer] = Prepared(body, joined.name if joined else "", at)
+        self.prepared[producer] = Prepared(body, joined.name if joined else "", at, self.client)
         if self.ongoing is not None and self.ongoing.producer == producer:
             self.ongoing = None
         return True

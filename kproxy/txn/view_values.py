@@ -143,3 +143,5 @@ class Prepared(NamedTuple):
     record: TransactionPrepare
     name: str
     at: LogPosition
+    #: The identity of the client that had the id then. Not in snapshots of older kproxies.
+    client: Producer = Producer(-1, -1)

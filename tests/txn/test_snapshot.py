@@ -127,6 +127,17 @@ def test_the_stored_bytes_never_change(log: Log) -> None:
     assert decode_views(bytes.fromhex(GOLDEN)).views == [before]
 
 
+def test_who_owned_the_id_when_a_part_was_prepared_is_not_known_from_an_older_kproxy(log: Log) -> None:
+    view = log.read().of("a")
+    assert view is not None
+    whole = encode_views([view])
+    for part, one in view.prepared.items():
+        view.prepared[part] = one._replace(client=Producer(-1, -1))
+    without = encode_views([view])
+    assert len(without) < len(whole)
+    assert decode_views(without).views == [view]
+
+
 def test_each_cut_of_a_snapshot_is_refused(log: Log) -> None:
     data = encode_views(log.read().all())
     for wrong in [*(data[:end] for end in range(len(data))), data + b"\0"]:

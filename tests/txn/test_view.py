@@ -436,6 +436,22 @@ def test_what_is_prepared_survives_claims_and_is_decided_by_the_then_owner() -> 
         assert view.bound(PLACE) is None
 
 
+def test_what_is_prepared_says_which_client_had_the_id_then() -> None:
+    former, newer, last = Producer(7, 3), Producer(7, 4), producer(100, 4)
+    view = view_of(
+        claim(1, P0, client=former),
+        member(1, P0, M, 5, "task"),
+        prepare(5, M),
+        claim(2, P2, client=NOBODY),  # on behalf of the same client
+        partitions(2, P2, {PLACE: 5}),
+        prepare(2, P2),
+        claim(3, last, client=newer),
+        partitions(3, last, {PLACE: 6}),
+        prepare(3, last),
+    )
+    assert {part: one.client for part, one in view.prepared.items()} == {M: former, P2: former, last: newer}
+
+
 def test_what_is_prepared_takes_nothing_more() -> None:
     view = view_of(claim(1, P0), member(1, P0, M, 5), prepare(5, M), prepare(1, P0))
     for part, number in ((P0, 1), (M, 5)):

@@ -15,6 +15,7 @@ from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 _unpack_uqq, _pack_uqq = Struct(">16sqq").unpack_from, Struct(">16sqq").pack
 _unpack_tt, _pack_tt = Struct(">??").unpack_from, Struct(">??").pack
 _unpack_tqq, _pack_tqq = Struct(">?qq").unpack_from, Struct(">?qq").pack
+_unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_iiq, _pack_iiq = Struct(">iiq").unpack_from, Struct(">iiq").pack
 _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
@@ -211,13 +212,15 @@ def _write_transaction_views_member(out: bytearray, value: TransactionViewsMembe
 
 
 class TransactionViewsPrepared(ProtocolStruct):
-    __slots__ = ('record', 'name', 'offset', 'timestamp_ms', 'unknown_tags')
+    __slots__ = ('record', 'name', 'offset', 'timestamp_ms', 'client_producer_id', 'client_epoch', 'unknown_tags')
 
-    def __init__(self, record: bytes = b"", name: str = '', offset: int = 0, timestamp_ms: int = 0, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, record: bytes = b"", name: str = '', offset: int = 0, timestamp_ms: int = 0, client_producer_id: int = -1, client_epoch: int = -1, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.record = record
         self.name = name
         self.offset = offset
         self.timestamp_ms = timestamp_ms
+        self.client_producer_id = client_producer_id
+        self.client_epoch = client_epoch
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
@@ -226,15 +229,31 @@ def _read_transaction_views_prepared(buf: Buffer, pos: int, version: int) -> tup
     name, pos = read_compact_string(buf, pos)
     offset, timestamp_ms = _unpack_qq(buf, pos)
     pos += 16
+    client_producer_id: int = -1
+    client_epoch: int = -1
     unknown_tags, pos = read_tags(buf, pos)
-    return TransactionViewsPrepared(record, name, offset, timestamp_ms, unknown_tags), pos
+    if unknown_tags:
+        if (raw := unknown_tags.pop(0, None)) is not None:
+            client_producer_id = whole((_unpack_q(raw, 0)[0], 8), raw)
+        if (raw := unknown_tags.pop(1, None)) is not None:
+            client_epoch = whole((_unpack_h(raw, 0)[0], 2), raw)
+    return TransactionViewsPrepared(record, name, offset, timestamp_ms, client_producer_id, client_epoch, unknown_tags), pos
 
 
 def _write_transaction_views_prepared(out: bytearray, value: TransactionViewsPrepared, version: int) -> None:
     write_compact_bytes(out, value.record)
     write_compact_string(out, value.name)
     out += _pack_qq(value.offset, value.timestamp_ms)
-    write_tags(out, value.unknown_tags)
+    tags = dict(value.unknown_tags)
+    if value.client_producer_id != -1:
+        raw = bytearray()
+        raw += _pack_q(value.client_producer_id)
+        tags[0] = bytes(raw)
+    if value.client_epoch != -1:
+        raw = bytearray()
+        raw += _pack_h(value.client_epoch)
+        tags[1] = bytes(raw)
+    write_tags(out, tags)
 
 
 class TransactionViewsBound(ProtocolStruct):

@@ -1,6 +1,6 @@
 """Transactions by hand, for the control API (``kproxy.control.transaction_control.TransactionControl``)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 import trio
@@ -19,7 +19,7 @@ from kproxy.txn.claims import NOBODY, fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, prepared_parts
+from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, covered_parts, prepared_parts, refuse_ambiguous
 from kproxy.txn.states import State
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -104,15 +104,20 @@ class ControlService:
         if self._native.is_open(transactional_id) or self._native.was_committed(transactional_id, batch_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.commit(transactional_id, batch_id, _producer(owner))
-        view = await self._owned(transactional_id, owner)
+        view, also = await self._owned(transactional_id, owner), DecisionScope(batch_id, members)
+        meant = covered_parts(view, self._with_former(transactional_id, owner, also))
         if not view.has_committed(batch_id):
-            await self._commit(view, DecisionScope(batch_id, members), owner)
+            await self._commit(view, also, owner)
         if abort_others:
             await self._abort(transactional_id, owner, None, EVERYTHING)
         elif owner is not None:
-            await self._end_other_try(transactional_id, members, owner)
+            await self._end_other_try(transactional_id, meant, owner)
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
+
+    def _with_former(self, name: str, owner: OwnerId | None, also: DecisionScope) -> DecisionScope:
+        """Where the owner has begun nothing itself, a batch without members is a former owner's."""
+        return also._replace(former=self._open_here(name, owner) is None)
 
     async def _commit(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> None:
         name = view.transactional_id
@@ -126,18 +131,20 @@ class ControlService:
         self._refuse_torn(view)
         if also.batch_id is None and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
+        also = self._with_former(name, owner, also)
+        refuse_ambiguous(view, also)
         await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
 
-    async def _end_other_try(self, name: str, members: Sequence[str], owner: OwnerId) -> None:
+    async def _end_other_try(self, name: str, meant: Collection[Producer], owner: OwnerId) -> None:
         """Aborts what a commit meant and has not decided: it is of another try of a batch that was committed.
 
         Otherwise the owner's own part would be committed with its next batch.
         """
         view = self._log.views.of(name)
-        parts = {part.name for part in view.prepared.values()} & {"", *members} if view is not None else set()
+        parts = sorted(part for part in meant if view is not None and part in view.prepared)
         capture = self._open_here(name, owner)
         if capture is not None or parts:
-            await self._abort(name, owner, capture, DecisionScope(None, sorted(parts - {""})))
+            await self._abort(name, owner, capture, DecisionScope(parts=parts))
 
     async def _abort(
         self, name: str, owner: OwnerId | None, capture: ManagedTransaction | None, also: DecisionScope
@@ -189,8 +196,8 @@ class ControlService:
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.abort(transactional_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
-        also = EVERYTHING if abort_others else DecisionScope(None, members)
         capture = self._open_here(transactional_id, owner)
+        also = EVERYTHING if abort_others else self._with_former(transactional_id, owner, DecisionScope(None, members))
         if capture is None and not (abort_others or view.prepared or view.open_since() is not None):
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
         await self._abort(transactional_id, owner, capture, also)

@@ -5,7 +5,8 @@ import pytest
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.managed_transactions import ManagedTransaction
-from tests.net.txn.instances import stage
+from kproxy.txn.described import OwnerId
+from tests.net.txn.instances import Cast, stage
 from tests.net.txn.member_scene import MemberGroup, refused, seen
 from tests.net.txn.takeover_scene import log_of
 
@@ -88,3 +89,104 @@ async def test_what_was_begun_since_stays_open() -> None:
             begun.view_changed(entry)
         await a.commit(batch_id="1")
         assert await seen(cast, a, b) == ["1"]
+
+
+async def begun(at: MemberGroup, partition: int, *members: str) -> OwnerId:
+    """Another driver writes its batch to a partition: a part of its own, and members, which are prepared."""
+    await at.initialize()
+    owner = (await at.begin_own()).owner
+    await at.write("own", f"own-{partition}", ("t", partition))
+    for member in members:
+        await has_prepared(at, partition, member, owner)
+    return owner
+
+
+async def has_prepared(at: MemberGroup, partition: int, member: str, owner: OwnerId) -> None:
+    await at.begin(member, owner)
+    await at.write(member, member, ("t", partition))
+    await at.prepare(member)
+
+
+async def prepared(at: MemberGroup, partition: int, *members: str) -> OwnerId:
+    """As ``begun``, with the driver's own part prepared, too."""
+    owner = await begun(at, partition, *members)
+    await at.control.prepare("id", owner=owner)
+    return owner
+
+
+async def shown(cast: Cast, at: MemberGroup) -> list[str]:
+    """What readers see of the batches."""
+    return [value for partition in range(3) for value in await seen(cast, at, partition=partition)]
+
+
+async def waiting(at: MemberGroup) -> list[str]:
+    """What is prepared; the owners' own parts have no name."""
+    return sorted(part.name for part in (await at.describe()).parts if part.prepared)
+
+
+async def test_a_driver_commits_its_own_batch_and_not_what_another_one_has_prepared_for_its() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        await prepared(a, 0, "m0")
+        second = await begun(b, 1, "m1")
+        for _ in range(2):  # the first response is lost
+            await b.commit("m1", batch_id="second", owner=second)
+        assert await shown(cast, a) == ["own-1", "m1"]
+        assert await waiting(a) == ["", "m0"]
+        third = (await a.initialize()).owner
+        await b.commit("m0", batch_id="first", owner=third)
+        assert await shown(cast, a) == ["own-0", "m0", "own-1", "m1"]
+        assert await waiting(a) == []
+
+
+async def test_the_next_driver_commits_a_batch_of_members_that_began_before_and_after_its_own_part() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        owner = await prepared(a, 0, "before")
+        await has_prepared(b, 0, "after", owner)
+        await prepared(b, 1, "other")
+        third = (await b.initialize()).owner
+        await a.commit("after", batch_id="first", owner=third)
+        assert await waiting(b) == ["", "before", "other"]
+        await a.abort("before", "other", owner=third)
+        assert await waiting(b) == []
+        assert await shown(cast, a) == ["own-0", "after"]
+
+
+async def test_a_batch_without_members_is_finished_by_the_next_driver_or_aborted() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        await prepared(a, 0)
+        second = (await b.initialize()).owner
+        await b.commit(batch_id="first", owner=second)
+        assert await shown(cast, a) == ["own-0"]
+        await prepared(a, 1)
+        third = (await b.initialize()).owner
+        await b.commit(batch_id="first", owner=third)  # another try of what was committed
+        assert await shown(cast, a) == ["own-0"]
+        assert await waiting(b) == []
+
+
+async def test_a_driver_with_a_part_of_its_own_finishes_no_former_drivers_batch() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        await prepared(a, 0)
+        second = await begun(b, 1)
+        await b.commit(batch_id="second", owner=second)
+        assert await shown(cast, a) == ["own-1"]
+        third = await prepared(b, 2)
+        await a.commit(batch_id="third", owner=third)
+        assert await shown(cast, a) == ["own-1", "own-2"]
+        assert await waiting(b) == [""]
+
+
+async def test_a_commit_without_members_is_refused_where_two_former_drivers_have_prepared() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        await prepared(a, 0)
+        await prepared(b, 1)
+        third = (await a.initialize()).owner
+        assert await refused(b.commit(batch_id="one", owner=third)) is ErrorCode.INVALID_REQUEST
+        await b.abort(owner=third)
+        assert await waiting(a) == []
+        assert await shown(cast, a) == []

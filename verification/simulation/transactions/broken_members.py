@@ -83,6 +83,16 @@ def writes_without_a_member(self: ImplicitTransactions, client_id: str) -> Impli
     return found if found is not None and hasattr(found, "transactional_id") else None
 
 
+def covers_every_own_part(view: IdView, *_: Any) -> set[Producer]:
+    """A commit covers what any owner has prepared itself."""
+    return {part for part, one in view.prepared.items() if one.name == ""}
+
+
+def covers_its_own_part(view: IdView, *_: Any) -> set[Producer]:
+    """A commit covers what the present owner has prepared itself."""
+    return {part for part, one in view.prepared.items() if one.name == "" and one.client == view.client}
+
+
 # -- what readers make of the log
 
 

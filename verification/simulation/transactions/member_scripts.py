@@ -13,9 +13,10 @@ from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, Close, CloseAfter, Drop
 from kproxy.testing.fake_broker.controls import Fault
+from kproxy.txn.described import Described
 from kproxy.txn.ids import Producer
 from verification.simulation.plan import TOPIC
-from verification.simulation.transactions.control_calls import answer_of
+from verification.simulation.transactions.control_calls import Ask, answer_of
 from verification.simulation.transactions.member_driver import Driver
 from verification.simulation.transactions.member_plans import (
     AttemptPlan,
@@ -113,6 +114,30 @@ def prepared_for_long(seed: int) -> WorldPlan:
     return by_hand(seed, lambda world: _plain(world, plan), instances=2)
 
 
+_WITH_OWN: Final = batch(attempt(1), own=attempt(0), prepares=True, pause=100.0)
+
+
+def prepared_with_own(seed: int) -> WorldPlan:
+    """A driver dies with a member's part and its own prepared; the next one commits them."""
+    plan = member_group(_WITH_OWN, lives=(DriverLife(0.5, 0, _DIES), DriverLife(_WAITS, 0)))
+    return by_hand(seed, lambda world: _plain(world, plan), instances=2)
+
+
+def prepared_by_another(seed: int) -> WorldPlan:
+    """A driver dies with a member's part and its own prepared; another one begins a batch, and commits that."""
+    plan = member_group(_WITH_OWN, lives=(DriverLife(0.5, 0, _DIES),))
+
+    async def script(world: TransactionWorld) -> None:
+        await _plain(world, plan)
+        found = await _taken_by(
+            world, 1, lambda control: control.begin(client_id="other", transactional_id=_ID, timeout_ms=3_000)
+        )
+        commit = world.post.send(1, lambda control: control.commit(_ID, batch_id="another", owner=found.owner))
+        await answer_of(commit, 30.0)
+
+    return by_hand(seed, script, instances=2)
+
+
 def prepared_unheard(seed: int) -> WorldPlan:
     """What prepares a part does not come to the log for long; the decision waits longer than the time-out."""
     plan = member_group(batch(pause=15.0))
@@ -142,10 +167,15 @@ def decided_late(seed: int) -> WorldPlan:
 
 async def _taken(world: TransactionWorld, instance: int) -> None:
     """Another driver takes the id."""
-    ask = world.post.send(instance, lambda control: control.initialize(_ID, client_id="other", timeout_ms=3_000))
-    world.member_groups.history.takes(_ID).append(ask)
-    found = await answer_of(ask, 30.0)
+    await _taken_by(world, instance, lambda control: control.initialize(_ID, client_id="other", timeout_ms=3_000))
+
+
+async def _taken_by(world: TransactionWorld, instance: int, ask: Ask) -> Described:
+    request = world.post.send(instance, ask)
+    world.member_groups.history.takes(_ID).append(request)
+    found = await answer_of(request, 30.0)
     world.told.gives(_ID, Producer(*found.owner))
+    return found
 
 
 def initialized_meanwhile(seed: int) -> WorldPlan:

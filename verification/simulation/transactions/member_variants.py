@@ -9,6 +9,7 @@ from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.topic_policies import TopicPolicies
+from kproxy.txn import prepared_parts
 from kproxy.txn import view as view_module
 from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
 from verification.simulation.transactions.member_history import ONCE, PREPARED, TOGETHER
@@ -55,6 +56,18 @@ MEMBER_VARIANTS: Final = (
         "what is prepared is decided by a former owner of the id",
         ((view_module, "_RULES", broken_members.DECIDES_AS_FORMER),),
         member_scripts.decided_late,
+        (TOGETHER,),
+    ),
+    Variant(
+        "a commit covers what another owner has prepared itself",
+        ((prepared_parts, "_own_parts", broken_members.covers_every_own_part),),
+        member_scripts.prepared_by_another,
+        (invariants.ABORTED,),
+    ),
+    Variant(
+        "a commit leaves out what a former owner has prepared itself with the members that it names",
+        ((prepared_parts, "_own_parts", broken_members.covers_its_own_part),),
+        member_scripts.prepared_with_own,
         (TOGETHER,),
     ),
     Variant(
