@@ -21,7 +21,7 @@ class DecisionScope(NamedTuple):
     batch_id: str | None = None
     #: Names of members, beside the owner's own part that was prepared with them. None: the open transaction alone.
     members: Sequence[str] | None = None
-    #: Where no member is named: whether the batch may be a former owner's.
+    #: Whether the batch may be a former owner's: the present one has nothing open here.
     former: bool = False
     #: These parts, and no other.
     parts: Collection[Producer] = ()
@@ -55,17 +55,18 @@ def prepared_parts(view: "IdView | None", also: DecisionScope) -> tuple["Transac
     """What was prepared, as far as it is meant. TxnError if a member that is meant has prepared nothing."""
     prepared = view.prepared if view is not None else {}
     unknown = set(also.members or ()) - {one.name for one in prepared.values()}
-    if unknown:
+    if unknown and not also.every:
         raise TxnError(ErrorCode.INVALID_REQUEST, f"members that have prepared nothing: {', '.join(sorted(unknown))}")
     covered = covered_parts(view, also) if view is not None else ()
     return tuple(one.record for part, one in prepared.items() if part in covered)
 
 
 def refuse_ambiguous(view: "IdView", also: DecisionScope) -> None:
-    """TxnError where a commit that names no member would cover what several former owners have prepared themselves."""
-    former = {view.prepared[part].client for part in covered_parts(view, also)} - {view.client}
-    if also.former and not also.members and len(former) > 1:
-        why = "several former owners have prepared a part of their own: abort what is not wanted"
+    """TxnError where a commit would cover what several owners have written themselves: a batch has one such part."""
+    covered = (view.prepared[part] for part in covered_parts(view, also))
+    owners = {one.client for one in covered if one.name == ""} - {NOBODY}
+    if len(owners if also.former else {*owners, view.client}) > 1:
+        why = "several owners of the id have written a part of their own: abort what is not wanted"
         raise TxnError(ErrorCode.INVALID_REQUEST, why)
 
 

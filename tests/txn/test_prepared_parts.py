@@ -1,5 +1,7 @@
 """Which prepared parts a decision covers."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
@@ -65,14 +67,27 @@ def test_a_batch_without_members_is_a_former_owners_of_which_no_member_waits() -
     assert epochs(view, ("b",), former=True) == [3]
 
 
-def test_a_commit_without_members_covers_what_one_former_owner_has_prepared() -> None:
-    one, two = view_with(("", 0), ("", 0)), view_with(("", 0), ("", 1))
-    refuse_ambiguous(one, DecisionScope(members=(), former=True))
-    for scope in (DecisionScope(members=()), EVERYTHING, DecisionScope(parts=list(two.prepared))):
-        refuse_ambiguous(two, scope)
-    refuse_ambiguous(view_with(("", 0), ("", 1), ("a", 0), ("b", 1)), DecisionScope(members=("a", "b")))
-    with pytest.raises(TxnError, match=r"INVALID_REQUEST.*several former owners"):
-        refuse_ambiguous(two, DecisionScope(members=(), former=True))
+@pytest.mark.parametrize(
+    ("parts", "members", "former", "is_refused"),
+    [
+        ([("", 0)], (), True, False),
+        ([("", 0), ("", 1)], (), True, True),
+        ([("", 0), ("a", 0), ("", 1), ("b", 1)], ("a",), True, False),
+        ([("", 0), ("a", 0), ("", 1), ("b", 1)], ("a", "b"), True, True),
+        ([("", 0), ("a", 0), ("", 2)], ("a",), True, True),
+        ([("", 0), ("a", 0)], ("a",), False, True),
+        ([("", 0), ("a", 2)], ("a",), False, False),
+        (["", "a", ("", 2)], ("a",), True, False),
+    ],
+    ids=["one", "two", "a member's", "two members'", "and its own", "and open here", "another's", "unknown"],
+)
+def test_a_commit_covers_what_one_owner_has_written_itself(
+    parts: list[str | tuple[str, int]], members: tuple[str, ...], *, former: bool, is_refused: bool
+) -> None:
+    scope = DecisionScope(members=members, former=former)
+    expected = pytest.raises(TxnError, match=r"INVALID_REQUEST.*several owners") if is_refused else nullcontext()
+    with expected:
+        refuse_ambiguous(view_with(*parts), scope)
 
 
 def test_parts_that_are_named_are_covered_alone_as_far_as_they_wait() -> None:
@@ -82,7 +97,7 @@ def test_parts_that_are_named_are_covered_alone_as_far_as_they_wait() -> None:
 
 
 def test_everything_is_covered_whatever_its_name() -> None:
-    found = prepared_parts(view_with("", "a", "b"), EVERYTHING)
+    found = prepared_parts(view_with("", "a", "b"), EVERYTHING._replace(members=("gone",)))
     assert [record.epoch for record in found] == [0, 1, 2]
 
 

@@ -105,7 +105,7 @@ class ControlService:
             _refuse_parts(transactional_id, members or abort_others)
             return await self._native.commit(transactional_id, batch_id, _producer(owner))
         view, also = await self._owned(transactional_id, owner), DecisionScope(batch_id, members)
-        meant = covered_parts(view, self._with_former(transactional_id, owner, also))
+        meant = covered_parts(view, self._scope(transactional_id, owner, also))
         if not view.has_committed(batch_id):
             await self._commit(view, also, owner)
         if abort_others:
@@ -115,15 +115,17 @@ class ControlService:
         await self._told.ends.finish(transactional_id)
         return self._describe(transactional_id)
 
-    def _with_former(self, name: str, owner: OwnerId | None, also: DecisionScope) -> DecisionScope:
-        """Where the owner has begun nothing itself, a batch without members is a former owner's."""
+    def _scope(self, name: str, owner: OwnerId | None, also: DecisionScope) -> DecisionScope:
+        """What is meant, by what the owner has begun itself."""
         return also._replace(former=self._open_here(name, owner) is None)
 
     async def _commit(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> None:
         name = view.transactional_id
         if await self._was_committed(view, also, owner):
             return
-        capture = self._open_here(name, owner)
+        capture, also = self._open_here(name, owner), self._scope(name, owner, also)
+        if not view.has_committed(also.batch_id):  # by another copy of this request
+            refuse_ambiguous(view, also)
         if capture is not None:
             with self._begun.ending(capture):
                 await capture.commit(also)
@@ -131,8 +133,6 @@ class ControlService:
         self._refuse_torn(view)
         if also.batch_id is None and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
-        also = self._with_former(name, owner, also)
-        refuse_ambiguous(view, also)
         await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
 
     async def _end_other_try(self, name: str, meant: Collection[Producer], owner: OwnerId) -> None:
@@ -197,7 +197,7 @@ class ControlService:
             return await self._native.abort(transactional_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
         capture = self._open_here(transactional_id, owner)
-        also = EVERYTHING if abort_others else self._with_former(transactional_id, owner, DecisionScope(None, members))
+        also = EVERYTHING if abort_others else self._scope(transactional_id, owner, DecisionScope(None, members))
         if capture is None and not (abort_others or view.prepared or view.open_since() is not None):
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
         await self._abort(transactional_id, owner, capture, also)

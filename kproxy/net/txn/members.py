@@ -70,9 +70,9 @@ class Members:
         keeper, own = ClaimKeeper(wanted.transactional_id, self._tools), set[Producer]()
         for _ in range(_MOST_TRIES):
             view = await keeper.read_to_end()
-            if tries and tries[0].has_joined(view):
-                return tries[0]
-            while tries:
+            if tries:
+                if tries[0].has_joined(view):
+                    return tries[0]
                 self.leave(tries.pop())
             _refuse(view, wanted, own)
             main = view.next_epoch() if view is not None else None

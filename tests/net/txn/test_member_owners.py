@@ -190,3 +190,16 @@ async def test_a_commit_without_members_is_refused_where_two_former_drivers_have
         await b.abort(owner=third)
         assert await waiting(a) == []
         assert await shown(cast, a) == []
+
+
+async def test_a_commit_is_refused_where_its_owner_has_begun_a_part_beside_that_of_the_members_owner() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        await prepared(a, 0, "m0")
+        second = await begun(b, 1)
+        assert await refused(b.commit("m0", batch_id="one", owner=second)) is ErrorCode.INVALID_REQUEST
+        await b.control.prepare("id", owner=second)
+        assert await refused(a.commit("m0", batch_id="one", owner=second)) is ErrorCode.INVALID_REQUEST
+        await a.abort(owner=second)
+        await a.commit("m0", batch_id="one", owner=second)
+        assert await shown(cast, a) == ["own-0", "m0"]
