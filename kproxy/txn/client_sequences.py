@@ -2,6 +2,10 @@
 
 So the client's own sequence distinguishes a repeated batch from a new one, and the repeated one is answered with the
 result of the first (Kafka's ``ProducerStateManager``, which keeps five batches).
+
+That holds within one transaction. A client that aborts a transaction may drop a batch whose response was lost, and give
+its sequences to the records of the next transaction (librdkafka does). So what has sequences of a transaction that has
+ended may be a late copy, or new data. It is neither written nor acknowledged.
 """
 
 from collections import deque
@@ -9,7 +13,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from kproxy.codec.sequence import advance
+from kproxy.codec.sequence import advance, distance
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
 
@@ -27,6 +31,8 @@ class Order(Enum):
 
     NEXT = auto()
     AGAIN = auto()
+    #: Some of its sequences were used in a transaction that has ended.
+    USED = auto()
     OUT_OF_ORDER = auto()
 
 
@@ -37,7 +43,14 @@ class ClientSequences(Generic[T]):
         """Nothing sent."""
         self._client = Producer(-1, -1)
         self._next: dict[TopicPartition, int] = {}
-        self._recent: dict[TopicPartition, deque[tuple[int, int, T]]] = {}
+        #: The transaction, sequence, records and result of each.
+        self._recent: dict[TopicPartition, deque[tuple[object, int, int, T]]] = {}
+        #: Stands for the open transaction, or the last one.
+        self._transaction = object()
+
+    def begin(self) -> None:
+        """Records that a transaction begins: what was sent until now belongs to those that have ended."""
+        self._transaction = object()
 
     def order(self, client: Producer, batch: ClientBatch) -> tuple[Order, T | None]:
         """What a batch is; with AGAIN what was recorded of its first arrival.
@@ -49,11 +62,17 @@ class ClientSequences(Generic[T]):
         place = (batch.topic, batch.partition)
         if batch.base_sequence < 0:
             return Order.NEXT, None
-        for base, records, noted in self._recent.get(place, ()):
-            if (base, records) == (batch.base_sequence, batch.records):
+        recent = self._recent.get(place, ())
+        for transaction, base, records, noted in recent:
+            if transaction is self._transaction and (base, records) == (batch.base_sequence, batch.records):
                 return Order.AGAIN, noted
-        expected = self._next.get(place, batch.base_sequence)
-        return (Order.NEXT, None) if batch.base_sequence == expected else (Order.OUT_OF_ORDER, None)
+        if batch.base_sequence == self._next.get(place, batch.base_sequence):
+            return Order.NEXT, None
+        is_used = any(
+            transaction is not self._transaction and _overlap(batch, base, records)
+            for transaction, base, records, _ in recent
+        )
+        return Order.USED if is_used else Order.OUT_OF_ORDER, None
 
     def following(self, client: Producer, place: "TopicPartition", otherwise: int) -> int:
         """The sequence that is next in a partition; ``otherwise`` where the client has sent nothing that is known."""
@@ -62,10 +81,10 @@ class ClientSequences(Generic[T]):
     def restore(
         self, client: Producer, place: "TopicPartition", following: int, recent: Iterable[tuple[int, int, T]]
     ) -> None:
-        """Records what a client has sent through another instance: the next sequence, and the last batches."""
+        """Records what a client has sent through other instances: the next sequence, and this transaction's batches."""
         self._take_client(client)
         self._next[place] = following
-        self._recent[place] = deque(recent, maxlen=_KNOWN_BATCHES)
+        self._recent[place] = deque(((self._transaction, *one) for one in recent), maxlen=_KNOWN_BATCHES)
 
     def clear(self) -> None:
         """Forgets all that was sent: the next batch of each partition may have any sequence."""
@@ -77,6 +96,12 @@ class ClientSequences(Generic[T]):
             self._client = client
             self.clear()
 
+    def pass_over(self, batch: ClientBatch) -> None:
+        """Records that a batch with used sequences was refused: if it holds new data its client continues after it."""
+        place, following = (batch.topic, batch.partition), advance(batch.base_sequence, batch.records)
+        if distance(self._next[place], following) < batch.records:
+            self._next[place] = following
+
     def note(self, batch: ClientBatch, noted: T) -> None:
         """Takes a batch as the newest of its partition."""
         if batch.base_sequence < 0:
@@ -84,4 +109,9 @@ class ClientSequences(Generic[T]):
         place = (batch.topic, batch.partition)
         self._next[place] = advance(batch.base_sequence, batch.records)
         recent = self._recent.setdefault(place, deque(maxlen=_KNOWN_BATCHES))
-        recent.append((batch.base_sequence, batch.records, noted))
+        recent.append((self._transaction, batch.base_sequence, batch.records, noted))
+
+
+def _overlap(batch: ClientBatch, base: int, records: int) -> bool:
+    """Whether a batch has sequences of another one."""
+    return distance(base, batch.base_sequence) < records or distance(batch.base_sequence, base) < batch.records

@@ -200,7 +200,8 @@ def test_what_is_late_of_the_last_transaction_is_refused_and_what_is_repeated_is
         assert client.write("late") == ErrorCode.INVALID_TXN_STATE
         assert client.add() == 0
         client.sequence = 0
-        assert client.write("1") == 0  # it was taken before
+        assert client.write("late") == ErrorCode.INVALID_TXN_STATE  # its sequence is of the transaction before
+        client.sequence = 1
         assert client.write("2") == 0
         client.sequence = 7
         assert client.write("late") == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

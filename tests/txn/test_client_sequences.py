@@ -1,5 +1,7 @@
 """What a batch is by its client's own sequence."""
 
+import pytest
+
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
@@ -58,3 +60,85 @@ def test_who_has_no_sequences_always_sends_the_next() -> None:
     sequences: ClientSequences[str] = ClientSequences()
     sent(sequences, batch(-1), batch(-1))
     sent(sequences, batch(0), batch(-1), batch(1), batch(-1), batch(2))
+
+
+def test_the_next_sequence_is_known_of_the_client_that_has_sent_something() -> None:
+    sequences: ClientSequences[str] = ClientSequences()
+    sent(sequences, batch(5))
+    assert sequences.following(CLIENT, ("t", 0), 40) == 6
+    assert sequences.following(CLIENT, ("t", 1), 40) == 40
+    assert [sequences.following(Producer(*other), ("t", 0), 40) for other in ((7, 1), (6, 9), (8, 0))] == [40] * 3
+
+
+def test_what_another_client_has_sent_through_other_instances_takes_the_place_of_all() -> None:
+    sequences: ClientSequences[str] = ClientSequences()
+    sent(sequences, batch(5, partition=1))
+    other = Producer(7, 1)
+    sequences.restore(other, ("t", 0), 3, [])
+    assert sequences.following(other, ("t", 0), 40) == 3
+    sent(sequences, batch(3), batch(0, partition=1), client=other)
+
+
+TOP = (1 << 31) - 1
+
+
+class TestSequencesOfATransactionThatHasEnded:
+    @pytest.mark.parametrize("at", [10, TOP - 1], ids=["", "around"])
+    @pytest.mark.parametrize(
+        ("first", "records", "is_used"),
+        [(0, 3, True), (0, 1, True), (2, 1, True), (0, 4, True), (2, 9, True), (-1, 2, True), (-1, 1, False)],
+    )
+    def test_whatever_has_some_of_them_is_neither_new_nor_repeated(
+        self, at: int, first: int, records: int, is_used: bool
+    ) -> None:
+        sequences: ClientSequences[str] = ClientSequences()
+        sent(sequences, batch(at, 3))
+        sequences.begin()
+        found = Order.USED if is_used else Order.OUT_OF_ORDER
+        assert sequences.order(CLIENT, batch(round_(at + first), records)) == (found, None)
+
+    def test_those_after_them_are_the_next(self) -> None:
+        sequences: ClientSequences[str] = ClientSequences()
+        sent(sequences, batch(0, 3))
+        sequences.begin()
+        assert sequences.order(CLIENT, batch(4)) == (Order.OUT_OF_ORDER, None)
+        sent(sequences, batch(3))
+        assert sequences.order(CLIENT, batch(3)) == (Order.AGAIN, "3")
+        assert sequences.order(CLIENT, batch(3, 2)) == (Order.OUT_OF_ORDER, None)
+        assert sequences.order(CLIENT, batch(2)) == (Order.USED, None)
+
+    @pytest.mark.parametrize(
+        ("first", "records", "following"), [(0, 3, 3), (0, 1, 3), (2, 1, 3), (0, 4, 4), (2, 9, 11)]
+    )
+    @pytest.mark.parametrize("at", [10, TOP - 1], ids=["", "around"])
+    def test_a_client_continues_after_the_refused_batch_if_that_has_more(
+        self, at: int, first: int, records: int, following: int
+    ) -> None:
+        """A late copy ends where a batch ended, or before the next one."""
+        sequences: ClientSequences[str] = ClientSequences()
+        sent(sequences, batch(at, 3))
+        sequences.begin()
+        sequences.pass_over(batch(round_(at + first), records))
+        assert sequences.following(CLIENT, ("t", 0), -1) == round_(at + following)
+
+    def test_what_another_instance_has_received_is_of_the_transaction_that_is_open(self) -> None:
+        sequences: ClientSequences[str] = ClientSequences()
+        sent(sequences, batch(0))
+        sequences.begin()
+        sequences.restore(CLIENT, ("t", 0), 3, [(1, 2, "restored")])
+        assert sequences.order(CLIENT, batch(1, 2)) == (Order.AGAIN, "restored")
+        sequences.begin()
+        assert sequences.order(CLIENT, batch(1, 2)) == (Order.USED, None)
+
+    def test_a_new_epoch_and_a_client_that_may_have_given_up_anything_begin_with_any(self) -> None:
+        sequences: ClientSequences[str] = ClientSequences()
+        sent(sequences, batch(0))
+        sequences.begin()
+        sequences.clear()
+        sent(sequences, batch(0))
+        sequences.begin()
+        sent(sequences, batch(0), client=Producer(7, 1))
+
+
+def round_(sequence: int) -> int:
+    return sequence % (TOP + 1)

@@ -207,6 +207,7 @@ class LogOwner(Owner):
             self.id.restore(committed=False)  # to abort must be a success then
             raise self.id.doom("another instance began the transaction")
         self._adopted = False
+        self._sequences.begin()
         self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
         self.id.begin()
         self._stats.open += 1

@@ -35,7 +35,7 @@ from kproxy.txn.prepared_parts import NOTHING_BESIDE, DecidedParts
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.views import Views
-from kproxy.txn.writes import TxnSend, Written
+from kproxy.txn.writes import GIVEN_UP, TxnSend, Written
 
 if TYPE_CHECKING:
     from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -89,13 +89,19 @@ class Transaction:
     def accept(
         self, client: Producer, batches: Sequence[ClientBatch], sequences: ClientSequences[TxnSend]
     ) -> list[TxnSend | None]:
-        """Gives each batch its place in the order; a repeated one is its first coming, one out of order is None."""
+        """Gives each batch its place in the order; a repeated one is its first coming, one out of order is None.
+
+        One with sequences of a former transaction is refused. It dooms nothing, since it may be a late copy.
+        """
         sends: list[TxnSend | None] = []
         fresh: list[tuple[int, ClientBatch]] = []
         for at, batch in enumerate(batches):
             order, before = sequences.order(client, batch)
             sends.append(before)
-            if order is Order.NEXT:
+            if order is Order.USED:
+                sequences.pass_over(batch)
+                sends[at] = _refused(batch)
+            elif order is Order.NEXT:
                 fresh.append((at, batch))
         for turn in _turns(fresh):
             accepted = self.writer.accept([(one.topic, one.partition, one.batch, one.records) for _, one in turn])
@@ -190,6 +196,12 @@ def written_of(send: TxnSend | None) -> WrittenBatch:
 def written_before(place: TopicPartition, base_offset: int, records: int) -> TxnSend:
     """A batch that another instance has written."""
     return TxnSend(place, memoryview(b""), records, -1, settled=True, base_offset=base_offset)
+
+
+def _refused(batch: ClientBatch) -> TxnSend:
+    """A batch for which its client has to abort the transaction."""
+    place = (batch.topic, batch.partition)
+    return TxnSend(place, memoryview(b""), batch.records, -1, settled=True, error_code=GIVEN_UP)
 
 
 def _turns(batches: Sequence[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:

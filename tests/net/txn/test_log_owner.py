@@ -199,11 +199,11 @@ class TestAnAbort:
             await (at.end(committed=False) if by == "client" else at.owner.give_up(at.client, "for a reason"))
         assert seen == [True]
 
-    async def test_makes_no_retry_a_new_batch(self) -> None:
+    async def test_makes_no_late_copy_a_new_batch(self) -> None:
         at = await At().init()
         await at.write()
         await at.end(committed=False)
-        assert [row.error_code for row in await at.write()] == [0]
+        assert [row.error_code for row in await at.write()] == [ErrorCode.TRANSACTION_ABORTABLE]
         assert at.writer.accepted == []
         await at.write(sequence=1)
         assert at.writer.accepted == [P0]

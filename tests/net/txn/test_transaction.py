@@ -103,6 +103,20 @@ class TestAccepting:
         assert one.accept(CLIENT, [batch(P0, 9)], sequences) == [None]
         assert writer.turns == [[P0], [P1]]
 
+    async def test_a_batch_with_sequences_of_a_former_transaction_is_not_written(self) -> None:
+        one, writer = begun()
+        sequences = ClientSequences[TxnSend]()
+        one.accept(CLIENT, [batch(P0, 3)], sequences)
+        sequences.begin()
+        late, new = one.accept(CLIENT, [batch(P0, 3), batch(P1, 0)], sequences)
+        assert written_of(late) == WrittenBatch(ErrorCode.TRANSACTION_ABORTABLE, -1, -1)
+        assert new is not None
+        assert not new.settled
+        assert writer.turns == [[P0], [P1]]
+        longer = batch(P0, 3)._replace(records=2)
+        one.accept(CLIENT, [longer], sequences)
+        assert sequences.following(CLIENT, P0, -1) == 5
+
     async def test_batches_of_one_partition_go_one_after_another(self) -> None:
         one, writer = begun()
         batches = [batch(place) for place in (P0, P1, P0, P0, P1)]

@@ -237,6 +237,7 @@ class BrokerOwner(Owner):
                 await self._kept.written()
             native = BrokerWrites(self._name, protocol.produce, self._added.line)
             writer = TransactionWriter(self._connections, *self._upstream, native)
+            self._sequences.begin()
             self.transaction = Transaction(self._upstream, writer)
             if self.id.begin():
                 self._stats.open += 1
