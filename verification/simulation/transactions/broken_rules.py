@@ -28,10 +28,11 @@ from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn import view as view_module
 from kproxy.txn.claims import NOBODY, was_answered
+from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable, Question, Row
 from kproxy.txn.log_records import Entry
-from kproxy.txn.requests import TxnRequest
+from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -53,6 +54,8 @@ _RESTART: Final = LogPartition.restart
 _APPEND: Final = TransactionLog.append
 _IS_OURS: Final = IdView.is_ours
 _LOOKED_AT: Final = LastStable.looked_at
+_ACCEPT: Final = Transaction.accept
+_ORDER: Final = ClientSequences.order
 
 Change: TypeAlias = tuple[Any, str, Any]
 """An owner, the name of a function or property of it, and what to put in its place."""
@@ -219,6 +222,33 @@ async def commits_offsets_unadded(
 def takes_the_newest_identity(self: Decisions, view: IdView, _: Transaction) -> None:
     """A client is given what the view says now, even if that was given to another."""
     self._keeper.client = view.client
+
+
+# -- what clients send
+
+
+def used_is_repeated(self: ClientSequences[Any], client: Producer, batch: ClientBatch) -> tuple[Order, Any]:
+    """A batch is taken for the repetition of one that has its sequence, in whichever transaction that was."""
+    order, before = _ORDER(self, client, batch)
+    if order is Order.USED:
+        recent = self._recent[batch.topic, batch.partition]
+        first = next((noted for _, base, _, noted in recent if base == batch.base_sequence), None)
+        return (Order.AGAIN, first) if first is not None else (Order.OUT_OF_ORDER, None)
+    return order, before
+
+
+def used_is_new(self: ClientSequences[Any], client: Producer, batch: ClientBatch) -> tuple[Order, Any]:
+    """A batch whose sequence was used in a former transaction is taken for new data."""
+    order, before = _ORDER(self, client, batch)
+    return (Order.NEXT, None) if order is Order.USED else (order, before)
+
+
+def dooms_by_what_is_refused(self: Transaction, *what: Any) -> list[TxnSend | None]:
+    """A batch with sequences of a former transaction is held against the transaction that is open."""
+    sends = _ACCEPT(self, *what)
+    if any(send is not None and send.error_code for send in sends):
+        self.writer.abandon()
+    return sends
 
 
 # -- time

@@ -9,7 +9,7 @@ from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close, Delay
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
-from verification.simulation.transactions import scripts
+from verification.simulation.transactions import late_scripts, scripts
 from verification.simulation.transactions.history import Claimed, Input
 from verification.simulation.transactions.homes import HomePlan
 from verification.simulation.transactions.plan import ProducerPlan, WorldPlan
@@ -104,6 +104,18 @@ def written_late(seed: int) -> WorldPlan:
         await goes_well(process.end(claimed, committed=True))
 
     return _fenced(seed, script, plan)
+
+
+def sequence_reused(seed: int) -> WorldPlan:
+    """A client aborts while the response to a batch is lost, and gives the batch's sequence to the next record."""
+    plan = scripts.producer(reuses=True)
+    return _fenced(seed, late_scripts.reuses_sequence(plan), plan)
+
+
+def copied_late(seed: int) -> WorldPlan:
+    """A client's batch is held up and sent again, its transaction aborted; the first one comes in the next."""
+    plan = scripts.producer(request_timeout=2.0)
+    return _fenced(seed, late_scripts.copies_late(plan), plan)
 
 
 def taken_over(seed: int) -> WorldPlan:

@@ -8,6 +8,7 @@ from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.managed_transactions import ManagedTransaction
+from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.transactional_id import TransactionalId
 from verification.simulation.transactions import broken_broker_rules, broken_rules, broker_txn_scripts, invariants
@@ -40,6 +41,24 @@ NATIVE_VARIANTS: Final = (
         ((ClientSequences, "order", broken_broker_rules.always_next),),
         broker_txn_scripts.written_late,
         (invariants.DUPLICATE,),
+    ),
+    Variant(
+        "a sequence that is used again in a later transaction is taken for a repeated batch",
+        ((ClientSequences, "order", broken_rules.used_is_repeated),),
+        broker_txn_scripts.sequence_reused,
+        (invariants.OUTCOME,),
+    ),
+    Variant(
+        "a late copy of a batch of the transaction before is taken for a new one",
+        ((ClientSequences, "order", broken_rules.used_is_new),),
+        broker_txn_scripts.copied_late,
+        (invariants.ABORTED,),
+    ),
+    Variant(
+        "a late copy of a batch of the transaction before dooms the next",
+        ((Transaction, "accept", broken_rules.dooms_by_what_is_refused),),
+        broker_txn_scripts.copied_late,
+        (invariants.CAUSE,),
     ),
     Variant(
         "a former owner of the id keeps writing beside its owner",

@@ -11,11 +11,11 @@ from kproxy.testing.fake_broker import Call, Drop
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.transactions import invariants
 from verification.simulation.transactions.history import Claimed
-from verification.simulation.transactions.plan import WorldPlan
+from verification.simulation.transactions.plan import ProducerPlan, WorldPlan
 from verification.simulation.transactions.process import Process
 from verification.simulation.transactions.routes import Turn
-from verification.simulation.transactions.scripts import by_hand, producer, write_one
-from verification.simulation.transactions.steering import Gate, expire, goes_well, of_log
+from verification.simulation.transactions.scripts import Script, by_hand, producer, write_one
+from verification.simulation.transactions.steering import Gate, expire, goes_well, lose_response, of_log
 from verification.simulation.transactions.world import TransactionWorld
 
 _ONE: Final = ((0, 1),)
@@ -51,6 +51,53 @@ def aborted_unheard(seed: int) -> WorldPlan:
             await goes_well(process.end(await write_one(process, 1), committed=True))
 
     return by_hand(seed, script, plan)
+
+
+def sequence_reused(seed: int) -> WorldPlan:
+    """A client aborts while the response to a batch is lost, and gives the batch's sequence to the next record."""
+    plan = producer(reuses=True)
+    return by_hand(seed, reuses_sequence(plan), plan)
+
+
+def reuses_sequence(plan: ProducerPlan) -> Script:
+    """What happens in it, in any home."""
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        await process.end(await write_one(process, 0), committed=True)
+        lose_response(world, "producer-0.0", b"0.0.1:0.0")
+        for nth in range(1, 5):
+            claimed = process.begin(nth)
+            if await goes_well(process.write(claimed, _ONE)):
+                await goes_well(process.end(claimed, committed=True))
+            else:
+                await process.end(claimed, committed=False)
+
+    return script
+
+
+def copied_late(seed: int) -> WorldPlan:
+    """A client's batch is held up and sent again, its transaction aborted; the first one comes in the next."""
+    plan = producer(request_timeout=_HASTY_S)
+    return by_hand(seed, copies_late(plan), plan)
+
+
+def copies_late(plan: ProducerPlan) -> Script:
+    """What happens in it, in any home."""
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        world.late.append((frozenset({ApiKey.PRODUCE}), _HELD_UP))
+        late = trio.current_time() + _LATE
+        await process.end(await write_one(process, 0), committed=False)
+        second = await write_one(process, 1)
+        await trio.sleep_until(late)
+        if not await goes_well(process.end(second, committed=True)):
+            world.told.breaks(invariants.CAUSE, f"{second.name} can't be committed, and nothing has befallen it")
+
+    return script
 
 
 def initialized_again(seed: int) -> WorldPlan:

@@ -84,6 +84,8 @@ class ProducerPlan:
     #: Without ``second_version``: after a batch that failed it asks for a new epoch, or uses the sequence again.
     renews: bool
     request_timeout: float
+    #: Takes a batch whose response is lost for unsent: the next record gets its sequence (librdkafka, in an abort).
+    reuses: bool = False
     #: Sends each record as a batch of its own, and several of a partition without waiting for a response.
     pipelines: bool = False
     way: Way = Way.KIP_98

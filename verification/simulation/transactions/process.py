@@ -288,10 +288,16 @@ class Process:
         unheard = batches[len(answers) :]
         if unheard:
             self.say(f"has no answer to Produce {' '.join(batch.text for batch in unheard)}")
-        return left + unheard
+        left += unheard
+        if unheard and self._plan.reuses:
+            self._sequences[left[0].place] = left[0].sequence
+            raise Abortable("it drops what has no response")
+        return left
 
     def _failed(self, batch: ClientBatch, code: int, *, unknown: bool) -> None:
         """As the Java producer: what was never sent twice gives its sequence back."""
+        if self._plan.reuses:
+            raise Abortable(ErrorCode(code).name)
         is_old = code == ErrorCode.INVALID_TXN_STATE and not self._plan.second_version  # what brokers say before v11
         if unknown or self._plan.renews or code in _STATE_LOST or is_old:
             raise Abortable(ErrorCode(code).name, renew=True)

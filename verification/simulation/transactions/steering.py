@@ -17,6 +17,7 @@ from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.group_members import Member
 from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.txn.log_records import Entry, decode
+from verification.simulation.instance import LEG
 from verification.simulation.transactions.coordinators import Fatal
 from verification.simulation.transactions.process import Abortable
 
@@ -85,6 +86,18 @@ def befall(world: "TransactionWorld", holds: Callable[[Call], bool], *faults: Fa
 
     def control(call: Call) -> Fault | None:
         return left.pop(0) if left and holds(call) else None
+
+    world.brokers.control(ApiKey.PRODUCE, control)
+
+
+def lose_response(world: "TransactionWorld", host: str, value: bytes) -> None:
+    """A client's connections are cut with the next bytes that it receives once a broker has a record of its."""
+
+    def control(call: Call) -> None:
+        if value in values(call):
+            for link in world.network.live(LEG):
+                if link.hosts[0] == host:
+                    link.cut_after(1, answers=True)
 
     world.brokers.control(ApiKey.PRODUCE, control)
 

@@ -198,6 +198,24 @@ VARIANTS: Final = (
         (invariants.OUTCOME, invariants.LOST),
     ),
     Variant(
+        "a sequence that is used again in a later transaction is taken for a repeated batch",
+        ((ClientSequences, "order", broken_rules.used_is_repeated),),
+        late_scripts.sequence_reused,
+        (invariants.OUTCOME,),
+    ),
+    Variant(
+        "a late copy of a batch of the transaction before is taken for a new one",
+        ((ClientSequences, "order", broken_rules.used_is_new),),
+        late_scripts.copied_late,
+        (invariants.ABORTED,),
+    ),
+    Variant(
+        "a late copy of a batch of the transaction before dooms the next",
+        ((Transaction, "accept", broken_rules.dooms_by_what_is_refused),),
+        late_scripts.copied_late,
+        (invariants.CAUSE,),
+    ),
+    Variant(
         "a repeated InitProducerId claims the id once more",
         ((LogOwner, "initialize", broken_rules.initializes_again),),
         late_scripts.initialized_again,

@@ -8,7 +8,7 @@ from verification.simulation.transactions.coordinators import Fatal
 from verification.simulation.transactions.history import Input
 from verification.simulation.transactions.process import Abortable
 from verification.simulation.transactions.scripts import by_hand, producer
-from verification.simulation.transactions.steering import next_generation
+from verification.simulation.transactions.steering import lose_response, next_generation
 from verification.simulation.transactions.world import TransactionWorld, run
 
 
@@ -55,6 +55,27 @@ def test_a_producer_that_pipelines_sends_a_batch_for_each_record() -> None:
 
     trace = led(script, plan)
     assert [count(trace, f"sends 0: 0.0.0:0.{n} at {n} as") for n in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("pipelines", [False, True])
+def test_a_producer_that_drops_what_has_no_response_uses_its_sequences_again(pipelines: bool) -> None:
+    plan = producer(reuses=True, pipelines=pipelines)
+
+    async def script(world: TransactionWorld) -> None:
+        process = world.process(plan, 0)
+        await process.initialize()
+        lose_response(world, "producer-0.0", b"0.0.0:0.0")
+        claimed = process.begin(0)
+        with pytest.raises(Abortable):
+            await process.write(claimed, ((0, 2),))
+        await process.end(claimed, committed=False)
+        with pytest.raises(Abortable):
+            await process.write(process.begin(1), ((0, 2),))
+
+    trace = led(script, plan)
+    sent = [line for line in trace if "sends 0: 0.0." in line and " at 0 as " in line]
+    assert [line.split()[5] for line in sent] == ["0.0.0:0.0", "0.0.1:0.0"]
+    assert count(trace, "receives INVALID_TXN_STATE for 0.0.1:0.0") == 1
 
 
 def test_nothing_is_asked_of_the_coordinator_for_a_transaction_that_was_not_begun() -> None:
