@@ -26,6 +26,8 @@ from verification.models.search import Search, Trace
 EMPTY, ONGOING, COMMITTED, ABORTED = "empty", "ongoing", "committed", "aborted"
 #: Aborted by kproxy itself, or it cannot be known: the client has to be told.
 LOST: Final = "lost"
+#: In the place of a value: kproxy has no response to the first commit, and sends it again.
+_REPEATED: Final = "again"
 
 
 class Rules(NamedTuple):
@@ -55,6 +57,8 @@ class Rules(NamedTuple):
     awaits: str = "outcome"
     #: Whose an open transaction is whose epoch is not the recorded one: of ``another`` producer, or the ``client``'s.
     others: str = "another"
+    #: What a fence says of a commit that kproxy has repeated: it is ``open``, and the client asks; or ``aborted``.
+    fence: str = "open"
 
 
 class Broker(NamedTuple):
@@ -96,6 +100,8 @@ class World(NamedTuple):
     txn: int = 0
     step: int = 0
     told: tuple[tuple[int, str], ...] = ()
+    asked: int = 0
+    """How often it has asked for the commit; more than twice is twice."""
     fenced: bool = False
     kills: int = 0
     takes: int = 0
@@ -109,6 +115,8 @@ class World(NamedTuple):
     """How often the log was too slow."""
     overdue: int = 0
     """How often the broker has ended what took too long."""
+    unheard: int = 0
+    """How often a response to a commit was lost."""
 
 
 class Sizes(NamedTuple):
@@ -123,6 +131,7 @@ class Sizes(NamedTuple):
     late: bool = False
     skips: int = 0
     overdue: int = 0
+    unheard: int = 0
 
 
 def end_and_keep(broker: Broker, epoch: int, committed: bool) -> tuple[str, Broker]:
@@ -235,13 +244,19 @@ class Model:
             yield f"late, {name}", after._replace(harmed=harmed)
             return
         yield name, self._heard(after._replace(busy=False), kind, epoch, value, answer)
+        if kind == "commit" and w.unheard < self._sizes.unheard:
+            again = self._send(after, kind, epoch, _REPEATED)
+            yield f"{name}, and kproxy repeats it", again._replace(unheard=w.unheard + 1)
 
     def _heard(self, w: World, kind: str, epoch: int, value: str, answer: str) -> World:
         """kproxy has a response."""
         if w.adopts:
             return self._heard_of_former(w, kind, epoch, answer)
         if answer == "fenced":
-            return w._replace(fenced=True)
+            if kind == "commit" and value == _REPEATED and self._rules.fence == "open":
+                return w
+            is_definite = kind == "commit" and w.asked == 1  # else it says nothing of the first that the client sent
+            return w._replace(fenced=True, told=(*w.told, (w.txn, ABORTED)) if is_definite else w.told)
         if kind == "produce":
             return w._replace(has=(*w.has, value), step=w.step + 1)
         if kind in ("commit", "abort") and answer == "ok":
@@ -255,7 +270,7 @@ class Model:
 
     def _ended(self, w: World, *, committed: bool) -> World:
         how = COMMITTED if committed else ABORTED
-        return w._replace(told=(*w.told, (w.txn, how)), txn=w.txn + 1, step=0, doomed=False, last=how)
+        return w._replace(told=(*w.told, (w.txn, how)), txn=w.txn + 1, step=0, asked=0, doomed=False, last=how)
 
     def _serve(self, w: World) -> Iterator[tuple[str, World]]:
         """The client's next request."""
@@ -267,7 +282,8 @@ class Model:
         elif w.step == 2:
             if w.has:
                 before = w._replace(record=(w.epoch, w.last)) if self._rules.records == "end" else w
-                yield f"the client commits {w.txn}", self._send(before, "commit", w.epoch)
+                asked = before._replace(asked=min(w.asked + 1, 2))
+                yield f"the client commits {w.txn}", self._send(asked, "commit", w.epoch)
             elif w.last == COMMITTED and not w.doomed:
                 yield f"the client repeats its commit of {w.txn}", self._ended(w, committed=True)
             else:
@@ -399,11 +415,13 @@ SCENARIOS: Final = (
     Scenario("five restarts", Sizes(kills=5)),
     Scenario("a slow log, late records", SLOW),
     Scenario("what takes too long", Sizes(takes=1, overdue=1)),
+    Scenario("a commit is repeated", Sizes(takes=1, overdue=1, unheard=2)),
     Scenario("ends keep the epoch", Sizes(level=1)),
     Scenario("ends keep the epoch, another producer", Sizes(level=1, takes=1)),
     Scenario("ends keep the epoch, a slow log, late records", SLOW_1),
     Scenario("ends keep the epoch, what takes too long", Sizes(level=1, takes=1, overdue=1)),
     Scenario("ends keep the epoch, three of each", Sizes(level=1, txns=3, kills=3, takes=1)),
+    Scenario("ends keep the epoch, a commit is repeated", Sizes(level=1, takes=1, overdue=1, unheard=2)),
     Scenario("ends keep the epoch, an abort that the log lacks", Sizes(level=1), Rules(unrecorded="nothing"), "F"),
     Scenario("one epoch for a successor", SLOW, Rules(renews="one"), "F"),
     Scenario("ends keep the epoch, one epoch for a successor", Sizes(level=1, kills=3), Rules(renews="one"), "F2"),
@@ -416,6 +434,13 @@ SCENARIOS: Final = (
     Scenario("what was open is described", RESTARTS, Rules(outcome="described"), "F"),
     Scenario("the outcome is answered before the epoch is granted", TAKEN, Rules(tells="before"), "F1"),
     Scenario("two steps between two records", RESTARTS, Rules(between="not"), "F"),
+    Scenario("a repeated commit is fenced", Sizes(takes=1, unheard=1), Rules(fence="aborted"), "F2"),
+    Scenario(
+        "ends keep the epoch, a repeated commit is fenced",
+        Sizes(level=1, takes=1, unheard=1),
+        Rules(fence="aborted"),
+        "F2",
+    ),
     Scenario("what is not open is aborted", Sizes(kills=3), Rules(aborts="always"), "F2"),
     Scenario("an abort that the record does not know aborted nothing", RESTARTS, Rules(since="nothing"), "F1"),
 )

@@ -110,12 +110,14 @@ class Coordinators:
         trim: Callable[[Any, int], None] = as_it_is,
         connect: Callable[[Broker], Awaitable[Caller]] | None = None,
         repeats: bool = True,
+        left_open: Callable[[], None] = lambda: None,
     ) -> M:
         """The coordinator's response, asked again while it moves, fails, or is busy with the transaction before.
 
         OSError if there is none after ``patience_s`` and some tries, NoCommonVersion. ``versions`` and ``trim`` as of
         ``Caller``. ``connect``: to it over a connection of the caller's own; None: a shared one. ``repeats``: False if
-        a request without a response must not be sent again, OSError then.
+        a request without a response must not be sent again, OSError then. ``left_open`` is called each time that a
+        request may have taken effect: it has no response, or its coordinator moved, maybe while it wrote.
         """
         busy, elsewhere = _pauses(_BUSY_SECONDS), _pauses(_ELSEWHERE_SECONDS)
         tries, until = 0, trio.current_time() + (_PATIENCE_SECONDS if patience_s is None else patience_s)
@@ -136,10 +138,12 @@ class Coordinators:
                 pass
             except (OSError, RemoteProtocolError) as error:
                 self._failed(key, key_type)
+                left_open()
                 if not repeats:
                     raise OSError(f"the coordinator of {key} did not answer") from error
             if not _ELSEWHERE.isdisjoint(errors):
                 self.forget(key, key_type)
+                left_open()
             tries += 1
             if tries >= _TRIES and trio.current_time() >= until:
                 raise OSError(f"no coordinator of {key} answers")

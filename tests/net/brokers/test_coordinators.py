@@ -115,6 +115,22 @@ async def test_it_is_searched_for_once_and_again_when_it_is_elsewhere_or_fails(m
         assert found == ["id"] * 3
 
 
+async def test_who_asks_hears_of_each_request_that_may_have_taken_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with clustered(monkeypatch) as (fake, cluster, _):
+        codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        left = [Close(), *(Answer(EndTxnResponse(error_code=code)) for code in codes)]
+        seen: list[int] = []
+        fake.cluster.control(ApiKey.END_TXN, lambda _: left.pop(0) if left else None)
+        await cluster.coordinators.ask(
+            "id", END, EndTxnResponse, key_type=TRANSACTION, left_open=lambda: seen.append(len(left))
+        )
+        assert seen == [3, 2, 0]
+        await cluster.coordinators.ask(
+            "id", END, EndTxnResponse, key_type=TRANSACTION, left_open=lambda: seen.append(len(left))
+        )
+        assert seen == [3, 2, 0]
+
+
 async def test_a_name_longer_than_any_topic_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     async with clustered(monkeypatch) as (fake, cluster, _):
         found: list[str] = []

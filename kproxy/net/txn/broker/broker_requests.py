@@ -4,7 +4,7 @@ With ``transaction.version`` 2 (KIP-890) partitions and groups join a transactio
 the epoch. A broker without it is asked in the versions of a client that adds them, and keeps the epoch at an end.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
@@ -93,16 +93,13 @@ _FIRST_LEVEL, _SECOND_LEVEL = 1, 2
 _AHEAD_SECONDS: Final = 2.0
 
 
-#: Another has taken the id, or the broker has ended the transaction, which took too long. Where each end raises
-#: the epoch the broker then takes a commit for the repeated end of that abort, and says that the state is another one.
-OVER: Final = frozenset(
-    {
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.INVALID_TXN_STATE,
-    }
+#: Another has taken the id, or the broker has ended the transaction, which took too long.
+_REPLACED: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
+#: The same. Where each end raises the epoch the broker takes a commit for the repeated end of its own abort, and
+#: says that the state is another one.
+OVER: Final = _REPLACED | {ErrorCode.INVALID_TXN_STATE}
 
 
 class BrokerRequests:
@@ -236,9 +233,25 @@ class BrokerRequests:
         return answer.transaction_states[0]
 
     async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
-        """Decides; the producer of the next transaction, or None: the former one, which needs a new epoch. TxnError."""
+        """Decides; the producer of the next transaction, or None: the former one, which needs a new epoch. TxnError.
+
+        Another producer may have the id when a commit is repeated. This says nothing of the first request, which may
+        have been taken: COORDINATOR_NOT_AVAILABLE then.
+        """
         request = EndTxnRequest(self._name, *producer, committed)
-        answer = await self._ask(request, EndTxnResponse, newest=protocol.end)
+        is_open = False
+
+        def left_open() -> None:
+            nonlocal is_open
+            is_open = committed
+
+        try:
+            answer = await self._ask(request, EndTxnResponse, newest=protocol.end, left_open=left_open)
+        except TxnError as error:
+            if not is_open or error.error_code not in _REPLACED:
+                raise
+            why = f"another producer has {self._name}, and the commit may have been decided before"
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
         if answer.producer_id < 0:  # before v5 none is named
             return None
         return Producer(answer.producer_id, answer.producer_epoch)
@@ -250,10 +263,12 @@ class BrokerRequests:
         *,
         newest: int,
         group: str | None = None,
-        trim: Callable[[Any, int], None] = lambda request, version: None,
-        repeats: bool = True,
+        **more: Any,
     ) -> T:
-        """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time."""
+        """The answer without an error; TxnError with the error, COORDINATOR_NOT_AVAILABLE if there is none in time.
+
+        ``more`` as of ``Coordinators.ask``.
+        """
         key, key_type = (self._name, TRANSACTION) if group is None else (group, GROUP)
         with trio.move_on_after(self._patience_s), suppress(OSError, NoCommonVersion):
             answer = await self._cluster.coordinators.ask(
@@ -263,9 +278,8 @@ class BrokerRequests:
                 (0, newest),
                 key_type=key_type,
                 patience_s=inf,
-                trim=trim,
                 connect=self._connect,
-                repeats=repeats,
+                **more,
             )
             _check(next(iter(errors_in(answer)), 0), self._name)
             return answer

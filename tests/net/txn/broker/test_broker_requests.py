@@ -11,6 +11,7 @@ from kproxy.codec._generated.describe_transactions import (
     DescribeTransactionsResponse,
     DescribeTransactionsResponseTransactionState,
 )
+from kproxy.codec._generated.end_txn import EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsets,
@@ -23,11 +24,14 @@ from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.txn.broker.broker_requests import FIRST, SECOND, BrokerRequests, Protocol
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
+from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
 from tests.net.txn.log_harness import configured
+
+NOT_COORDINATOR, NOT_AVAILABLE = ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def requests(cast: Stage, patience_s: float = 5.0) -> BrokerRequests:
@@ -292,6 +296,47 @@ async def test_an_end_without_an_answer_is_repeated() -> None:
         await asks.add_partitions(producer, [(TOPIC, 0)])
         cast.server.cluster.control(ApiKey.END_TXN, lambda call: CloseAfter(), times=1)
         assert await asks.end(producer, FIRST, committed=True) is None
+
+
+def _told(error: ErrorCode) -> Answer:
+    return Answer(EndTxnResponse(error_code=error))
+
+
+#: What may have taken effect, as the coordinator moved while it wrote it.
+_OPEN = [Close(), CloseAfter(), *map(_told, (NOT_COORDINATOR, NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
+_NONE_BEFORE = [(), (_told(ErrorCode.CONCURRENT_TRANSACTIONS),)]
+_REPLACED = [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
+@pytest.mark.parametrize("replaced", _REPLACED, ids=lambda error: error.name)
+@pytest.mark.parametrize(
+    "before",
+    [*((one,) for one in _OPEN), *_NONE_BEFORE],
+    ids=["not read", "lost", "elsewhere", "not available", "loading", "first", "busy"],
+)
+@pytest.mark.parametrize("committed", [True, False])
+async def test_who_is_replaced_when_a_commit_is_repeated_receives_no_definite_error(
+    before: tuple[Fault, ...], replaced: ErrorCode, committed: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first may have been decided before another took the id. An abort has one outcome in either case."""
+    is_open = committed and before not in _NONE_BEFORE
+    async with stage() as cast:
+        asks, left = await requests(cast), [*before, _told(replaced)]
+        cast.server.cluster.control(ApiKey.END_TXN, lambda call: left.pop(0))
+        with pytest.raises(TxnError) as raised:
+            await asks.end(Producer(7, 1), FIRST, committed=committed)
+        assert raised.value.error_code is (NOT_AVAILABLE if is_open else replaced)
+        left.append(_told(replaced))
+        with pytest.raises(TxnError, match=replaced.name):
+            await asks.end(Producer(7, 1), FIRST, committed=committed)
+
+
+async def test_any_other_response_to_a_repeated_commit_is_definite() -> None:
+    async with stage() as cast:
+        asks, left = await requests(cast), [Close(), _told(ErrorCode.INVALID_TXN_STATE)]
+        cast.server.cluster.control(ApiKey.END_TXN, lambda call: left.pop(0))
+        with pytest.raises(TxnError, match="INVALID_TXN_STATE"):
+            await asks.end(Producer(7, 1), FIRST, committed=True)
 
 
 async def test_offsets_go_to_the_coordinator_of_their_group() -> None:

@@ -13,7 +13,7 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import TOPIC, stage
@@ -26,6 +26,12 @@ LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
 ENDS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
 UNKNOWN = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def moved(answer: Message) -> None:
+    """The coordinator is another one now."""
+    assert isinstance(answer, EndTxnResponse)
+    answer.error_code = ErrorCode.NOT_COORDINATOR
 
 
 @LEVELS
@@ -163,6 +169,29 @@ class TestUnknownOutcomes:
             cast.server.cluster.controls.remove(lost)
             await client.init(client.producer)
             await client.transaction("2")
+            assert cast.read() == (["1", "2"] if committed else ["2"])
+
+    @ENDS
+    async def test_an_end_that_was_decided_before_another_took_the_id(self, level: int, committed: bool) -> None:
+        """The coordinator moved while it wrote the end; kproxy repeats it, and meanwhile another has the id."""
+        async with stage(level) as cast:
+            client, rival, ends = await client_of(cast), Client(await cast.kproxy()), 0
+            await client.write("1")
+
+            async def control(_: Call) -> Edit | None:
+                nonlocal ends
+                ends += 1
+                if ends == 2:
+                    await rival.init()
+                return Edit(moved) if ends == 1 else None
+
+            cast.server.cluster.control(ApiKey.END_TXN, control)
+            fenced = ErrorCode.PRODUCER_FENCED
+            await told(UNKNOWN if committed else fenced, client.end(committed=committed))
+            assert cast.read() == (["1"] if committed else [])
+            await told(fenced, client.end(committed=committed), client.add(), client.init(client.producer))
+            assert client.kproxy.stats.transactions.open == 0
+            await rival.transaction("2")
             assert cast.read() == (["1", "2"] if committed else ["2"])
 
     async def test_a_new_epoch_that_nobody_gives_in_time_is_asked_for_again(self, level: int) -> None:

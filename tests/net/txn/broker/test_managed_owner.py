@@ -126,6 +126,26 @@ class TestFaults:
             assert cast.read() == ["2"]
             assert client.kproxy.stats.transactions.open == 0
 
+    async def test_a_commit_that_was_decided_before_another_took_the_id_is_not_said_to_be_aborted(
+        self, level: int
+    ) -> None:
+        async with stage(level) as cast:
+            client, other = await cast.client(), Client(await cast.kproxy())
+            await client.write("1")
+            left = [CloseAfter()]
+
+            async def control(_: Call) -> CloseAfter | None:
+                if left:
+                    return left.pop()
+                await other.init()
+                return None
+
+            cast.server.cluster.control(ApiKey.END_TXN, control)
+            with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
+                await client.end()
+            assert cast.read() == ["1"]
+            assert client.kproxy.stats.transactions.open == client.kproxy.stats.transactions.fenced == 0
+
 
 @LEVELS
 class TestWhoHasIt:
