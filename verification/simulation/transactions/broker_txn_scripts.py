@@ -6,7 +6,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.coordinator_rules import Home
-from kproxy.testing.fake_broker import Call, Close, Delay
+from kproxy.testing.fake_broker import Call, Close, Delay, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
 from verification.simulation.transactions import late_scripts, scripts
@@ -133,6 +133,36 @@ def taken_over(seed: int) -> WorldPlan:
         await goes_well(newer.end(claimed, committed=True))
 
     return _fenced(seed, script, *plans)
+
+
+def replaced_at_the_end(seed: int) -> WorldPlan:
+    """The coordinator moves while it writes a commit. When kproxy asks the next one a newer producer has the id."""
+    plans = scripts.producer(0), scripts.producer(1)
+
+    def moved(answer: Any) -> None:
+        answer.error_code = ErrorCode.NOT_COORDINATOR
+
+    async def script(world: TransactionWorld) -> None:
+        first, second = (world.process(plan, number) for number, plan in enumerate(plans))
+        await first.initialize()
+        claimed = await _written(first, 0)
+        left, repeated, replaced = [Edit(moved)], trio.Event(), trio.Event()
+
+        async def control(_: Call) -> Fault | None:
+            if left:
+                return left.pop()
+            repeated.set()
+            await replaced.wait()
+            return None
+
+        world.brokers.control(ApiKey.END_TXN, control)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(goes_well, first.end(claimed, committed=True))
+            await repeated.wait()
+            await second.initialize()
+            replaced.set()
+
+    return _fenced(seed, script, *plans, instances=2)
 
 
 def refused(seed: int) -> WorldPlan:

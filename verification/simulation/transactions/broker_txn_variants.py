@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kproxy.net.txn.broker import broker_owner, continuing
+from kproxy.net.txn.broker import broker_owner, broker_requests, continuing
 from kproxy.net.txn.broker.broker_owner import BrokerOwner
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.kept_epoch import KeptEpoch
@@ -65,6 +65,12 @@ NATIVE_VARIANTS: Final = (
         ((BrokerOwner, "_admit", broken_broker_rules.admits_who_had_it),),
         broker_txn_scripts.taken_over,
         _OTHERS,
+    ),
+    Variant(
+        "a fence in response to a repeated commit is taken for an abort",
+        ((broker_requests, "_REPLACED", frozenset()),),
+        broker_txn_scripts.replaced_at_the_end,
+        (invariants.OUTCOME,),
     ),
     Variant(
         "a commit does not mind a batch that was refused",

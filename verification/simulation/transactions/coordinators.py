@@ -35,11 +35,18 @@ class Coordinators:
         self._known: dict[tuple[int, str], Address] = {}
 
     async def ask(
-        self, message: Any, key: str, *, key_type: int = TRANSACTION, lost: Callable[[], None] = lambda: None
+        self,
+        message: Any,
+        key: str,
+        *,
+        key_type: int = TRANSACTION,
+        lost: Callable[[], None] = lambda: None,
+        again: Callable[[], None] = lambda: None,
     ) -> Any:
         """The response of a key's coordinator that is no invitation to ask again. ``Fatal`` if there is none.
 
-        ``lost`` is called each time that a request had no response: it may still come to the coordinator.
+        ``lost`` is called each time that a request had no response: it may still come to the coordinator. ``again`` is
+        called before each further request.
         """
         deadline = trio.current_time() + _MAX_BLOCK
         while trio.current_time() < deadline:
@@ -57,6 +64,7 @@ class Coordinators:
                 self._say(f"receives {ErrorCode(code).name} from the coordinator")
                 if code in _MOVED:
                     self._known.pop((key_type, key), None)
+            again()
             await trio.sleep(self._rng.choice(_BACKOFFS))
         raise Fatal("max.block.ms has passed")
 

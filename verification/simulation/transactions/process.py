@@ -52,6 +52,10 @@ _SECOND: Final[Mapping[int, int]] = {
 }
 #: The application is asked to abort.
 _ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
+#: A newer producer has the id. In response to a repeated EndTxn this says nothing of the first.
+_REPLACED: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
 _GROUP_MOVED: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 _STATE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
@@ -142,9 +146,10 @@ class Process:
         if committed:
             self._history.asks(claimed)
         self.say(f"{'commits' if committed else 'aborts'} {claimed.name} as {self._me.epoch}")
-        answer = await self._coordinate(EndTxnRequest(self._plan.transactional_id, *self._me, committed))
+        request, repeated = EndTxnRequest(self._plan.transactional_id, *self._me, committed), list[bool]()
+        answer = await self._coordinate(request, again=lambda: repeated.append(True))
         self._causes.ended()
-        if answer.error_code in _ABORTABLE and committed:
+        if answer.error_code in (_ABORTABLE if repeated else _ABORTABLE | _REPLACED) and committed:
             claimed.told = False
         self._judge(answer.error_code)
         claimed.told = committed

@@ -70,6 +70,15 @@ async def test_who_asks_hears_that_a_request_may_still_come(nursery: trio.Nurser
     assert any("no answer to EndTxnRequest" in text for text in asked.said)
 
 
+async def test_who_asks_hears_of_each_further_request(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    asked = Asked(nursery, None, ErrorCode.CONCURRENT_TRANSACTIONS, 0)
+    again: list[int] = []
+    await asked.coordinators.ask(REQUEST, "id", again=lambda: again.append(asked.count(EndTxnRequest)))
+    assert again == [1, 2]
+    await asked.coordinators.ask(REQUEST, "id", again=lambda: again.append(0))
+    assert again == [1, 2]
+
+
 async def test_max_block_ms_ends_the_asking(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     asked = Asked(nursery, ErrorCode.CONCURRENT_TRANSACTIONS)
     began = trio.current_time()

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from verification.simulation.instance import LEG
 from verification.simulation.transactions.coordinators import Fatal
 from verification.simulation.transactions.history import Input
 from verification.simulation.transactions.process import Abortable
@@ -87,7 +88,8 @@ def test_nothing_is_asked_of_the_coordinator_for_a_transaction_that_was_not_begu
     assert not count(led(script), "commits 0.0.0")
 
 
-def test_a_producer_that_was_fenced_gets_its_error() -> None:
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_producer_that_was_fenced_gets_its_error_which_is_definite_if_it_has_asked_once(repeats: bool) -> None:
     plans = producer(0), producer(1)
 
     async def script(world: TransactionWorld) -> None:
@@ -96,8 +98,12 @@ def test_a_producer_that_was_fenced_gets_its_error() -> None:
         claimed = first.begin(0)
         await first.write(claimed, ((0, 1),))
         await second.initialize()
+        if repeats:
+            for link in world.network.live(LEG):
+                link.cut()
         with pytest.raises(Fatal):
             await first.end(claimed, committed=True)
+        assert claimed.told is (None if repeats else False)
 
     led(script, *plans)
 
