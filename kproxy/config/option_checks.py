@@ -7,6 +7,7 @@ from typing import Any, Final
 from kproxy.config.login_values import check_logins
 from kproxy.config.model import Config
 from kproxy.config.values import show
+from kproxy.dedup.lane_retention import SPARE_PART
 from kproxy.proxy.routing import Address
 
 # In this order: max_frame_bytes, a bound of others, is itself bounded by the first.
@@ -163,6 +164,16 @@ def _check_sizes(config: Config) -> Iterator[str]:
             yield f"{small.replace('_', '.')} = {low} must not exceed {large.replace('_', '.')} = {high}"
 
 
+def _check_retention(config: Config) -> Iterator[str]:
+    retention_ms = config.producer_state_log_retention_ms
+    least_ms = SPARE_PART * max(config.retry_window_ms, config.delivery_timeout_ms)
+    if retention_ms < least_ms:
+        yield (
+            f"producer.state.log.retention.ms = {retention_ms} must be at least {least_ms}, {SPARE_PART} times "
+            "retry.window.ms and delivery.timeout.ms: an entry must not expire before the retries that it is for"
+        )
+
+
 _CHECKS: Final = (
     _check_addresses,
     _check_control,
@@ -172,4 +183,5 @@ _CHECKS: Final = (
     check_logins,
     _check_rules,
     _check_sizes,
+    _check_retention,
 )

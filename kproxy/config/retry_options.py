@@ -2,7 +2,7 @@
 
 from kproxy.config.broker_options import BrokerOptions, ClusterOptions
 from kproxy.config.client_options import SizeOptions
-from kproxy.config.option_units import BYTES, DAY_MS, MIB, MS
+from kproxy.config.option_units import BYTES, DAY_MS, HOUR_MS, MIB, MS
 from kproxy.config.options import option
 from kproxy.config.values import BOOLEAN, PATTERNS, choice, whole_number
 
@@ -108,4 +108,14 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         2,
         whole_number(1, 1000, "replicas"),
         "min.insync.replicas of __kproxy_producer_state when kproxy creates it; never more than its replicas.",
+    )
+    producer_state_log_retention_ms: int = option(
+        7 * DAY_MS,
+        whole_number(HOUR_MS, 365 * DAY_MS, "ms"),
+        "How long an entry of __kproxy_producer_state counts after it was written; retention.ms of the topic when "
+        "kproxy creates it. An instance writes what it uses again after about two thirds of this time; what an "
+        "instance that never returns has left ends with it. Higher: an instance may be away, or unable to write to "
+        "the topic, for longer (a seventh of this time at least) before retries of its clients can become duplicates; "
+        "more is kept of instances that never return. Lower: the opposite, and more writes. At least 7 times "
+        "retry.window.ms and delivery.timeout.ms.",
     )

@@ -1,7 +1,7 @@
 """The lanes of other processes, by the entries in the log: of a former kproxy, or of other instances."""
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kproxy.codec.records import Record
 from kproxy.codec.stored import UnknownRecord
@@ -16,8 +16,17 @@ MOST_LANES: Final = 50_000
 MOST_BYTES: Final = 16 << 20
 
 
+class _Entry(NamedTuple):
+    lane: LaneRecord
+    #: The time of the record, in ms since 1970.
+    appended_ms: int
+
+
 class FormerLanes:
-    """A view of the log: of each producer id the last entry counts, compacted or not."""
+    """A view of the log: of each producer id the last entry counts, compacted or not.
+
+    Where a caller says since when entries count, older ones are not there, deleted or not.
+    """
 
     def __init__(
         self,
@@ -32,8 +41,9 @@ class FormerLanes:
         self._others = others
         self._is_wanted = is_wanted
         self._most = most
-        self._lanes: dict[LaneKey, LaneRecord] = {}
-        self._by_identity: dict[Identity, dict[LaneKey, LaneRecord]] = {}
+        #: The first to be written first, as far as they are from one partition.
+        self._lanes: dict[LaneKey, _Entry] = {}
+        self._by_identity: dict[Identity, dict[LaneKey, _Entry]] = {}
         self._size = 0
         self._is_complete = False
         #: Entries of newer versions, and ones that are no entries: kept in the log, not used.
@@ -61,13 +71,19 @@ class FormerLanes:
         """What is read from now on is no former process's: this one has begun to write."""
         self._is_complete = True
 
-    def of(self, identity: Identity) -> list[LaneRecord]:
+    def of(self, identity: Identity, since_ms: int = -1) -> list[LaneRecord]:
         """The lanes that a producer had, the oldest entry first."""
-        return list(self._by_identity.get(identity, {}).values())
+        entries = self._by_identity.get(identity, {}).values()
+        return [entry.lane for entry in entries if entry.appended_ms >= since_ms]
 
-    def take_all(self) -> list[LaneRecord]:
+    def expire(self, since_ms: int) -> None:
+        """Frees entries that were written before; some may stay until those that were read before them expire."""
+        while self._lanes and next(iter(self._lanes.values())).appended_ms < since_ms:
+            self._remove(next(iter(self._lanes)))
+
+    def take_all(self, since_ms: int = -1) -> list[LaneRecord]:
         """All lanes; none is known from then on."""
-        lanes = list(self._lanes.values())
+        lanes = [entry.lane for entry in self._lanes.values() if entry.appended_ms >= since_ms]
         self._lanes.clear()
         self._by_identity.clear()
         self._size = 0
@@ -81,16 +97,17 @@ class FormerLanes:
         if record.value is None:
             return
         lane = decode_value(key, record.value)
-        self._lanes[key] = lane
-        self._by_identity.setdefault(lane.identity, {})[key] = lane
+        self._lanes[key] = entry = _Entry(lane, record.timestamp)
+        self._by_identity.setdefault(lane.identity, {})[key] = entry
         self._size += _size(lane)
         while len(self._lanes) > self._most or self._size > MOST_BYTES:
             self._remove(next(iter(self._lanes)))
             self.dropped += 1
 
     def _remove(self, key: LaneKey) -> None:
-        lane = self._lanes.pop(key, None)
-        if lane is not None:
+        entry = self._lanes.pop(key, None)
+        if entry is not None:
+            lane = entry.lane
             self._size -= _size(lane)
             lanes = self._by_identity[lane.identity]
             del lanes[key]

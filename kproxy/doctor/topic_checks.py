@@ -7,6 +7,7 @@ from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, fail, listed, ok, skipped, warn
 from kproxy.net.fleet_log import TOPIC as FLEET
 from kproxy.net.fleet_log import fleet_plan
+from kproxy.net.lane_topic import TOPIC as LANES
 from kproxy.net.lane_topic import lane_plan
 from kproxy.net.own_topic import TopicPlan
 from kproxy.net.txn.log_topic import transaction_plan
@@ -14,6 +15,7 @@ from kproxy.proxy.fleet_view import MISSED
 
 _MIN_ISR = "min.insync.replicas"
 _RETENTION = "retention.ms"
+_UNLIMITED = "-1"
 
 
 def plans(config: Config) -> list[TopicPlan]:
@@ -100,11 +102,36 @@ def _settings(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
     for name, harm in plan.wrong.items():
         if name in settings and plan.harms(name, settings[name]):
             yield fail(f"{plan.name} has {name}={settings[name]}: {harm}", f"set {name}={plan.settings.get(name)}")
-    text, least_ms = settings.get(_RETENTION, ""), MISSED * examined.config.fleet_announce_interval_ms
-    if plan.name == FLEET and text.isdigit() and int(text) < least_ms:
+    costly = [name for name in plan.costly if name in settings and plan.costs(name, settings[name])]
+    if costly:
+        found = ", ".join(f"{name}={settings[name]}" for name in costly)
+        yield warn(f"{plan.name} has {found}: {plan.costly[costly[0]]}", _altered(plan))
+    else:
+        yield from _short_retention(examined.config, plan, settings.get(_RETENTION, ""))
+
+
+def _altered(plan: TopicPlan) -> str:
+    """How to give a topic the settings that kproxy would create it with."""
+    settings = ",".join(f"{name}=[{text}]" if "," in text else f"{name}={text}" for name, text in plan.settings.items())
+    return f"kafka-configs.sh --alter --entity-type topics --entity-name {plan.name} --add-config '{settings}'"
+
+
+def _short_retention(config: Config, plan: TopicPlan, text: str) -> Iterator[Finding]:
+    fleet_ms, lanes_ms = MISSED * config.fleet_announce_interval_ms, config.producer_state_log_retention_ms
+    if plan.name == FLEET and text.isdigit() and int(text) < fleet_ms:
         yield warn(
             f"{FLEET} has {_RETENTION}={text}: instances may be missing in kproxy fleet",
-            f"set {_RETENTION} to {MISSED} times fleet.announce.interval.ms, {least_ms}, or more",
+            f"set {_RETENTION} to {MISSED} times fleet.announce.interval.ms, {fleet_ms}, or more",
+        )
+    if plan.name != LANES:
+        return
+    if text == _UNLIMITED:
+        yield warn(f"{LANES} has {_RETENTION}={text}: entries of instances that never return stay", _altered(plan))
+    elif text.isdigit() and int(text) < lanes_ms:
+        yield warn(
+            f"{LANES} has {_RETENTION}={text}, producer.state.log.retention.ms is {lanes_ms}: an instance that started "
+            "before the topic was altered does not write its entries again in time",
+            f"set producer.state.log.retention.ms to {text} at all instances, or {_RETENTION} to {lanes_ms}",
         )
 
 

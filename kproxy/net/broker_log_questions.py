@@ -1,6 +1,6 @@
 """The four questions about partitions' logs: markers written, producers, offsets, batches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.describe_producers import (
@@ -20,6 +20,7 @@ from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequestListOffsetsPartition,
     ListOffsetsRequestListOffsetsTopic,
     ListOffsetsResponse,
+    ListOffsetsResponseListOffsetsPartitionResponse,
 )
 from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequest,
@@ -35,6 +36,8 @@ LATEST: Final = -1
 """In ListOffsets: the high watermark."""
 EARLIEST: Final = -2
 """In ListOffsets: where the log begins."""
+_NEWEST: Final = -3
+_ASKED_FOR_NEWEST: Final = 7
 
 Marker: TypeAlias = tuple[int, int]
 """A producer id, and the epoch below which it is fenced."""
@@ -132,8 +135,21 @@ def describe_producers() -> Question[dict[int, ActiveProducer]]:
 
 
 def list_offsets(timestamp: int, oldest: int = 1) -> Question[int]:
-    """An offset of each partition: ``LATEST`` or ``EARLIEST``; asked at no older version than ``oldest``."""
+    """An offset of each partition: ``LATEST``, ``EARLIEST``, or the first that was written then or later (-1: none is).
 
+    Asked at no older version than ``oldest``.
+    """
+    return _list_offsets(timestamp, oldest, lambda row: row.offset)
+
+
+def newest_timestamps() -> Question[int]:
+    """The largest timestamp of each partition, -1 for empty ones (KIP-734)."""
+    return _list_offsets(_NEWEST, _ASKED_FOR_NEWEST, lambda row: row.timestamp)
+
+
+def _list_offsets(
+    timestamp: int, oldest: int, value: Callable[[ListOffsetsResponseListOffsetsPartitionResponse], int]
+) -> Question[int]:
     def request(places: Sequence[TopicPartition]) -> Message:
         topics = []
         for name, indexes in _by_topic(places).items():
@@ -145,7 +161,7 @@ def list_offsets(timestamp: int, oldest: int = 1) -> Question[int]:
         assert isinstance(response, ListOffsetsResponse)
         for topic in response.topics:
             for row in topic.partitions:
-                yield (topic.name, row.partition_index), row.error_code, row.offset
+                yield (topic.name, row.partition_index), row.error_code, value(row)
 
     return Question(request, answers, ListOffsetsResponse, (oldest, _OFFSETS))
 

@@ -383,6 +383,12 @@ class Connection:
         """Another instance fenced the producer id, seen with a request of ``taken_at`` (seconds since the epoch)."""
         self._intake.fenced(taken_at)
 
+    def expire(self) -> None:
+        """Ends the connection: nobody else will know soon that its producer id is in use."""
+        if not self.client.closed:
+            self._count_refusal("expired_producer_id")
+            self.client.close()
+
     async def progressed(self) -> None:
         """Waits until a response came, something was written, or batches were sent again."""
         await self._progress.park()

@@ -191,7 +191,7 @@ class Intake:
         identity = identity_of(self._connection)
         self._join(identity, frame)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
-            lane = self._lane = await self._lanes.lease(identity)
+            lane = self._lane = await self._lanes.lease(identity, self._connection.expire)
             self._session.lease(lane)
             return
         raise Finished("no broker gives a producer id")

@@ -1,21 +1,25 @@
 """Which connection gets which lane: producer ids are requested from brokers, recorded before use, and reused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
+import structlog
 import trio
 
 from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.lane_record import LaneRecord
+from kproxy.dedup.lane_record import LaneKey, LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.fleet import Fleet
 from kproxy.net.lane_log import LaneLog
+from kproxy.net.lane_topic import TOPIC
 from kproxy.proxy.produce_stats import ProduceStats
+
+log = structlog.get_logger("kproxy.lane_log")
 
 #: More lanes at rest than this are given up: their producer ids are not used again before a restart.
 _MOST_RESTING = 10_000
@@ -27,6 +31,8 @@ class _Lease(NamedTuple):
     first_epoch: int
     #: When the present one was recorded, in ms since the epoch.
     recorded_ms: int = 0
+    #: Ends the connection that has it.
+    end: Callable[[], None] = lambda: None
 
 
 class _Rest(NamedTuple):
@@ -56,8 +62,8 @@ class Lanes:
         #: The first to rest first.
         self._resting: dict[Lane, _Rest] = {}
         self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
-        #: The first to be abandoned first. They are not used again. After ``retry_window_ms``, and when the outcome of
-        #: each batch is known, other instances learn that they are given back.
+        #: The first to be abandoned first. They are not used again. If the outcome of each batch is known, other
+        #: instances learn after ``retry_window_ms`` that they are given back.
         self._abandoned: dict[Lane, _Rest] = {}
         cluster.prepared = not log.enabled
 
@@ -69,6 +75,7 @@ class Lanes:
                 if not self._cluster.prepared:
                     self._cluster.prepared = True
                     self._cluster.refresh_soon()  # so that it says soon that it is ready
+                nursery.start_soon(self._renew)
                 await trio.sleep(self._config.retry_window_ms / 1000)
                 for former in await self.log.forget():
                     # as if given back just now: the next lease begins after the epoch of its fence
@@ -80,17 +87,39 @@ class Lanes:
         finally:
             self.log.close()
 
-    async def lease(self, identity: Identity) -> Lane:
+    async def _renew(self) -> None:
+        """Writes entries again before they expire, and ends what uses one that could not be written; for ever."""
+        while True:
+            await trio.sleep(self.log.retention.pause_s)
+            self.log.renew()
+            self._end_expiring()
+
+    def _end_expiring(self) -> None:
+        """Another lane is leased once the log can be written: until then the clients wait, and nobody misses them."""
+        now = trio.current_time()
+        expiring = [lane for lane in self._leases if now >= self.log.usable_until(self._key(lane))]
+        if expiring:
+            log.warning(
+                "producer ids can't be recorded, so others will soon not know that they are in use: their connections "
+                "are closed, and the clients wait until the log of producer ids can be written",
+                topic=TOPIC,
+                connections=len(expiring),
+            )
+        for lane in expiring:
+            self._leases[lane].end()
+
+    async def lease(self, identity: Identity, end: Callable[[], None] = lambda: None) -> Lane:
         """A lane for one connection of a producer; what the log has to know of it is acknowledged.
 
-        Tried until the brokers let it be done. What the former self had of this producer is known by then.
+        Tried until the brokers let it be done. What the former self had of this producer is known by then. ``end`` is
+        called if the lane must not be used any more.
         """
         await self.log.opened.wait()
         self._end_rests()
         self._end_abandoned()
         lane, lease = await self._next(identity)
         record = self._record(lane, lease)
-        self._leases[lane] = lease._replace(recorded_ms=record.recorded_ms)
+        self._leases[lane] = lease._replace(recorded_ms=record.recorded_ms, end=end)
         self._count()
         try:
             await self.log.record(record)
@@ -105,6 +134,7 @@ class Lanes:
         lease = self._leases.pop(lane)
         self._count()
         if not lane.has_ended:
+            self.log.leave(self._key(lane))  # nothing of it is sent any more: what is in flight arrives before that
             if self.fleet.enabled:
                 self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
             return
@@ -122,6 +152,9 @@ class Lanes:
         """Records that another instance fenced a lane, which was seen with a request of ``taken_at``."""
         lease = self._leases[lane]
         self.fleet.fenced(lease.identity, taken_at, lease.recorded_ms / 1000)
+
+    def _key(self, lane: Lane) -> LaneKey:
+        return LaneKey(self._config.instance_id, lane.producer_id)
 
     def _record(self, lane: Lane, lease: _Lease, *, returned: bool = False) -> LaneRecord:
         return LaneRecord(
@@ -174,9 +207,7 @@ class Lanes:
     def _end_abandoned(self) -> None:
         for lane, rest in _due(self._abandoned):
             del self._abandoned[lane]
-            if lane.unsettled():
-                self._abandoned[lane] = _Rest(rest.lease, trio.current_time() + self._config.retry_window_ms / 1000)
-            else:
+            if not lane.unsettled():  # else its entry stays until it expires
                 self.log.put(self._record(lane, rest.lease, returned=True))
 
     def _wake(self, lane: Lane) -> _Lease:

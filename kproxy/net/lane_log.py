@@ -3,10 +3,12 @@
 Beside these it has the epochs that stand for clients of ``broker-fenced`` at the broker (``txn.stored_epochs``).
 
 The compacted topic ``__kproxy_producer_state`` is kproxy's only memory beyond its process. It needs no disk, so a
-killed kproxy may come back on any machine.
+killed kproxy may come back on any machine. Entries that are in use are written again before they expire; what an
+instance has left that never returns ends with its last entries (``dedup.lane_retention``).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 
 import structlog
 import trio
@@ -15,13 +17,16 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.former_lanes import FormerLanes
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
+from kproxy.dedup.lane_record import LaneKey, LaneRecord, encode_key, encode_value
+from kproxy.dedup.lane_retention import Retention
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.lane_ages import LaneAges
+from kproxy.net.lane_renewals import Renewals
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
 from kproxy.net.own_topic import Refused, TopicDeleted, check
@@ -45,6 +50,9 @@ class LaneLog:
         self._cluster = cluster
         self._config = config
         self._topic = lane_topic(cluster, config)
+        #: How long entries count.
+        self.retention = Retention(config.producer_state_log_retention_ms)
+        self._renewals = Renewals(self.retention, self._put)
         self._epochs = StoredEpochs(config.instance_id)
         self._former = FormerLanes(config.instance_id.__eq__, others=self._epochs.take)
         self._elsewhere = FormerLanes(config.instance_id.__ne__, others=is_stored_epoch)
@@ -60,6 +68,7 @@ class LaneLog:
         self.opened = trio.Event()
         #: With connections of its own, because what waits for all replicas would hold up kproxy's other requests.
         self._leaders = Leaders(cluster, config)
+        self._ages = LaneAges(self.retention, self._leaders, cluster.network.wall)
         self._writer: LaneWriter | None = None
 
     async def open(self, nursery: trio.Nursery) -> None:
@@ -73,9 +82,11 @@ class LaneLog:
             except Refused as refused:
                 self._give_up(refused)
             else:
+                self._former.expire(self._ages.since_ms)
                 self._former.complete()
                 self._tell(self._former)
-                self._writer = LaneWriter(self._cluster, self._config, self._leaders, place)
+                self._writer = LaneWriter(self._cluster, self._config, self._leaders, place, self._ages.saw)
+                self._inherit()
                 nursery.start_soon(self._write)
         self.opened.set()
 
@@ -87,7 +98,7 @@ class LaneLog:
             try:
                 if place is None or reader is None:
                     place = await self._find()
-                    reader = TopicReader(self._leaders, place, self._former)
+                    reader = await self._reader(place)
                 await reader.read()
                 self._own = reader
                 return place
@@ -101,7 +112,22 @@ class LaneLog:
             await backoff.pause()
 
     async def _find(self) -> TopicPartition:
-        return TOPIC, partition_of(self._config.instance_id, await self._topic.prepare())
+        return TOPIC, partition_of(self._config.instance_id, await self._prepared())
+
+    async def _prepared(self) -> int:
+        partitions = await self._topic.prepare()
+        self.retention.adopt(self._topic.settings)
+        return partitions
+
+    async def _reader(self, place: TopicPartition) -> TopicReader:
+        starts = await self._ages.starts(await self._ends([place]))
+        return TopicReader(self._leaders, place, self._former, starts.get(place))
+
+    def _inherit(self) -> None:
+        """Keeps the epochs of the former self's clients, which may come back long after kproxy has."""
+        for name, stored, appended_ms in self._epochs:
+            key, value = encode_epoch_key(self._config.instance_id, name), encode_epoch(stored)
+            self._renewals.inherit(key, value, self._ages.age_s(appended_ms))
 
     def _tell(self, former: FormerLanes) -> None:
         log.info("former producer ids read", instance_id=self._config.instance_id, producer_ids=len(former))
@@ -127,11 +153,11 @@ class LaneLog:
 
     def former(self, identity: Identity) -> list[LaneRecord]:
         """The lanes that this producer had under the former self; empty once ``forget`` has run."""
-        return self._former.of(identity)
+        return self._former.of(identity, self._ages.since_ms)
 
     def elsewhere(self, identity: Identity) -> list[LaneRecord]:
         """The lanes that this producer has or had at other instances, as they were at the last ``look``."""
-        return self._elsewhere.of(identity)
+        return self._elsewhere.of(identity, self._ages.since_ms)
 
     async def look(self) -> None:
         """Returns when all entries have been read that any instance had written before the call."""
@@ -150,18 +176,29 @@ class LaneLog:
             await backoff.pause()
 
     async def _read_all(self) -> None:
+        places = list(self._readers) or [(TOPIC, index) for index in range(await self._prepared())]
+        ends = await self._ends(places)  # one request for each leader; what has not grown since is not read
         if not self._readers:
-            places = [(TOPIC, index) for index in range(await self._topic.prepare())]
-            self._readers = {place: TopicReader(self._leaders, place, self._elsewhere) for place in places}
-        # one request for each leader; what has not grown since is not read
-        for place, told in (await self._leaders.ask(self._readers, list_offsets(LATEST))).items():
+            starts = await self._ages.starts(ends)
+            self._readers = {
+                place: TopicReader(self._leaders, place, self._elsewhere, starts.get(place)) for place in places
+            }
+        for place, end in ends.items():
+            await self._readers[place].read_to(end)
+        self._elsewhere.expire(self._ages.since_ms)
+
+    async def _ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        ends = {}
+        for place, told in (await self._leaders.ask(places, list_offsets(LATEST))).items():
             told.reached(place)
             check("ListOffsets", TOPIC, told.error_code)
-            await self._readers[place].read_to(told.get(place, "ListOffsets"))
+            ends[place] = told.get(place, "ListOffsets")
+        return ends
 
     async def _read_own(self) -> None:
         assert self._own is not None
         await self._own.read()
+        self._epochs.expire(self._ages.since_ms)
 
     async def epochs(self) -> StoredEpochs:
         """The epochs that stand for this instance's clients, as they are now; none where nothing is noted."""
@@ -174,34 +211,62 @@ class LaneLog:
 
         Lanes without epochs are deleted from the log.
         """
-        lanes = self._former.take_all()
+        lanes = self._former.take_all(self._ages.since_ms)
         spent = [lane for lane in lanes if lane.last_epoch + 1 + LEASE_EPOCHS >= LAST_EPOCH]
-        async with trio.open_nursery() as nursery:
-            for lane in spent:
-                nursery.start_soon(self._append, encode_key(lane.key), None)
+        if self._writer is not None and self.enabled:
+            for written in [self._put(encode_key(lane.key), None) for lane in spent]:
+                await written.wait()
         return [lane for lane in lanes if lane.last_epoch + 1 + LEASE_EPOCHS < LAST_EPOCH]
 
     # -- writing
 
     async def record(self, record: LaneRecord) -> None:
-        """Returns when all in-sync replicas have the entry, or at once where there is no crash recovery."""
-        await self._append(encode_key(record.key), encode_value(record))
+        """Returns when all in-sync replicas have the entry, or at once where there is no crash recovery.
+
+        It is renewed until ``put`` or ``leave``.
+        """
+        await self.opened.wait()
+        if self._writer is not None and self.enabled:
+            await self._keep(encode_key(record.key), encode_value(record)).wait()
 
     def put(self, record: LaneRecord) -> None:
-        """Takes an entry for which nobody has to wait."""
+        """Takes an entry for which nobody has to wait, and which is not renewed."""
+        self.leave(record.key)
         if self._writer is not None and self.enabled:
-            self._writer.put(encode_key(record.key), encode_value(record), self.now_ms())
+            self._put(encode_key(record.key), encode_value(record))
+
+    def leave(self, key: LaneKey) -> None:
+        """Lets an entry expire, which is as it has to be until then."""
+        self._renewals.drop(encode_key(key))
 
     def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> trio.Event:
         """Takes the entry of an id, or deletes it; set when all in-sync replicas have it, or nothing is noted.
 
-        To be called only once the log is ``opened``, and ``enabled``.
+        To be called only once the log is ``opened``, and ``enabled``. It is renewed until it is deleted.
         """
-        writer = self._writer
-        assert writer is not None
         key = encode_epoch_key(self._config.instance_id, transactional_id)
-        value = None if stored is None else encode_epoch(stored)
-        return writer.put(key, value, self.now_ms())
+        if stored is not None:
+            return self._keep(key, encode_epoch(stored))
+        self._renewals.drop(key)
+        return self._put(key, None)
+
+    def renew(self) -> None:
+        """Writes again what is due; to be called every ``retention.pause_s``."""
+        if self.enabled:
+            self._renewals.renew(is_due=True)
+
+    def usable_until(self, key: LaneKey) -> float:
+        """Until when (trio's clock) a lane may be used: its entry counts for ``retry.window.ms`` longer."""
+        return self._renewals.usable_until(encode_key(key)) if self.enabled else inf
+
+    def _keep(self, key: bytes, value: bytes) -> trio.Event:
+        written = self._put(key, value)
+        self._renewals.keep(key, value, written)
+        return written
+
+    def _put(self, key: bytes, value: bytes | None) -> trio.Event:
+        assert self._writer is not None
+        return self._writer.put(key, value, self.now_ms())
 
     def has_epochs_before(self, recorded_ms: int) -> bool:
         """Whether an entry of an epoch, as last read, was written before a time; what was written since is newer."""
@@ -210,11 +275,6 @@ class LaneLog:
     def now_ms(self) -> int:
         """This machine's time, in ms since 1970."""
         return int(self._cluster.network.wall() * 1000)
-
-    async def _append(self, key: bytes, value: bytes | None) -> None:
-        await self.opened.wait()
-        if self._writer is not None and self.enabled:
-            await self._writer.append(key, value, self.now_ms())
 
     async def _write(self) -> None:
         writer = self._writer
@@ -225,10 +285,12 @@ class LaneLog:
                     await writer.run()
                 except TopicDeleted:
                     log.warning(
-                        "topic was deleted, and with it what a restarted kproxy would know; creating it again",
+                        "topic was deleted, and with it what a restarted kproxy would know; creating it again, with "
+                        "what is in use",
                         topic=TOPIC,
                     )
                     writer.place = await self._find_again()
+                    self._renewals.renew(is_due=False)
         except Refused as refused:
             self._give_up(refused)
             writer.release()

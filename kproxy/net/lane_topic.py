@@ -1,4 +1,4 @@
-"""The compacted topic in which kproxy notes its lanes."""
+"""The topic in which kproxy records its lanes: compacted, and what nobody writes again is deleted."""
 
 from zlib import crc32
 
@@ -7,8 +7,14 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.own_topic import OwnTopic, TopicPlan
 
 TOPIC = "__kproxy_producer_state"
-#: Compaction leaves the last segment alone: a small one keeps what a restarted kproxy has to read short.
-_SEGMENT_BYTES = 16 << 20
+#: The smallest that Kafka 4 allows: compaction leaves the last segment alone, so a small one keeps what a restarted
+#: kproxy has to read short.
+_SEGMENT_BYTES = 1 << 20
+#: A segment is deleted when its newest entry has expired. If compaction merges it with a younger one before that, what
+#: has expired stays, for as long as somebody writes. So no segment ends by its time before the former one has expired.
+#: Those that end by their size are merged, and keep up to ``_SEGMENT_BYTES`` of what has expired; nobody reads that.
+_SEGMENT_TIME = 8 / 7
+_ALTER = "see docs/operations.md: alter the topic when all instances run this version"
 
 
 def partition_of(instance_id: str, partitions: int) -> int:
@@ -28,6 +34,7 @@ def lane_topic(cluster: Cluster, config: RetryOptions) -> OwnTopic:
 
 def lane_plan(config: RetryOptions) -> TopicPlan:
     """What it is made like."""
+    retention_ms = config.producer_state_log_retention_ms
     return TopicPlan(
         name=TOPIC,
         partitions=config.producer_state_log_num_partitions,
@@ -35,13 +42,19 @@ def lane_plan(config: RetryOptions) -> TopicPlan:
         replicas_option="producer.state.log.replication.factor",
         min_isr=config.producer_state_log_min_isr,
         settings={
-            "cleanup.policy": "compact",
+            "cleanup.policy": "compact,delete",
+            # By one clock, whatever those of the hosts say.
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": str(retention_ms),
             "segment.bytes": str(_SEGMENT_BYTES),
+            "segment.ms": str(int(retention_ms * _SEGMENT_TIME)),
             "unclean.leader.election.enable": "false",
         },
-        wrong={
-            "cleanup.policy": "topic is not compacted: it may forget producer ids, or never end; "
-            "set cleanup.policy=compact"
+        wrong={},
+        costly={
+            "cleanup.policy": "topic keeps entries of instances that never return, or more than one of each producer "
+            f"id; {_ALTER}",
+            "message.timestamp.type": f"topic keeps entries of instances that never return; {_ALTER}",
         },
         refused="no crash recovery: the cluster refuses the topic in which producer ids are noted, so retries after a "
         "crash of kproxy may become duplicates; grant what is missing and restart kproxy, or set "

@@ -1,7 +1,7 @@
 """Appends to the lane log: many entries in one batch, sent again until the broker's response is definite."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import trio
@@ -48,8 +48,16 @@ class LaneWriter:
     has lost that producer, the batch goes under a new id and may be there twice: the same entry again changes nothing.
     """
 
-    def __init__(self, cluster: Cluster, config: RetryOptions, leaders: Leaders, place: TopicPartition) -> None:
-        """``place``: the log's partition."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: RetryOptions,
+        leaders: Leaders,
+        place: TopicPartition,
+        saw: Callable[[int], None],
+    ) -> None:
+        """``place``: the log's partition; ``saw`` receives the time at which a batch was appended (ms since 1970)."""
+        self._saw = saw
         self._cluster = cluster
         self._config = config
         self._leaders = leaders
@@ -58,10 +66,6 @@ class LaneWriter:
         self._wake = trio.Event()
         self._producer_id: int | None = None
         self._sequence = 0
-
-    async def append(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
-        """Returns when all in-sync replicas have the entry. If cancelled, it may be written nevertheless."""
-        await self.put(key, value, timestamp_ms).wait()
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> trio.Event:
         """Takes an entry, and writes it after those before; set when all in-sync replicas have it."""
@@ -148,5 +152,6 @@ class LaneWriter:
             response = await client.call(request, ProduceResponse, _PRODUCE, extra_ms=timeout_ms)
         for found in response.responses:
             for row in found.partition_responses:
+                self._saw(row.log_append_time_ms)
                 return row.error_code
         raise RemoteProtocolError("Produce answer without the partition")

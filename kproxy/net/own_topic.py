@@ -1,7 +1,7 @@
 """A topic of kproxy's own: found or made, and its settings looked at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -83,11 +83,20 @@ class TopicPlan:
     refused: str
     #: The rights that it takes.
     rights: str
+    #: By setting, what a topic with another value costs; nothing goes wrong.
+    costly: Mapping[str, str] = field(default_factory=dict)
 
     def harms(self, setting: str, value: str | None) -> bool:
-        """Whether a topic with this value of a setting does something wrong; the order of a list does not matter."""
-        wanted = self.settings.get(setting, "")
-        return setting in self.wrong and {*(value or "").split(",")} != {*wanted.split(",")}
+        """Whether a topic with this value of a setting does something wrong."""
+        return setting in self.wrong and self._differs(setting, value)
+
+    def costs(self, setting: str, value: str | None) -> bool:
+        """Whether a topic with this value of a setting costs more than it has to."""
+        return setting in self.costly and self._differs(setting, value)
+
+    def _differs(self, setting: str, value: str | None) -> bool:
+        """The order of a list does not matter."""
+        return {*(value or "").split(",")} != {*self.settings.get(setting, "").split(",")}
 
 
 class OwnTopic:
@@ -97,6 +106,8 @@ class OwnTopic:
         """Asks the brokers that ``cluster`` knows."""
         self._cluster = cluster
         self._plan = plan
+        #: The settings of the plan as the topic has them, as far as that is known once it is prepared.
+        self.settings: Mapping[str, str | None] = {}
 
     @property
     def name(self) -> str:
@@ -165,6 +176,7 @@ class OwnTopic:
             check("CreateTopics", plan.name, row.error_code)
             if any(row.topic_id):
                 self._cluster.map.own_topic_ids.add(row.topic_id)
+        self.settings = settings
         log.info("topic created", topic=plan.name, partitions=partitions, replicas=replicas)
         if replicas < plan.replicas:
             log.warning(
@@ -176,9 +188,12 @@ class OwnTopic:
             )
 
     async def _look_at_settings(self) -> None:
-        """Warns of settings that do harm. A kproxy without the right to read them does without."""
+        """Reads the settings, and warns of harmful ones. A kproxy without the right to read them does without."""
+        plan = self._plan
         resource = DescribeConfigsRequestDescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=self.name, configuration_keys=list(self._plan.wrong)
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=self.name,
+            configuration_keys=list({**plan.settings, **plan.wrong}),
         )
         try:
             response = await self._cluster.ask_any(
@@ -186,9 +201,8 @@ class OwnTopic:
             )
         except (OSError, RemoteProtocolError):
             return
-        for row in (row for result in response.results for row in result.configs):
-            if self._plan.harms(row.name, row.value):
-                wanted = self._plan.settings.get(row.name)
-                log.warning(
-                    self._plan.wrong[row.name], topic=self.name, setting=row.name, value=row.value, wanted=wanted
-                )
+        self.settings = {row.name: row.value for result in response.results for row in result.configs}
+        for name, value in self.settings.items():
+            if plan.harms(name, value) or plan.costs(name, value):
+                harm = plan.wrong.get(name) or plan.costly[name]
+                log.warning(harm, topic=self.name, setting=name, value=value, wanted=plan.settings.get(name))

@@ -11,6 +11,7 @@ _REFUSALS = (
     "acks",
     "elements",
     "evicted",
+    "expired_producer_id",
     "forged_producer_id",
     "idle",
     "malformed",

@@ -4,6 +4,7 @@ Entries of the compacted topic ``__kproxy_producer_state``, beside those of lane
 apart. ``verification.models.fenced_mapping`` says when they are written.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -75,6 +76,12 @@ def decode_value(data: bytes) -> StoredEpoch:
     return StoredEpoch(client, upstream, last, value.transaction_timeout_ms, value.recorded_ms)
 
 
+class _Entry(NamedTuple):
+    stored: StoredEpoch
+    #: The time of the record, in ms since 1970.
+    appended_ms: int
+
+
 class StoredEpochs:
     """Those of one instance: of each transactional id the last entry counts, compacted or not."""
 
@@ -82,7 +89,8 @@ class StoredEpochs:
         """At most ``most`` are kept, the ones last written."""
         self._instance_id = instance_id
         self._most = most
-        self._epochs: dict[str, StoredEpoch] = {}
+        #: The first to be written first.
+        self._epochs: dict[str, _Entry] = {}
         #: Entries that can't be read: their clients are refused.
         self.damaged = 0
 
@@ -103,14 +111,24 @@ class StoredEpochs:
         self._epochs.pop(key.transactional_id, None)  # replaced, even if what replaces it can't be read
         if record.value is None:
             return
-        self._epochs[key.transactional_id] = decode_value(record.value)
+        self._epochs[key.transactional_id] = _Entry(decode_value(record.value), record.timestamp)
         if len(self._epochs) > self._most:
             del self._epochs[next(iter(self._epochs))]
 
     def of(self, transactional_id: str) -> StoredEpoch | None:
         """The entry of an id."""
-        return self._epochs.get(transactional_id)
+        entry = self._epochs.get(transactional_id)
+        return None if entry is None else entry.stored
+
+    def expire(self, since_ms: int) -> None:
+        """Forgets what was written before: it does not count any more."""
+        while self._epochs and next(iter(self._epochs.values())).appended_ms < since_ms:
+            del self._epochs[next(iter(self._epochs))]
 
     def before(self, recorded_ms: int) -> list[str]:
-        """The ids whose entries were written before a time."""
-        return [name for name, stored in self._epochs.items() if stored.recorded_ms < recorded_ms]
+        """The ids whose clients' epochs were recorded before a time."""
+        return [name for name, entry in self._epochs.items() if entry.stored.recorded_ms < recorded_ms]
+
+    def __iter__(self) -> Iterator[tuple[str, StoredEpoch, int]]:
+        """Each id and its entry, and when that was written (ms since 1970)."""
+        return ((name, entry.stored, entry.appended_ms) for name, entry in self._epochs.items())

@@ -62,6 +62,9 @@ def test_defaults_are_fine() -> None:
         ({**LOGIN, "upstream_sasl_identities_file": Path("/ids")}, "= 'kproxy': 'mapped' and upstream.sasl.identities"),
         ({"upstream_sasl_username": "alice"}, "upstream.sasl.username needs upstream.security.protocol = 'sasl_plai"),
         ({"retry_backoff_ms": 2000}, "retry.backoff.ms = 2000 must not exceed retry.backoff.max.ms = 1000"),
+        ({"retry_window_ms": 86_400_001}, "producer.state.log.retention.ms = 604800000 must be at least 604800007"),
+        ({"producer_state_log_retention_ms": 839_999}, "= 839999 must be at least 840000, 7 times retry.window.ms and"),
+        ({"delivery_timeout_ms": 86_400_001}, "producer.state.log.retention.ms = 604800000 must be at least 604800007"),
     ],
 )
 def test_what_cannot_work_together(changes: dict[str, Any], reason: str) -> None:

@@ -7,7 +7,12 @@ from tests.doctor.patients import examined, fake, levels, only
 
 LANES = "__kproxy_producer_state"
 LOG = "__kproxy_transaction_state"
-LANES_CONFIG = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+LANES_CONFIG = {
+    "cleanup.policy": "compact,delete",
+    "message.timestamp.type": "LogAppendTime",
+    "retention.ms": "604800000",
+    "min.insync.replicas": "2",
+}
 LOG_CONFIG = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -55,10 +60,9 @@ async def test_own_topics_that_are_not_made_yet() -> None:
 
 async def test_a_log_that_forgets() -> None:
     async with fake() as cluster:
-        make_own(cluster, lanes={"cleanup.policy": "delete"}, log={"retention.ms": "604800000"})
+        make_own(cluster, log={"retention.ms": "604800000"})
         found = await examined(cluster)
-    lanes, log = topic_checks.own_topics(found)
-    assert (lanes.level, lanes.advice) == (Level.FAIL, "set cleanup.policy=compact")
+    _, log = topic_checks.own_topics(found)
     assert (log.level, log.advice) == (Level.FAIL, "set retention.ms=-1")
 
 
@@ -82,6 +86,35 @@ async def test_a_topic_of_announcements_that_hides_instances_or_keeps_them(
         found = await examined(cluster, fleet_announce_interval_ms=60_000)
     finding = list(topic_checks.own_topics(found))[2]
     assert (finding.level, finding.advice[: len(advice)]) == (level, advice)
+
+
+_ALTERED = (
+    f"kafka-configs.sh --alter --entity-type topics --entity-name {LANES} --add-config "
+    "'cleanup.policy=[compact,delete],message.timestamp.type=LogAppendTime,retention.ms=604800000,"
+    "segment.bytes=1048576,segment.ms=691200000,unclean.leader.election.enable=false'"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "advice"),
+    [
+        ({"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}, "Time: topic keeps entries", _ALTERED),
+        ({"cleanup.policy": "delete"}, "has cleanup.policy=delete: topic keeps", _ALTERED),
+        ({"message.timestamp.type": "CreateTime"}, "instances that never return; see docs/operations.md", _ALTERED),
+        ({"retention.ms": "-1"}, "entries of instances that never return stay", _ALTERED),
+        ({"retention.ms": "604799999"}, "not write its entries again in time", "set producer.state.log.retention.ms "),
+        ({"retention.ms": "604800001"}, "", ""),
+    ],
+)
+async def test_a_log_of_producer_ids_that_keeps_what_dead_instances_left(
+    changes: Settings, said: str, advice: str
+) -> None:
+    async with fake() as cluster:
+        make_own(cluster, lanes=changes)
+        lanes, _ = topic_checks.own_topics(await examined(cluster))
+    assert lanes.level == (Level.WARN if said else Level.OK)
+    assert said in lanes.found
+    assert lanes.advice[: len(advice)] == advice
 
 
 async def test_a_topic_of_announcements_is_needed_by_those_that_announce_themselves() -> None:

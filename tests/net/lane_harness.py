@@ -13,6 +13,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lane_topic import TOPIC
 from kproxy.net.socket_network import SocketNetwork
@@ -64,6 +65,17 @@ async def instance(bootstrap: str, *, opened: bool = True, **options: Any) -> As
             nursery.cancel_scope.cancel()
             made.log.close()
             cluster.close()
+
+
+@asynccontextmanager
+async def lanes(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Instance, Lanes]]:
+    """The lanes of a kproxy process; it is killed when the block ends."""
+    async with instance(bootstrap, opened=False, **options) as kproxy:
+        made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats.produce, kproxy.log)
+        kproxy.nursery.start_soon(made.run)
+        with trio.fail_after(120):
+            await kproxy.log.opened.wait()
+        yield kproxy, made
 
 
 def lane(number: int, who: Identity = ONE, *, epoch: int = 0, last: int | None = None) -> LaneRecord:

@@ -1,7 +1,5 @@
 """Leases: a producer id of the brokers', noted before its use, never two producers' within the window of retries."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,25 +10,13 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.producer_ids import LEASE_EPOCHS, is_kproxy_producer_id
-from kproxy.net.lane_leases import Lanes
 from kproxy.testing.fake_broker import Answer, Close, Drop, open_fake_cluster
 from tests.net.harness import PATIENCE, errors_of, eventually, produce, proxied, running
-from tests.net.lane_harness import ONE, TWO, Instance, entries, instance
+from tests.net.lane_harness import ONE, TWO, entries, instance, lanes
 
 pytestmark = pytest.mark.idle_clock
 
 STRIDE = LEASE_EPOCHS + 1
-
-
-@asynccontextmanager
-async def lanes(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Instance, Lanes]]:
-    """The lanes of a kproxy process; it is killed when the block ends."""
-    async with instance(bootstrap, opened=False, **options) as kproxy:
-        made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats.produce, kproxy.log)
-        kproxy.nursery.start_soon(made.run)
-        with trio.fail_after(120):
-            await kproxy.log.opened.wait()
-        yield kproxy, made
 
 
 def epochs(lane: Lane) -> tuple[int, int, int]:

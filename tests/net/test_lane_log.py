@@ -38,9 +38,12 @@ async def test_the_topic_is_made_as_configured() -> None:
         assert len(topic.partitions) == 4
         assert all(len(partition.replicas) == 3 for partition in topic.partitions)
         assert topic.config == {
-            "cleanup.policy": "compact",
+            "cleanup.policy": "compact,delete",
+            "message.timestamp.type": "LogAppendTime",
             "min.insync.replicas": "2",
-            "segment.bytes": "16777216",
+            "retention.ms": "604800000",
+            "segment.bytes": "1048576",
+            "segment.ms": "691200000",
             "unclean.leader.election.enable": "false",
         }
 
@@ -54,17 +57,19 @@ async def test_fewer_brokers_mean_fewer_replicas_and_a_warning() -> None:
     assert [line["wanted"] for line in lines if line["log_level"] == "warning"] == [3]
 
 
-@pytest.mark.parametrize(("policy", "warnings"), [("compact", 0), ("delete", 1), ("compact,delete", 1)])
+@pytest.mark.parametrize(("policy", "warnings"), [("compact", 1), ("delete", 1), ("delete,compact", 0)])
 async def test_a_topic_that_is_there_is_used_as_it_is(policy: str, warnings: int) -> None:
     with structlog.testing.capture_logs() as lines:
         async with open_fake_cluster(1) as fake:
-            fake.cluster.create_topic(TOPIC, 4, 1, {"cleanup.policy": policy})
+            settings = {"cleanup.policy": policy, "message.timestamp.type": "LogAppendTime"}
+            fake.cluster.create_topic(TOPIC, 4, 1, settings)
             for _ in range(2):
                 async with instance(fake.bootstrap) as kproxy:
                     await kproxy.log.record(lane(1))
                     assert kproxy.log.enabled
             assert len(entries(fake.cluster)) == 2
-    assert len([line for line in lines if "not compacted" in line["event"]]) == 2 * warnings
+            assert fake.cluster.topics[TOPIC].config == settings
+    assert len([line for line in lines if "never return" in line["event"]]) == 2 * warnings
 
 
 async def test_what_was_recorded_is_known_to_the_next_of_the_same_instance_id() -> None:
@@ -183,14 +188,15 @@ async def test_the_leader_may_move_or_die() -> None:
             assert successor.log.former(ONE) == [lane(0), lane(1), lane(2), lane(3), lane(9)]
 
 
-async def test_a_topic_that_was_deleted_is_made_again() -> None:
+async def test_a_topic_that_was_deleted_is_made_again_with_what_is_in_use() -> None:
     with structlog.testing.capture_logs() as lines:
         async with open_fake_cluster(1) as fake, instance(fake.bootstrap) as kproxy:
             await kproxy.log.record(lane(1))
             fake.cluster.delete_topic(TOPIC)
             with trio.fail_after(120):
                 await kproxy.log.record(lane(2))
-            assert len(entries(fake.cluster)) == 1
+                await kproxy.log.record(lane(3))
+            assert {key for _, key, _ in entries(fake.cluster)} == {encode_key(lane(nth).key) for nth in (1, 2, 3)}
     assert any("was deleted" in line["event"] for line in lines)
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kproxy.txn.stored_epochs import StoredEpoch
 
 _SWEEP_SECONDS: Final = 60.0
+#: Of what a former kproxy recorded; brokers remember ids for days.
+_STORED_SWEEP_SECONDS: Final = 86_400.0
 
 
 class BrokerOwners:
@@ -49,7 +51,8 @@ class BrokerOwners:
         self._connections = connections
         self._owners: dict[str, BrokerOwner] = {}
         self._log = log
-        self._is_swept = False
+        #: When what a former kproxy recorded is swept next, by trio's clock.
+        self._stored_sweep_at = 0.0
         #: For requests to coordinators, beside those for data.
         self._asking: dict[str, WriterConnections] = {}
         #: Set when kproxy stops: no transaction begins here after that.
@@ -128,10 +131,10 @@ class BrokerOwners:
                 self._forget(name)
 
     async def _expire_stored(self) -> None:
-        """Deletes, once, what a former kproxy recorded and the brokers have forgotten since."""
-        if self._is_swept or not self._log.opened.is_set():
+        """Deletes, now and then, what a former kproxy recorded and the brokers have forgotten since."""
+        if trio.current_time() < self._stored_sweep_at or not self._log.opened.is_set():
             return
-        self._is_swept = True
+        self._stored_sweep_at = trio.current_time() + _STORED_SWEEP_SECONDS
         oldest_ms = self._log.now_ms() - self._config.transactional_id_timeout_ms
         if not self._log.has_epochs_before(oldest_ms):
             return
