@@ -10,6 +10,8 @@ import trio
 
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.lane_topic import TOPIC as LANES
+from kproxy.net.lane_topic import partition_of
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
@@ -22,6 +24,7 @@ from verification.simulation.plan import (
     FaultPlan,
     Plan,
     Send,
+    instance_name,
     plain_client,
 )
 from verification.simulation.world import World
@@ -289,3 +292,64 @@ def led_back(seed: int) -> Plan:
     sends = (0.2, b"z"), (1.0, b"x"), (0.5, b"a"), (0.1, b"b"), (4.0, b"c")
     client = _client(0, *sends, request_timeout=1.0, backoffs=(0.02,), keeps_connections=True)
     return Plan(seed, (client,), (), script=script)
+
+
+#: Entries of the log of producer ids count for 70 s; all that happens takes that time as a week.
+_SOON_EXPIRED: Final = {"producer_state_log_retention_ms": 70_000, "retry_window_ms": 10_000}
+
+
+async def _weeks(world: World, until: float) -> None:
+    """Brokers delete what they may."""
+    while trio.current_time() < until:
+        await trio.sleep(10)
+        world.brokers.apply_retention()
+
+
+def outlived(seed: int) -> Plan:
+    """A connection lasts for longer than an entry; then a batch is in flight for long, and its client moves."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda _: Delay(before=12.0))
+        await _weeks(world, 170)
+
+    sends = Send(0.2, ((0, (b"z",)),)), Send(150.0, ((0, (b"a",)),)), Send(1.0, ((0, (b"b",)),))
+    client = plain_client(0, sends, request_timeout=2.0, tries=1000, instances=2)
+    return Plan(seed, (client,), (), 2, {**dict(FLEET.options), **_SOON_EXPIRED}, script=script)
+
+
+def outlived_and_killed(seed: int) -> Plan:
+    """A connection lasts for longer than an entry; then a batch is in flight for long, and kproxy is killed."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda _: Delay(before=6.0))
+        await _weeks(world, 150)
+        await _cut(world, 0, 152.0)
+        await trio.sleep_until(153.0)
+        await world.crash(0, 0.1)
+        await trio.sleep_until(170.0)
+
+    client = _client(0, (0.2, b"z"), (151.0, b"a"), (6.0, b"b"), backoffs=(2.0,))
+    return Plan(seed, (client,), (), options=dict(_SOON_EXPIRED), script=script)
+
+
+def unrecorded(seed: int) -> Plan:
+    """As ``outlived``; the client's instance can't write its partition of the log until the client has moved."""
+
+    async def script(world: World) -> None:
+        _on(world, b"a", lambda _: Delay(before=12.0))
+        await trio.sleep_until(1.0)
+        refused = world.brokers.control(ApiKey.PRODUCE, _refuses_entries)
+        await _weeks(world, 100)
+        await trio.sleep_until(103)
+        world.brokers.controls.remove(refused)
+        await trio.sleep_until(120)
+
+    sends = Send(0.2, ((0, (b"z",)),)), Send(100.0, ((0, (b"a",)),)), Send(1.0, ((0, (b"b",)),))
+    client = plain_client(0, sends, request_timeout=2.0, tries=1000, instances=2)
+    return Plan(seed, (client,), (), 2, {**dict(FLEET.options), **_SOON_EXPIRED}, script=script)
+
+
+def _refuses_entries(call: Call) -> Fault | None:
+    own = (LANES, partition_of(instance_name(0), len(call.cluster.topics[LANES].partitions)))
+    written = {(topic.name, part.index) for topic in call.request.topic_data for part in topic.partition_data}
+    return refusal(call, ErrorCode.NOT_ENOUGH_REPLICAS) if own in written else None

@@ -323,6 +323,26 @@ VARIANTS: Final = (
     Variant(
         "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))
     ),
+    Variant(
+        "entries of producer ids in use expire",
+        ((LaneLog, "renew", broken_rules.keep_nothing),),
+        scripts.outlived,
+        seeds=10,
+        beside=((Lanes, "_end_expiring", broken_rules.keep_nothing),),
+    ),
+    Variant(
+        "entries of producer ids in use are deleted before the next kproxy starts",
+        ((LaneLog, "renew", broken_rules.keep_nothing),),
+        scripts.outlived_and_killed,
+        seeds=10,
+        beside=((Lanes, "_end_expiring", broken_rules.keep_nothing),),
+    ),
+    Variant(
+        "a producer id is used though its entry has expired",
+        ((Lanes, "_end_expiring", broken_rules.keep_nothing),),
+        scripts.unrecorded,
+        seeds=10,
+    ),
     Variant("other instances are not asked", ((Fleet, "look", broken_rules.nothing),), _FLEET_CUTS),
     Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.nothing),), _FLEET_TIMES),
     Variant(
