@@ -90,9 +90,9 @@ class Lanes:
     async def _renew(self) -> None:
         """Writes entries again before they expire, and ends what uses one that could not be written; for ever."""
         while True:
-            await trio.sleep(self.log.retention.pause_s)
             self.log.renew()
             self._end_expiring()
+            await trio.sleep(self.log.retention.pause_s)
 
     def _end_expiring(self) -> None:
         """Another lane is leased once the log can be written: until then the clients wait, and nobody misses them."""

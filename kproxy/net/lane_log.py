@@ -126,8 +126,11 @@ class LaneLog:
     def _inherit(self) -> None:
         """Keeps the epochs of the former self's clients, which may come back long after kproxy has."""
         for name, stored, appended_ms in self._epochs:
+            age_s = self._ages.age_s(appended_ms)
+            if self.retention.expires and age_s * 1000 >= self.retention.period_ms:
+                continue  # kproxy was away for longer than it counts
             key, value = encode_epoch_key(self._config.instance_id, name), encode_epoch(stored)
-            self._renewals.inherit(key, value, self._ages.age_s(appended_ms))
+            self._renewals.inherit(key, value, age_s)
 
     def _tell(self, former: FormerLanes) -> None:
         log.info("former producer ids read", instance_id=self._config.instance_id, producer_ids=len(former))

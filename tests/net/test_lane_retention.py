@@ -332,6 +332,18 @@ async def test_epochs_of_clients_are_kept_as_long_as_their_kproxy_lives_or_retur
             assert (await kproxy.log.epochs()).of("id") is None
 
 
+async def test_an_epoch_that_is_about_to_expire_is_written_again_at_once_after_a_restart() -> None:
+    epoch = StoredEpoch(Producer(1, 1), Producer(2, 2), LastEnd.NONE, 60_000, 5)
+    async with brokers() as fake:
+        async with lanes(fake.bootstrap) as (kproxy, _):
+            await kproxy.log.put_epoch("id", epoch).wait()
+        await trio.sleep(WEEK - 60)
+        async with lanes(fake.bootstrap) as (kproxy, leases):
+            await trio.sleep(120)
+            await leases.lease(ONE)
+            assert (await kproxy.log.epochs()).of("id") == epoch
+
+
 async def test_an_entry_that_was_replaced_meanwhile_is_renewed_as_it_is_now() -> None:
     """The newer one may be in flight, and not in the log."""
     first = StoredEpoch(Producer(1, 1), Producer(2, 2), LastEnd.NONE, 60_000, 5)
