@@ -1,6 +1,8 @@
 """The lane log on real brokers: made as it has to be, and read by another process after kproxy has ended."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -17,16 +19,27 @@ from kproxy.net.lane_topic import TOPIC, partition_of
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from tests.interop.proxy import KproxyProcess
-from tests.net.lane_harness import instance
+from tests.net.lane_harness import instance, lanes
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _TOPIC_RESOURCE = 2
 _SETTINGS = {
-    "cleanup.policy": "compact",
+    "cleanup.policy": "compact,delete",
+    "message.timestamp.type": "LogAppendTime",
     "min.insync.replicas": "2",
+    "retention.ms": "604800000",
+    "segment.bytes": str(1 << 20),
+    "segment.ms": "691200000",
     "unclean.leader.election.enable": "false",
-    "segment.bytes": str(16 << 20),
 }
+#: Deletes and compacts whatever may be, at once.
+_EAGER = {
+    "log.cleaner.backoff.ms": "100",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "100",
+}
+_RETENTION_MS = 10_000
 
 
 def _produce(kproxy: KproxyProcess, topic: str, client_id: str) -> None:
@@ -99,3 +112,44 @@ def test_a_single_broker_gets_one_replica_and_a_warning(tmp_path: Path) -> None:
         assert "fewer brokers" in (tmp_path / "log").read_text()
         assert len(client.metadata(TOPIC).topics[0].partitions[0].replica_nodes) == 1
         assert len(_written(client, "alone")) == 1
+
+
+async def _outlive_the_dead(bootstrap: str, seen: Callable[[], set[str]]) -> list[LaneRecord]:
+    """What the next process of an instance knows that has lived for longer than an entry, beside a dead one.
+
+    It uses one producer id all the time, and leases others now and then, which is what keeps entries of dead ones where
+    compaction may merge segments too soon.
+    """
+    options: dict[str, Any] = {
+        "upstream_request_timeout_ms": 20_000,
+        "producer_state_log_num_partitions": 1,
+        "producer_state_log_retention_ms": _RETENTION_MS,
+    }
+    one, other = Identity("", "one", ""), Identity("", "other", "")
+    async with lanes(bootstrap, instance_id="dead", **options) as (_, leases):
+        await leases.lease(one)
+    assert await trio.to_thread.run_sync(seen) == {"dead"}
+    began, gone = trio.current_time(), False
+    async with lanes(bootstrap, instance_id="alive", **options) as (_, leases):
+        held = await leases.lease(one)
+        while not gone or trio.current_time() < began + 4 * _RETENTION_MS / 1000:
+            leases.give_back(await leases.lease(other))
+            await trio.sleep(0.2)
+            found = await trio.to_thread.run_sync(seen)
+            assert "alive" in found
+            gone = "dead" not in found
+            assert trio.current_time() < began + PATIENCE_S, "entries of an instance that never returned are there"
+    async with instance(bootstrap, instance_id="alive", **options) as kproxy:
+        assert [lane.producer_id for lane in kproxy.log.former(one)] == [held.producer_id]
+        return kproxy.log.former(one)
+
+
+def test_brokers_delete_what_a_dead_instance_left_and_keep_what_is_in_use() -> None:
+    with RealKafka(config=_EAGER) as kafka, ClusterClient(kafka.bootstrap) as client:
+
+        def seen() -> set[str]:
+            rows = iter_records(client.read_all(TOPIC, 0), max_decompressed_bytes=1 << 20)
+            return {decode_key(row.key).instance_id for row in rows}
+
+        [former] = trio.run(_outlive_the_dead, kafka.bootstrap, seen)
+        assert not former.returned
