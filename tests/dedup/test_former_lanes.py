@@ -15,8 +15,8 @@ def lane(number: int, identity: Identity = ONE, *, epoch: int = 0, instance: str
     return LaneRecord(instance, KPROXY_BIT | number, epoch, epoch + 31, identity, 1_000)
 
 
-def entry(record: LaneRecord, value: bytes | None = b"") -> Record:
-    return Record(0, 0, encode_key(record.key), encode_value(record) if value == b"" else value)
+def entry(record: LaneRecord, value: bytes | None = b"", *, at_ms: int = 0) -> Record:
+    return Record(0, at_ms, encode_key(record.key), encode_value(record) if value == b"" else value)
 
 
 def test_of_each_producer_id_the_last_entry_counts() -> None:
@@ -93,6 +93,30 @@ def test_all_are_taken_once() -> None:
     former.apply([entry(lane(1)), entry(lane(2, TWO))])
     assert former.take_all() == [lane(1), lane(2, TWO)]
     assert former.take_all() == former.of(ONE) == former.of(TWO) == []
+
+
+def test_entries_that_were_appended_before_a_time_do_not_count() -> None:
+    former = FormerLanes("me".__eq__)
+    former.apply([entry(lane(1), at_ms=10), entry(lane(2), at_ms=20), entry(lane(3), at_ms=30)])
+    assert former.of(ONE) == [lane(1), lane(2), lane(3)]
+    assert former.of(ONE, 20) == [lane(2), lane(3)]
+    former.apply([entry(lane(1), at_ms=40)])  # written again: it is as old as that
+    assert former.of(ONE, 30) == [lane(3), lane(1)]
+    assert former.take_all(30) == [lane(3), lane(1)]
+    assert len(former) == 0
+
+
+def test_what_has_expired_is_freed() -> None:
+    former = FormerLanes("me".__eq__)
+    former.apply([entry(lane(1), at_ms=10), entry(lane(2), at_ms=20), entry(lane(3, TWO), at_ms=30)])
+    former.expire(20)
+    assert former.of(ONE) == [lane(2)]
+    former.apply([entry(lane(4), at_ms=25)])  # from another partition
+    former.expire(30)
+    assert (len(former), former.of(ONE, 30), former.of(TWO)) == (2, [], [lane(3, TWO)])
+    former.expire(31)
+    assert len(former) == 0
+    former.expire(31)
 
 
 def test_identities_are_kept_within_a_bound_of_bytes() -> None:

@@ -84,6 +84,19 @@ def test_only_the_last_written_are_kept() -> None:
     assert [name for name in "abc" if epochs.of(name)] == ["a", "c"]
 
 
+def test_what_was_written_before_a_time_is_forgotten() -> None:
+    epochs = StoredEpochs("me")
+    for name, at_ms in (("a", 10), ("b", 20), ("c", 30), ("a", 40)):
+        epochs.take(Record(0, at_ms, encode_key("me", name), VALUE))
+    assert list(epochs) == [("b", STORED, 20), ("c", STORED, 30), ("a", STORED, 40)]
+    epochs.expire(20)
+    assert [name for name, _, _ in epochs] == ["b", "c", "a"]
+    epochs.expire(31)
+    assert [name for name, _, _ in epochs] == ["a"]
+    epochs.expire(41)
+    assert (list(epochs), epochs.of("a")) == ([], None)
+
+
 def test_lanes_and_epochs_are_apart() -> None:
     epochs, unread = StoredEpochs("kproxy-1"), FormerLanes("kproxy-1".__eq__, others=is_stored_epoch)
     lanes = FormerLanes("kproxy-1".__eq__, others=epochs.take)

@@ -307,6 +307,19 @@ class TestSweeps:
             assert (alone.log.asked, alone.log.deleted) == (1, ["old"])
             nursery.cancel_scope.cancel()
 
+    async def test_entries_that_grow_old_while_kproxy_runs_are_deleted_too(self) -> None:
+        """They are written again until then."""
+        alone = Alone()
+        alone.log.opened.set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(alone.owners.run)
+            await trio.sleep(3600)
+            assert alone.log.asked == 1
+            alone.log.entries["old"] = StoredEpoch(STORED, STORED, LastEnd.NONE, 60_000, 0)
+            await trio.sleep(86_400)
+            assert (alone.log.asked, alone.log.deleted) == (2, ["old"])
+            nursery.cancel_scope.cancel()
+
     async def test_nothing_is_deleted_from_a_log_that_has_failed(self) -> None:
         alone = Alone(("old", STORED))
         alone.log.enabled = False
