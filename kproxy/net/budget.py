@@ -1,8 +1,9 @@
 """The bytes that all connections hold together, and which connections wait when there are too many.
 
 The older of two connections may always continue: otherwise connections that hold half of a frame could wait for each
-other for ever. Connections that hold little may use a reserve: otherwise a few that read slowly, or never, would block
-all others.
+other for ever. The elder of all continues beyond the limit of a part, too: otherwise it and the elder of that part
+could wait for each other. Connections that hold little may use a reserve: otherwise a few that read slowly, or never,
+would block all others.
 """
 
 from typing import Final
@@ -16,13 +17,16 @@ _LITTLE: Final = 65_536
 class Budget:
     """Counts held bytes by owner. A soft limit: the reserve, one read, and the elder's frame may come on top."""
 
-    def __init__(self, limit: int, reserve: int = 0) -> None:
-        """``limit`` and, on top of it, ``reserve``: bytes."""
+    def __init__(self, limit: int, reserve: int = 0, whole: "Budget | None" = None) -> None:
+        """``limit`` and, on top of it, ``reserve``: bytes. ``whole``: that of which this is a part, if any."""
+        self._whole = whole
         self._limit = limit
         self._reserve = reserve
         self._held: dict[object, int] = {}
-        self._elder: object | None = None
-        self._lot = trio.lowlevel.ParkingLot()
+        #: The owner that may always continue; None: the next that asks.
+        self.elder: object | None = None
+        #: Who waits, for the whole or for one of its parts.
+        self.waiting: trio.lowlevel.ParkingLot = whole.waiting if whole is not None else trio.lowlevel.ParkingLot()
         #: Long conversions of old record formats that run at a time.
         self.converting = trio.CapacityLimiter(1)
         self.used = 0
@@ -36,14 +40,14 @@ class Budget:
             self._held[owner] = count
         else:
             more = -self._held.pop(owner, 0)
-            if self._elder is owner:
-                self._elder = None
-                self._lot.unpark_all()
+            if self.elder is owner:
+                self.elder = None
+                self.waiting.unpark_all()
         self.used += more
         if self.used > self.peak:
             self.peak = self.used
-        if more < 0 and self._lot:
-            self._lot.unpark_all()
+        if more < 0 and self.waiting:
+            self.waiting.unpark_all()
 
     @property
     def full(self) -> bool:
@@ -53,19 +57,20 @@ class Budget:
     async def admit(self, owner: object) -> None:
         """Waits until ``owner`` may hold more."""
         while self.used >= self._limit and not self._may_use_reserve(owner):
-            if self._elder is None:
-                self._elder = owner
-            if self._elder is owner:
+            if self.elder is None:
+                self.elder = owner
+                self.waiting.unpark_all()  # it may wait for a part, in another task
+            if self.elder is owner or (self._whole is not None and self._whole.elder is owner):
                 return
-            await self._lot.park()
+            await self.waiting.park()
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._lot)
+        """Whether somebody waits, for the whole or for one of its parts."""
+        return bool(self.waiting)
 
     def _may_use_reserve(self, owner: object) -> bool:
-        elder = self._held.get(self._elder, 0) if self._elder is not None else 0
+        elder = self._held.get(self.elder, 0) if self.elder is not None else 0
         return self._held.get(owner, 0) <= _LITTLE and self.used - elder < self._limit + self._reserve
 
 
@@ -76,10 +81,11 @@ class Unfinished:
     keeps only its own clients waiting.
     """
 
-    def __init__(self, limit: int, reserve: int) -> None:
+    def __init__(self, limit: int, reserve: int, whole: Budget) -> None:
         """``limit`` and ``reserve`` of the whole, in bytes, as for ``Budget``."""
         self._limit = limit
         self._reserve = reserve
+        self._whole = whole
         self._budgets: dict[str, Budget] = {}
 
     def hold(self, sender: str, owner: object, count: int) -> None:
@@ -88,9 +94,9 @@ class Unfinished:
         if budget is None:
             if not count:
                 return
-            budget = self._budgets[sender] = Budget(self._limit // 2, self._reserve // 2)
+            budget = self._budgets[sender] = Budget(self._limit // 2, self._reserve // 2, self._whole)
         budget.hold(owner, count)
-        if not budget.used and not budget.crowded:
+        if not budget.used:
             del self._budgets[sender]
 
     def full(self, sender: str) -> bool:
@@ -108,8 +114,3 @@ class Unfinished:
         """What a sender holds, in bytes."""
         budget = self._budgets.get(sender)
         return 0 if budget is None else budget.used
-
-    @property
-    def crowded(self) -> bool:
-        """Whether somebody waits."""
-        return any(budget.crowded for budget in self._budgets.values())

@@ -96,7 +96,7 @@ class Server:
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
-        self._unfinished = Unfinished(6 * eighth, reserve=eighth)
+        self._unfinished = Unfinished(6 * eighth, eighth, self._budget)
         stats.clients.connections_limit, stats.clients.buffered_bytes_limit = config.max_connections, 6 * eighth
         self._heap = HeapKeeper()
         #: For the memory of unconfirmed batches, which expire together where a balancer or a broker failed.
@@ -208,7 +208,7 @@ class Server:
 
     def _evict(self, now: float) -> None:
         """Ends connections whose unfinished requests keep others waiting: of the sender that holds most, the oldest."""
-        if not (self._budget.crowded or self._unfinished.crowded):
+        if not self._budget.crowded:
             return
         found = [(since, one) for one in self._connections if (since := one.crowds_out(now)) is not None]
         found.sort(key=lambda row: (-self._unfinished.used(row[1].sender), row[0]))

@@ -87,19 +87,54 @@ async def test_who_holds_little_may_use_the_reserve_until_it_is_used_up(autojump
 async def test_a_sender_may_have_half_of_the_memory_in_unfinished_requests(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    unfinished = Unfinished(1_000_000, 0)
+    whole = Budget(1_000_000)
+    unfinished = Unfinished(1_000_000, 0, whole)
     unfinished.hold("one", "a", 300_000)
     assert not unfinished.full("one")
     unfinished.hold("one", "b", 300_000)
     assert (unfinished.full("one"), unfinished.full("two")) == (True, False)
-    assert not unfinished.crowded
+    assert not whole.crowded
     with trio.fail_after(120):
         await unfinished.admit("two", "c")
         await unfinished.admit("one", "a")  # one of them may always continue
         async with trio.open_nursery() as nursery:
             nursery.start_soon(unfinished.admit, "one", "b")
             await trio.testing.wait_all_tasks_blocked()
-            assert unfinished.crowded
+            assert whole.crowded
             unfinished.hold("one", "a", 0)
     unfinished.hold("one", "b", 0)
     assert unfinished.used("one") == 0
+
+
+def full() -> tuple[Budget, Unfinished]:
+    """All of the memory is taken, and all that one sender may have."""
+    whole = Budget(1_000_000)
+    unfinished = Unfinished(1_000_000, 0, whole)
+    for owner in ("elder of the sender", "elder"):
+        whole.hold(owner, 600_000)
+        unfinished.hold("sender", owner, 600_000)
+    return whole, unfinished
+
+
+async def test_the_elder_of_all_does_not_wait_for_the_elder_of_its_sender(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Which may wait for the elder of all: both would wait for ever."""
+    whole, unfinished = full()
+    with trio.fail_after(120):
+        await unfinished.admit("sender", "elder of the sender")
+        await whole.admit("elder")
+        await unfinished.admit("sender", "elder")
+    assert not await is_let_in(whole, "elder of the sender")
+
+
+async def test_one_that_waits_for_a_part_is_let_in_when_it_becomes_the_elder_of_all(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    whole, unfinished = full()
+    await unfinished.admit("sender", "elder of the sender")
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unfinished.admit, "sender", "elder")
+            await trio.testing.wait_all_tasks_blocked()
+            await whole.admit("elder")
