@@ -4,6 +4,7 @@ Up to three tasks run for a connection: one reads the client, one the broker, on
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,6 +13,7 @@ import trio
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config.model import ConnectionOptions
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.client_time import ClientTime
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.connection")
 
 #: What makes an unfinished request the first to go when others wait for memory: its client has sent nothing for so
-#: long, or is slower than this for so long.
+#: long, or is slower than this for so long, while kproxy waits for it.
 _SILENT_SECONDS = 1.0
 _SLOW_SECONDS = 5.0
 _SLOW_BYTES_A_SECOND = 262_144
@@ -51,9 +53,11 @@ class Connection:
     ) -> None:
         """``choose`` gives the broker to connect to."""
         self.wall = shared.wall
-        self._frame_since = 0.0
+        #: Its value when the unfinished request began: what this has grown by since is how long the client has taken.
+        self._time, self._frame_from = ClientTime(), 0.0
+        #: When requests were last seen to be open, as of ``check``.
+        self._open_at = -inf
         self.read_at = self._emptied_at = trio.current_time()
-        self._opened_at = self.read_at
         self.session = session
         session.read_all(self.read_at + self.wall)
         #: Whether something was there to read already when a long wait was over.
@@ -70,8 +74,6 @@ class Connection:
         self._unfinished = shared.unfinished
         #: As whose bytes what has come of an unfinished request is counted; empty: none is.
         self._sender = ""
-        #: Waits for memory, and since when it does so no more.
-        self._waits, self._resumed_at = False, self.read_at
         self._buffer = shared.buffer
         largest = LARGEST_BEFORE_LOGIN if session.logs_in else LARGEST_FRAME
         self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
@@ -85,7 +87,6 @@ class Connection:
         #: In a drain: what says, when something was answered, whether it goes now.
         self.answered: Callable[[Connection], None] | None = None
         self.writing_client = False
-        self._listening = False
         groups = None if shared.reading is None else shared.reading.groups
         self._coordinator_calls = CoordinatorCalls(shared.cluster, shared.api, groups)
         self.dispatch = Dispatch(self, self._coordinator_calls, shared.reading)
@@ -155,6 +156,9 @@ class Connection:
         self._intake.end(trio.current_time() + self.wall)
         self.client_gone = True
         self.client.close()
+        self._splitter.drop()  # others may wait for this memory
+        self._pending = 0
+        self.account()
         self._progress.unpark_all()
         with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
             await self._settle()
@@ -177,8 +181,6 @@ class Connection:
             frames = self._frames(count, room)
             await self._intake.take(frames)
             self._pending = 0
-            if frames:
-                self._frame_since = self.read_at  # what follows had to wait for them: not the client's fault
             await self.flush()
             if self.dispatch.ending:
                 raise Finished("the broker's connection ended")
@@ -189,14 +191,9 @@ class Connection:
 
     async def _admitted(self) -> None:
         """Waits until there is memory for more of the client's requests."""
-        asked_at, self._waits = trio.current_time(), True
-        try:
-            if self._sender:
-                await self._unfinished.admit(self._sender, self)
-            await self.budget.admit(self)
-        finally:
-            self._waits, self._resumed_at = False, trio.current_time()
-        self._frame_since += self._resumed_at - asked_at  # else the time counts: a frame may arrive byte by byte
+        if self._sender:
+            await self._unfinished.admit(self._sender, self)
+        await self.budget.admit(self)
 
     async def _may_read_on(self) -> bool:
         """Whether another request may be read; in a drain only if it is to stay after all."""
@@ -221,17 +218,20 @@ class Connection:
         """Takes no further request, and ends the connection when all that were taken are answered."""
         self._draining = True
         unsaid = self.session.to_client or self.writing_client
-        if self._listening and self.session.idle and not unsaid:
+        if self.listening and self.session.idle and not unsaid:
             self.client.close()
 
+    @property
+    def listening(self) -> bool:
+        """Whether it is for the client to send something."""
+        return self._time.since is not None
+
     async def _listen(self) -> None:
-        self._listening = True
-        began = trio.current_time()
+        self._time.begin(trio.current_time())
         await self.client.readable()
         now = trio.current_time()
-        self._listening = False
         # what is there at once may have come at any time since the last read took all there was
-        waited = now - began > _AT_ONCE_SECONDS and not self._left_over
+        waited = self._time.end(now) > _AT_ONCE_SECONDS and not self._left_over
         self._left_over = False
         self.session.read_all((now if waited else self._emptied_at) + self.wall)
 
@@ -248,21 +248,34 @@ class Connection:
             return "idle"
         if stalled_at is not None and self.budget.full and now > stalled_at + config.frame_timeout_ms / 1000:
             return "slow_reader"  # what is kept for it is missing to others
+        return self._late(now) if self.listening else None
+
+    def _late(self, now: float) -> str | None:
+        """The same where it is for the client to send."""
+        config, taken_ms = self.config, self._time.seconds(now) * 1000
         if self.client.greets:
             allowed_ms = min(config.ssl_handshake_timeout_ms, config.connections_max_idle_ms)
-            return "tls_handshake" if now > self._opened_at + allowed_ms / 1000 else None
-        latest = self._opened_at + config.frame_timeout_ms / 1000
-        if self.session.awaits_login and self._listening and now > latest:
+            return "tls_handshake" if taken_ms > allowed_ms else None
+        if self.session.awaits_login and taken_ms > config.frame_timeout_ms:
             return "unauthenticated"
         if self._splitter.held:
-            late = self._listening and now > self._frame_since + config.frame_timeout_ms / 1000
-            return "slow_frame" if late else None
-        if self.session.idle and now > self.read_at + config.connections_max_idle_ms / 1000:
-            return "idle"
-        return None
+            return "slow_frame" if self._frame_age(now) > config.frame_timeout_ms / 1000 else None
+        idle_since = now - config.connections_max_idle_ms / 1000
+        return "idle" if self._open_at < idle_since and self._silent_since(idle_since) else None
+
+    def _frame_age(self, now: float) -> float:
+        """For how many seconds kproxy has waited for the rest of the unfinished request."""
+        return self._time.seconds(now) - self._frame_from
+
+    def _silent_since(self, moment: float) -> bool:
+        """Whether since then the client could have sent something, or read a response, and has not."""
+        since = self._time.since if self.listening else self.client.stalled_at
+        return since is not None and since < moment and not (self.listening and self.client.pending())
 
     def check(self, now: float) -> None:
         """Ends what has lasted too long; called every now and then, since a timer for each wait costs more."""
+        if not self.session.idle:
+            self._open_at = now
         reason = self.overdue(now)
         if reason is not None and not self.client.closed:
             self._count_refusal(reason)
@@ -271,7 +284,7 @@ class Connection:
 
     def check_open(self, now: float) -> None:
         """Answers what is open for too long; called more often than ``check``."""
-        if not self._listening:
+        if not self.listening:
             self.look_whether_empty()
         self.session.time_out(now + self.wall)
         if self.session.to_client and not self.writing_client and self.nursery is not None:
@@ -290,7 +303,7 @@ class Connection:
         if count:
             frames += self._splitter.feed(self._buffer[:count])
         if self._splitter.held and (frames or not began):
-            self._frame_since = self.read_at
+            self._frame_from = self._time.seconds(self.read_at)
         self._pending = sum(map(len, frames))
         return frames
 
@@ -301,13 +314,15 @@ class Connection:
         return sender_of(self.client.peer_host) if principal == ANONYMOUS else principal
 
     def crowds_out(self, now: float) -> float | None:
-        """Since when a request is unfinished through its client's fault: it sends nothing, or little; None if not."""
-        if not self._splitter.held or self._waits:
+        """For how many seconds kproxy has waited for the rest of a request whose client sends nothing, or little.
+
+        None if its client does what it can.
+        """
+        if not self._splitter.held or self.client.closed:
             return None
-        age = now - self._frame_since
-        silent = now - max(self.read_at, self._resumed_at) > _SILENT_SECONDS
-        slow = age > _SLOW_SECONDS and self._splitter.held < age * _SLOW_BYTES_A_SECOND
-        return self._frame_since if silent or slow else None
+        age = self._frame_age(now)
+        slow = self.listening and age > _SLOW_SECONDS and self._splitter.held < age * _SLOW_BYTES_A_SECOND
+        return age if slow or self._silent_since(now - _SILENT_SECONDS) else None
 
     def evict(self) -> int:
         """Ends the connection, since its unfinished request is in the way of others; the bytes that will be free."""

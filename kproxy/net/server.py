@@ -193,8 +193,9 @@ class Server:
         oldest: float | None = None
         for connection in self._connections:
             producer = connection.session.producer
-            if producer.is_open:
+            if producer.is_open or not connection.listening:
                 connection.check_open(now)
+            if producer.is_open:
                 since = producer.oldest
                 oldest = since if oldest is None or (since is not None and since < oldest) else oldest
         self._stats.produce.oldest_unacknowledged = oldest
@@ -210,8 +211,8 @@ class Server:
         """Ends connections whose unfinished requests keep others waiting: of the sender that holds most, the oldest."""
         if not self._budget.crowded:
             return
-        found = [(since, one) for one in self._connections if (since := one.crowds_out(now)) is not None]
-        found.sort(key=lambda row: (-self._unfinished.used(row[1].sender), row[0]))
+        found = [(age, one) for one in self._connections if (age := one.crowds_out(now)) is not None]
+        found.sort(key=lambda row: (-self._unfinished.used(row[1].sender), -row[0]))
         wanted = self._budget.used // _EVICTED_PART
         for _, connection in found:
             wanted -= connection.evict()

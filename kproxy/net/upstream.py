@@ -59,12 +59,15 @@ class Upstream:
         return self._broker is broker
 
     def check(self, now: float) -> None:
-        """Ends a connection on which a batch has no response in time: it is sent again over another one."""
-        producer = self._session.producer
+        """Ends a connection on which a batch has no response in time: it is sent again over another one.
+
+        A response that kproxy has not read, because its client is slow or memory is short, is in time.
+        """
+        producer, io = self._session.producer, self._io
         limit_ms = self._connection.config.upstream_request_timeout_ms + producer.longest_timeout_ms
-        if producer.in_flight and now > self.answered_at + limit_ms / 1000 and self._io is not None:
+        if producer.in_flight and now > self.answered_at + limit_ms / 1000 and io is not None and not io.pending():
             self._cluster.count_error("timeout", self._broker)
-            self._io.close()
+            io.close()
 
     async def ask_versions(self) -> None:
         """Learns what the brokers serve, without a connection for the client yet. Finished if none says."""

@@ -2,8 +2,10 @@
 
 import socket
 import struct
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import trio
@@ -12,9 +14,21 @@ import trio.testing
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.upstream import Upstream
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
 from kproxy.testing.fake_broker.controls import Fault
-from tests.net.harness import errors_of, eventually, fetch, metadata, produce, proxied, running, values_in
+from tests.net.harness import (
+    FrameClient,
+    Proxied,
+    errors_of,
+    eventually,
+    fetch,
+    metadata,
+    produce,
+    proxied,
+    running,
+    values_in,
+)
 from tests.net.retrying import Gate
 
 pytestmark = pytest.mark.idle_clock
@@ -268,9 +282,16 @@ async def stalled_broker(task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IG
         listener.close()
 
 
-async def test_a_broker_that_stops_reading_slows_the_client_and_bounds_what_is_held() -> None:
-    held = 200_000
-    async with proxied(connection_buffer_bytes=held, delivery_timeout_ms=50) as proxy, trio.open_nursery() as nursery:
+async def pushed(client: FrameClient) -> None:
+    """Sends large requests without a look at responses, for ever."""
+    while True:
+        await client.send(produce("t", b"x" * 300_000), 8)
+
+
+@asynccontextmanager
+async def at_a_stalled_broker(**options: Any) -> AsyncIterator[Proxied]:
+    """A proxy whose only broker has stopped to read."""
+    async with proxied(delivery_timeout_ms=50, **options) as proxy, trio.open_nursery() as nursery:
         proxy.brokers.create_topic("t")
         port = await nursery.start(stalled_broker)
         async with await proxy.client(1) as client:
@@ -279,13 +300,86 @@ async def test_a_broker_that_stops_reading_slows_the_client_and_bounds_what_is_h
             versions = await proxy.cluster.versions(known)
             known.address = known.address._replace(port=port)
             known.versions = dict(versions)
-            async with await proxy.client(1) as producer:
-                with trio.move_on_after(0.4) as scope:
-                    for _ in range(2000):
-                        await producer.send(fetch("t", max_wait_ms=5, rack_id="r" * 20_000), 11)
-                        assert proxy.stats.clients.buffered_bytes < held + 2 * 262_144
-                assert scope.cancelled_caught
+            yield proxy
         nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_stops_reading_slows_the_client_and_bounds_what_is_held() -> None:
+    held = 200_000
+    async with at_a_stalled_broker(connection_buffer_bytes=held) as proxy, await proxy.client(1) as producer:
+        with trio.move_on_after(0.4) as scope:
+            for _ in range(2000):
+                await producer.send(fetch("t", max_wait_ms=5, rack_id="r" * 20_000), 11)
+                assert proxy.stats.clients.buffered_bytes < held + 2 * 262_144
+        assert scope.cancelled_caught
+
+
+@asynccontextmanager
+async def others_wait_for_memory(proxy: Proxied) -> AsyncIterator[None]:
+    """All of it is taken, and there is somebody who needs some."""
+    budget = proxy.server._budget
+    budget.hold("most", 1 << 30)
+    await budget.admit("elder")
+    budget.hold("waits", 1 << 20)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(budget.admit, "waits")
+        yield
+        nursery.cancel_scope.cancel()
+    for owner in ("most", "elder", "waits"):
+        budget.hold(owner, 0)
+    proxy.stats.clients.buffered_bytes = budget.used
+
+
+async def test_producers_at_a_stalled_broker_are_not_ended_though_others_wait_for_memory() -> None:
+    """kproxy does not read from them, so that their requests are unfinished through no fault of theirs."""
+    async with at_a_stalled_broker() as proxy, AsyncExitStack() as stack:
+        producers = [await stack.enter_async_context(await proxy.client(1)) for _ in range(4)]
+        async with trio.open_nursery() as nursery:
+            for producer in producers:
+                nursery.start_soon(pushed, producer)
+            await trio.sleep(1)
+            assert proxy.server._unfinished.used("127.0.0.1")
+            async with others_wait_for_memory(proxy):
+                await trio.sleep(10)
+            nursery.cancel_scope.cancel()
+        assert not proxy.stats.refused.refusals
+
+
+async def test_what_is_unfinished_of_a_client_that_was_ended_is_free_while_its_batches_are_settled() -> None:
+    async with proxied(delivery_timeout_ms=60_000) as proxy, await proxy.client(1) as silent:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=30), times=1)
+        half = struct.pack(">ihhih", 900_000, 0, 8, 1, -1) + bytes(800_000)
+        sent = silent.encode(produce("t", b"in flight"), 8) + half
+        await silent.stream.send_all(sent)
+        [connection] = proxy.server.connections
+        await eventually(lambda: connection.received == len(sent) and connection.listening)
+        async with others_wait_for_memory(proxy):
+            assert await silent.ended()
+        assert proxy.stats.refused.refusals == {"evicted": 1}
+        await trio.sleep(1)
+        assert proxy.stats.produce.sends_in_flight == 1
+        assert proxy.server._budget.used < 800_000
+
+
+async def with_little_room(port: int | None) -> FrameClient:
+    """A client whose kernel takes next to nothing before it reads."""
+    assert port is not None
+    plain = trio.socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    await plain.connect(("127.0.0.1", port))
+    return FrameClient(trio.SocketStream(plain), "little room")
+
+
+async def test_half_a_request_of_a_client_that_reads_no_responses_is_in_the_way_of_others() -> None:
+    """kproxy does not read from that client either, since it waits until it can write."""
+    async with proxied() as proxy, await with_little_room(proxy.port) as client:
+        requests = [client.encode(ApiVersionsRequest(), 0) for _ in range(5000)]
+        half = struct.pack(">ihhih", 300_000, 0, 8, 1, -1) + bytes(50_000)
+        await client.stream.send_all(b"".join(requests) + half)
+        await eventually(lambda: any(one.client.stalled_at for one in proxy.server.connections))
+        async with others_wait_for_memory(proxy):
+            await eventually(lambda: proxy.stats.refused.refusals == {"evicted": 1})
 
 
 async def test_a_client_that_never_reads_is_ended_when_it_is_idle_for_long() -> None:
@@ -373,6 +467,82 @@ async def test_a_frame_that_waits_for_kproxy_itself_is_not_called_slow() -> None
             for _ in range(4):
                 assert errors_of(await client.receive()) == [0]
         assert not proxy.stats.refused.refusals
+
+
+def stands_still(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Whatever is written to a broker waits for so long."""
+    flush = Upstream.flush
+
+    async def late(upstream: Upstream) -> None:
+        await trio.sleep(seconds)
+        await flush(upstream)
+
+    monkeypatch.setattr(Upstream, "write", lambda upstream: bool(upstream._session.to_upstream))
+    monkeypatch.setattr(Upstream, "flush", late)
+
+
+async def test_a_broker_that_stood_still_leaves_a_client_its_time_for_the_rest_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with proxied(frame_timeout_ms=1000) as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(produce("t", b"a"), 8)) == [0]
+            stands_still(monkeypatch, 5)
+            data = client.encode(produce("t", b"b"), 8) + client.encode(produce("t", b"c"), 8)
+            await client.stream.send_all(data[:-10])
+            assert errors_of(await client.receive()) == [0]
+            await trio.sleep(0.7)
+            await client.stream.send_all(data[-10:])
+            assert errors_of(await client.receive()) == [0]
+        assert not proxy.stats.refused.refusals
+
+
+async def test_a_client_is_idle_from_its_last_response_on() -> None:
+    async with proxied(connections_max_idle_ms=1000) as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert (await client.call(fetch("t", max_wait_ms=5000), 11)).error_code == 0
+            await trio.sleep(0.7)
+            assert (await client.call(metadata("t"), 1)).topics[0].name == "t"
+            assert not proxy.stats.refused.refusals
+            assert await client.ended()
+        assert proxy.stats.refused.refusals == {"idle": 1}
+
+
+async def test_a_response_that_kproxy_does_not_read_for_a_slow_client_is_not_late() -> None:
+    async with proxied(upstream_request_timeout_ms=1000) as proxy:
+        proxy.brokers.create_topic("long")
+        proxy.brokers.create_topic("t")
+        async with await with_little_room(proxy.cluster.map.brokers[1].port) as client:
+            for _ in range(8):
+                assert errors_of(await client.call(produce("long", b"x" * 900_000), 8)) == [0]
+            proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=0.5), times=1)
+            await client.send(fetch("long", max_bytes=50_000_000), 11)
+            await client.send(produce("t", b"y", timeout_ms=1000), 8)
+            await trio.sleep(10)
+            assert len((await client.receive()).responses[0].partitions[0].records) > 7_000_000
+            await client.receive()
+        assert "timeout" not in proxy.stats.upstream.errors
+        assert values_in(proxy.brokers, "t") == [b"y"]
+
+
+async def test_a_request_that_came_while_a_broker_stood_still_is_answered_in_time_by_when_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not by when kproxy last read."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert (await client.call(fetch("t"), 11)).error_code == 0
+            stands_still(monkeypatch, 20)
+            await client.send(fetch("t"), 11)
+            await trio.sleep(19.5)
+            await client.send(produce("t", b"a", timeout_ms=4000), 8)
+            await trio.sleep(0.5)
+            monkeypatch.undo()
+            assert (await client.receive()).error_code == 0
+            assert errors_of(await client.receive()) == [0]
 
 
 async def test_an_idle_connection_is_closed_but_not_one_that_waits_for_its_answer() -> None:
