@@ -55,6 +55,7 @@ class KproxyProcess:
     :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``; any free
         ones if not given.
     :param relayed: whether clients reach it through relays; otherwise ``advertised`` is its own ports.
+    :param program: the arguments for this Python that make it a kproxy.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class KproxyProcess:
         advertised: Sequence[int] | None = None,
         *,
         relayed: bool = True,
+        program: Sequence[str] = ("-m", "kproxy"),
     ) -> None:
         self.name = name
         self.listen, self.http = free_ports(2)
@@ -86,7 +88,7 @@ class KproxyProcess:
             **(more or {}),
         }
         flags = [word for option, value in options.items() for word in (f"--{option}", value)]
-        self._command = [sys.executable, "-m", "kproxy", "run", *flags]
+        self._command = [sys.executable, *program, "run", *flags]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
