@@ -22,6 +22,25 @@ _KEPT = 8
 _BACKOFF_S = 0.05
 
 
+@dataclass(slots=True, eq=False)
+class AwaitedRetry:
+    """That the client retries a refused request: all connections of its producer share it."""
+
+    #: So many requests more that its client had ready are refused.
+    left: int
+    #: When the retry was accepted over any connection, or the client had surely given it up; in seconds.
+    ended_at: float = inf
+
+    @property
+    def ended(self) -> bool:
+        """Whether the retry is no longer expected."""
+        return self.ended_at < inf
+
+    def end(self, now: float) -> None:
+        """Records that a request was accepted at ``now``: the retry, or one that shows that none comes."""
+        self.ended_at = min(self.ended_at, now)
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A request for a partition that was refused unsent: what its client sends must not overtake its retry."""
@@ -34,15 +53,26 @@ class Refused:
     answer: PendingProduce
     #: Its first records. Its retry begins with them, or has them after records that had timed out. Empty if unreadable.
     records: Sequence[Digest]
+    #: The retry that comes first: its own, or that of ``before``.
+    retry: AwaitedRetry
     #: The one that was refused before, whose retry comes first.
     before: "Refused | None" = None
 
     @classmethod
     def of(
-        cls, member: "ProducerConnection | None", since: float, answer: PendingProduce, records: Sequence[Digest]
+        cls,
+        member: "ProducerConnection | None",
+        since: float,
+        answer: PendingProduce,
+        records: Sequence[Digest],
+        depth: int = 1,
     ) -> "Refused":
-        """``records``: all of its records for the partition."""
-        return cls(member, since, answer, tuple(records[:_KEPT]))
+        """``records``: all of its records for the partition.
+
+        ``depth``: so many requests its client has been seen to send before it reads a response; it may have as many
+        ready.
+        """
+        return cls(member, since, answer, tuple(records[:_KEPT]), AwaitedRetry(2 * depth - 1))
 
     @property
     def answered_at(self) -> float:
@@ -65,15 +95,19 @@ class Refused:
         return empty_at <= self.answered_at + _ON_ITS_WAY_S
 
     def following(self, before: "Refused | None") -> "Refused":
-        """This one, if ``before`` was refused before; what is known to follow another one stays so.
+        """This one, if ``before`` was refused before, and its retry is still expected."""
+        if before is None or before.retry.ended or not before.crossed_by(self.since):
+            return self
+        return self.overtaking(before)
+
+    def overtaking(self, before: "Refused") -> "Refused":
+        """This one, which would overtake the retry of ``before``; what is known to follow another one stays so.
 
         The retry of ``before``, refused as well, follows none: its own retry comes first.
         """
-        if self.before is not None or before is None or not before.crossed_by(self.since):
+        if self.before is not None or before.in_retry(self.records):
             return self
-        if before.in_retry(self.records):
-            return self
-        return replace(self, before=before._head)
+        return replace(self, before=before._head, retry=before.retry)
 
     def in_retry(self, records: Sequence[Digest]) -> bool:
         """Whether records contain the first refused ones: at the beginning, or after records that had timed out."""

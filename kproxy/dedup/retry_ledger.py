@@ -56,6 +56,8 @@ class _Use:
     newest: float
     #: Of the connection that used it last; None: that was at another instance.
     last: LastUse | None = None
+    #: The last request of that one whose partitions had to be looked at (``PendingProduce.serial``).
+    serial: int = 0
     #: No request for it was seen between the last two looks (``RetryLedger._forget_unused``).
     idle: bool = False
 
@@ -244,12 +246,27 @@ class RetryLedger:
             for answer, other in self._open.get(key, {}).items()
         )
 
-    def refuse(self, key: TrackKey, refused: Refused) -> Refused:
-        """Records that a request for a partition was refused unsent; returns what is known of it at that time."""
+    def refuse(self, key: TrackKey, refused: Refused, before: Refused | None = None) -> Refused:
+        """Records that a request for a partition was refused unsent; returns what is known of it at that time.
+
+        ``before``: the one whose retry it would have overtaken.
+        """
         if refused.member is not None:
             refused.member.refused.add(key)
-        known = self.refused[key] = refused.following(self.refused.get(key))
+        known = refused.overtaking(before) if before is not None else refused.following(self.refused.get(key))
+        if not (known.retry.ended or self._went_on_elsewhere(refused.member, key)):
+            self.refused[key] = known
         return known
+
+    def _went_on_elsewhere(self, member: ProducerConnection | None, key: TrackKey) -> bool:
+        """Whether the client has used a partition over another connection since it sent the next request of this one.
+
+        Then it has repeated that request, or given it up.
+        """
+        if member is None or member.ended:
+            return member is not None and self.is_outrun(member, key)
+        use = self._uses.get(key)
+        return use is not None and use.last is not member.last_use and member.waited_at(use.serial)
 
     def repeats_none(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
         """Whether a request of a connection that was read by then can't be a retry of what is open or unconfirmed."""
@@ -266,21 +283,21 @@ class RetryLedger:
             or any(entry.written or entry.since <= received_at for entry in member.kept.get(key, ()))
         )
 
-    def take_refused(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:
-        """What was refused at another broker, and is to be told to this connection; only once."""
+    def refused_elsewhere(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:
+        """What was refused at another broker, and whose retry must not be overtaken over this connection."""
         refused = self.refused.get(key)
         if refused is None:
             return None
-        expired = refused.expired(now)
-        if not expired and _beside(refused, member):
+        if refused.retry.ended or refused.expired(now):
+            del self.refused[key]
             return None
-        del self.refused[key]
-        return None if expired else refused
+        return None if _beside(refused, member) else refused
 
-    def retried(self, member: ProducerConnection, key: TrackKey) -> None:
+    def retried(self, member: ProducerConnection, key: TrackKey, now: float) -> None:
         """Records that a request for a partition was accepted: no refused request there is waited for any more."""
         refused = self.refused.get(key)
         if refused is not None and _beside(refused, member):
+            refused.retry.end(now)
             del self.refused[key]
 
     def release(self) -> None:
@@ -388,7 +405,7 @@ class RetryLedger:
         for key in answer.keys:
             use = self._used(key, member.since)
             if not member.ended:
-                use.last = member.last_use
+                use.last, use.serial = member.last_use, answer.serial
             _prune(self.entries, key)
             _prune(member.kept, key)
             self._look_again(key)

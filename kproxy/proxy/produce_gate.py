@@ -339,26 +339,28 @@ class ProduceGate:
         def records(key: TrackKey) -> list[Digest]:
             return self._records(frame, places[key])
 
-        def refuse(key: TrackKey) -> Refused:
-            return self._note_refused(key, owed, records(key))
+        def refuse(key: TrackKey, before: Refused | None) -> Refused:
+            return self._note_refused(key, owed, records(key), before)
 
         for key in places:
-            known = ledger.take_refused(member, key, link.now)
+            known = ledger.refused_elsewhere(member, key, link.now)
             if known is not None:
-                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, ledger.depth, here=False)
-        found = refusals.of(places, link.empty_at, ledger.depth, records, refuse)
+                refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, here=False)
+        found = refusals.of(places, link.empty_at, link.now, records, refuse)
         for key in places:
             if key not in found:
-                ledger.retried(member, key)
+                ledger.retried(member, key, link.now)
         return found
 
-    def _note_refused(self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest]) -> Refused:
-        refused = Refused.of(self.member, self._link.now, answer, records)
+    def _note_refused(
+        self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest], before: Refused | None = None
+    ) -> Refused:
         if self.member is None:
-            return refused
+            return Refused.of(None, self._link.now, answer, records)
+        refused = Refused.of(self.member, self._link.now, answer, records, self.member.ledger.depth)
         received_at = self._link.now if self._waits_since is None else self._waits_since
         self.member.refused_unsent(key, records, received_at, self._link.now)
-        return self.member.ledger.refuse(key, refused)
+        return self.member.ledger.refuse(key, refused, before)
 
     def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
         limits = self._policy
@@ -395,10 +397,9 @@ class ProduceGate:
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
-        depth = self.member.ledger.depth if self.member is not None else 1
         for place in layout.partitions:
             refused = self._note_refused(place.key, slot.owed, self._records(frame, place))
-            self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused, depth)
+            self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

@@ -20,26 +20,26 @@ class _Refusal:
 
     error_code: int
     refused: Refused
-    #: So many requests more that its client had ready are refused.
-    left: int
     #: On this connection: all requests that arrive before the client is answered are refused.
     here: bool
 
     def overtakes(self, empty_at: float, records: Sequence[Digest]) -> bool:
         """Whether a request would be written before the retry of the refused one."""
-        refused = self.refused
+        refused, retry = self.refused, self.refused.retry
+        if retry.ended:
+            return self.here and empty_at < retry.ended_at  # it was there before: its client will repeat it, too
         if self.here and refused.answered_at == inf:
             return True  # nobody can have read what is not told
         if refused.in_retry(records):
             return False
         if empty_at < (refused.answered_at if self.here else refused.since):
             return True  # it was there before the client could read the refusal
-        if self.left <= 0 or not refused.crossed_by(empty_at):
+        if retry.left <= 0 or not refused.crossed_by(empty_at):
             return False
         if refused.in_retry_of_another_time(records, empty_at):
             return False
         if not refused.is_repeated_by(records):  # a retry with new timestamps that came too soon to be known for one
-            self.left -= 1
+            retry.left -= 1
         return True
 
 
@@ -58,33 +58,32 @@ class Refusals:
         self._to_tell[key] = error_code
         self.some = True
 
-    def told(self, key: TrackKey, error_code: int, refused: Refused, depth: int, *, here: bool = True) -> None:
-        """Records a refused request; ``here``: on this connection.
-
-        ``depth``: so many requests its client has been seen to send before it reads a response; it may have as many
-        ready.
-        """
+    def told(self, key: TrackKey, error_code: int, refused: Refused, *, here: bool = True) -> None:
+        """Records a refused request; ``here``: on this connection."""
         before = self._told.get(key)
         if before is not None:
+            if not here and before.refused.retry is refused.retry:
+                return  # it is known already
             refused = refused.following(before.refused)
-        self._told[key] = _Refusal(error_code, refused, 2 * depth - 1, here)
+        self._told[key] = _Refusal(error_code, refused, here)
         self.some = True
 
     def of(
         self,
         keys: Iterable[TrackKey],
         empty_at: float,
-        depth: int,
+        now: float,
         records: Callable[[TrackKey], Sequence[Digest]],
-        refuse: Callable[[TrackKey], Refused],
+        refuse: Callable[[TrackKey, Refused | None], Refused],
     ) -> dict[TrackKey, int]:
         """The errors for a request that arrived after ``empty_at``, when its connection was last empty; none to accept
         it.
 
-        ``depth``: as for ``told``. ``records``: those of the request for a partition; none if they can't be read.
-        ``refuse`` records for the producer's other connections that the request is refused for a partition.
+        ``records``: those of the request for a partition; none if they can't be read.
+        ``refuse`` records for the producer's other connections that the request is refused for a partition, lest it
+        overtake the retry of the given one.
         """
-        errors = {key: self._check(key, empty_at, depth, records, refuse) for key in keys}
+        errors = {key: self._check(key, empty_at, now, records, refuse) for key in keys}
         self.some = bool(self._to_tell or self._told)
         return {key: error_code for key, error_code in errors.items() if error_code}
 
@@ -92,19 +91,20 @@ class Refusals:
         self,
         key: TrackKey,
         empty_at: float,
-        depth: int,
+        now: float,
         records: Callable[[TrackKey], Sequence[Digest]],
-        refuse: Callable[[TrackKey], Refused],
+        refuse: Callable[[TrackKey, Refused | None], Refused],
     ) -> int:
         error_code = self._to_tell.pop(key, 0)
         if error_code:
-            self.told(key, error_code, refuse(key), depth)
+            self.told(key, error_code, refuse(key, None))
             return error_code
         told = self._told.get(key)
         if told is None:
             return 0
         if told.overtakes(empty_at, records(key)):
-            refuse(key)
+            refuse(key, told.refused)
             return told.error_code
+        told.refused.retry.end(now)
         del self._told[key]
         return 0

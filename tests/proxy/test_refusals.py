@@ -16,9 +16,9 @@ def record(letter: str, time: int = 7) -> Digest:
     return Digest(letter.encode(), time)
 
 
-def refused(since: float, *records: Digest, told: bool = True) -> Refused:
+def refused(since: float, *records: Digest, told: bool = True, depth: int = 1) -> Refused:
     """A request that was refused, and told so at once, or not yet."""
-    return Refused.of(None, since, PendingProduce([], 60.0, at=since, position=1 if told else 0), records)
+    return Refused.of(None, since, PendingProduce([], 60.0, at=since, position=1 if told else 0), records, depth)
 
 
 class Talk:
@@ -30,11 +30,11 @@ class Talk:
         self.noted: list[TrackKey] = []
 
     def ask(self, keys: Sequence[TrackKey], empty_at: float, *records: Digest) -> dict[TrackKey, int]:
-        def refuse(key: TrackKey) -> Refused:
+        def refuse(key: TrackKey, before: Refused | None) -> Refused:
             self.noted.append(key)
-            return refused(empty_at + 0.1, *records)
+            return refused(empty_at + 0.1, *records, depth=self.depth)
 
-        return self.refusals.of(keys, empty_at, self.depth, lambda key: list(records), refuse)
+        return self.refusals.of(keys, empty_at, empty_at, lambda key: list(records), refuse)
 
 
 def moved(*records: Digest, depth: int = 1) -> Talk:
@@ -66,7 +66,7 @@ def test_what_was_sent_after_a_refused_request_must_not_overtake_its_retry() -> 
 def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
     """Another partition of its request may have to be waited for."""
     talk = Talk(depth=3)
-    talk.refusals.told(A, MOVED, refused(1.0, record("a"), told=False), 3)
+    talk.refusals.told(A, MOVED, refused(1.0, record("a"), told=False, depth=3))
     for number in range(20):
         assert talk.ask([A], 2.0, record("a", 7 + number)) == {A: MOVED}
 
@@ -74,7 +74,7 @@ def test_nobody_has_read_a_refusal_that_is_not_told_yet() -> None:
 def test_at_another_broker_no_more_is_refused_than_can_have_been_ready_however_late_it_is_answered() -> None:
     """It may be of another client, that has the same name and address."""
     talk = Talk()
-    talk.refusals.told(A, LATE, refused(1.0, record("a"), told=False), 1, here=False)
+    talk.refusals.told(A, LATE, refused(1.0, record("a"), told=False), here=False)
     assert [talk.ask([A], 2.0, record("b")) for _ in range(2)] == [{A: LATE}, {}]
 
 
@@ -129,21 +129,21 @@ def test_such_a_retry_may_begin_with_what_had_timed_out_before() -> None:
 
 def test_a_refusal_told_elsewhere_counts_too() -> None:
     talk = Talk()
-    talk.refusals.told(A, LATE, refused(5.0, record("a")), 1, here=False)
+    talk.refusals.told(A, LATE, refused(5.0, record("a")), here=False)
     assert talk.ask([B], 4.0, record("b")) == {}
     assert talk.ask([A], 4.0, record("b")) == {A: LATE}
 
 
 def test_of_several_refused_the_first_has_to_come_first() -> None:
     talk = Talk()
-    talk.refusals.told(A, LATE, refused(5.0, record("a")), 1)
-    talk.refusals.told(A, LATE, refused(5.1, record("b")), 1)
+    talk.refusals.told(A, LATE, refused(5.0, record("a")))
+    talk.refusals.told(A, LATE, refused(5.1, record("b")))
     assert talk.ask([A], 5.2, record("b")) == {A: LATE}
     assert talk.ask([A], 5.3, record("a")) == {}
 
 
 def test_an_old_refusal_is_no_longer_waited_for() -> None:
     talk = Talk()
-    talk.refusals.told(A, LATE, refused(5.0, record("a")), 1)
-    talk.refusals.told(A, LATE, refused(9.0, record("b")), 1)
+    talk.refusals.told(A, LATE, refused(5.0, record("a")))
+    talk.refusals.told(A, LATE, refused(9.0, record("b")))
     assert talk.ask([A], 9.1, record("b")) == {}
