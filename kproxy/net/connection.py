@@ -235,6 +235,11 @@ class Connection:
         self._left_over = False
         self.session.read_all((now if waited else self._emptied_at) + self.wall)
 
+    def look_while_busy(self) -> None:
+        """Called every now and then: in a wait of whatever kind nothing is read."""
+        if not self.listening:
+            self.look_whether_empty()
+
     def look_whether_empty(self) -> None:
         """In a long wait, and after it: requests that arrive from now on have not waited as long."""
         self._left_over = self.client.pending()
@@ -284,8 +289,6 @@ class Connection:
 
     def check_open(self, now: float) -> None:
         """Answers what is open for too long; called more often than ``check``."""
-        if not self.listening:
-            self.look_whether_empty()
         self.session.time_out(now + self.wall)
         if self.session.to_client and not self.writing_client and self.nursery is not None:
             self.nursery.start_soon(self.flush_client)

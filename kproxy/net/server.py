@@ -192,6 +192,7 @@ class Server:
     def _check_open(self, now: float) -> None:
         oldest: float | None = None
         for connection in self._connections:
+            connection.look_while_busy()
             producer = connection.session.producer
             if producer.is_open or not connection.listening:
                 connection.check_open(now)

@@ -163,3 +163,21 @@ async def test_a_request_that_came_while_another_one_waited_is_answered_in_time_
                 assert errors_of(await client.receive()) == [0]
             assert errors_of(await client.call(again, 7)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"c"]
+
+
+@pytest.mark.idle_clock
+async def test_a_request_that_came_while_another_one_waited_for_a_producer_id_is_answered_in_time_by_when_it_came() -> (
+    None
+):
+    """No batch is open then."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Delay(before=3.0))
+        async with await proxy.client(1) as client:
+            await client.send(produce("t", b"a", timeout_ms=10_000), 7)
+            await trio.sleep(2.0)
+            equal = produce("t", b"b", timeout_ms=2_000)
+            await client.send(equal, 7)
+            assert [errors_of(await client.receive()) for _ in range(2)] == [[0], [0]]
+            assert errors_of(await client.call(equal, 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"b"]
