@@ -369,11 +369,18 @@ class BrokerOwner(Owner):
         """The client's epoch rises with each of its ends, also where nothing was open.
 
         The client's sequences begin at 0 after each EndTxn (KIP-890): under the same epoch a late batch would be taken
-        into the next transaction.
+        into the next transaction. TxnError; one that says that the client was replaced would deny its commit, and is
+        left to the next request.
         """
         if self._is_used or self._upstream == self.id.client:
-            with self._asking():
-                await self._renew()
+            try:
+                with self._asking():
+                    await self._renew()
+            except TxnError as error:
+                if not (committed and self.id.is_fenced):
+                    raise
+                why = "the transaction is committed, and another producer has the id"
+                raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
         self._last = Ended(self.id.client, committed, self._upstream)
         self.id.client, self._owes_epoch = self._upstream, False
 

@@ -221,6 +221,26 @@ class TestUnknownOutcomes:
             assert cast.read() == ["1", "2"]
 
 
+@ENDS
+async def test_an_end_after_which_another_takes_the_id_before_the_client_has_its_next_epoch(committed: bool) -> None:
+    """At level 1 kproxy asks for that epoch: the end itself gives none."""
+    async with stage(1) as cast:
+        client, rival, asked = await client_of(cast, second=True), Client(await cast.kproxy()), list[Call]()
+        await client.transaction("1")
+        await client.write("2")
+
+        async def control(call: Call) -> None:
+            asked.append(call)
+            if len(asked) == 1:
+                await rival.init()
+
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, control)
+        fenced = ErrorCode.PRODUCER_FENCED
+        await told(UNKNOWN if committed else fenced, client.end(committed=committed))
+        await told(fenced, client.end(committed=committed))
+        assert cast.read() == (["1", "2"] if committed else ["1"])
+
+
 @LEVELS
 class TestWhoFailsToTakeIt:
     """Somebody asks for the id, and does not get it: the client that owns it loses nothing that it was granted."""
