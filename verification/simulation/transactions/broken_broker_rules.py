@@ -15,6 +15,7 @@ from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 
 _ADMIT: Final = BrokerOwner._admit
+_RAISE_EPOCH: Final = BrokerOwner._raise_epoch
 _COMMIT_OFFSETS: Final = BrokerRequests.commit_offsets
 
 
@@ -38,6 +39,11 @@ async def told_without_an_answer(
 async def keeps_the_epoch(self: BrokerOwner) -> None:
     """The next transaction begins under the epoch of the last."""
     self._is_used = False
+
+
+async def denies_its_commit(self: BrokerOwner, committed: bool) -> None:
+    """A client that was replaced is answered so, whatever became of its transaction."""
+    await _RAISE_EPOCH(self, committed and not self._is_used)
 
 
 async def without_a_generation(

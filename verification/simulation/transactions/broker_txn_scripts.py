@@ -165,6 +165,35 @@ def replaced_at_the_end(seed: int) -> WorldPlan:
     return _fenced(seed, script, *plans, instances=2)
 
 
+def replaced_after_the_end(seed: int) -> WorldPlan:
+    """A commit is decided; before its client, whose epoch rises with it, has the next one, a newer producer has the id.
+
+    Where ends keep the epoch kproxy asks for that one.
+    """
+    plans = scripts.producer(0, second_version=True), scripts.producer(1)
+
+    async def script(world: TransactionWorld) -> None:
+        first, second = (world.process(plan, number) for number, plan in enumerate(plans))
+        await first.initialize()
+        claimed = await _written(first, 0)
+        left, asked, replaced = [True], trio.Event(), trio.Event()
+
+        async def control(_: Call) -> None:
+            if left:
+                left.clear()
+                asked.set()
+                await replaced.wait()
+
+        world.brokers.control(ApiKey.INIT_PRODUCER_ID, control)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(goes_well, first.end(claimed, committed=True))
+            await asked.wait()
+            await second.initialize()
+            replaced.set()
+
+    return _fenced(seed, script, *plans, level=seed % 2, instances=2)
+
+
 def refused(seed: int) -> WorldPlan:
     """A batch is refused for good; its client does not mind, and commits."""
     plan = scripts.producer()

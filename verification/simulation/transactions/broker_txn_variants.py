@@ -73,6 +73,12 @@ NATIVE_VARIANTS: Final = (
         (invariants.OUTCOME,),
     ),
     Variant(
+        "a client that has no next epoch is answered that it was replaced, and not that its commit is open",
+        ((BrokerOwner, "_raise_epoch", broken_broker_rules.denies_its_commit),),
+        broker_txn_scripts.replaced_after_the_end,
+        (invariants.OUTCOME,),
+    ),
+    Variant(
         "a commit does not mind a batch that was refused",
         ((BrokerOwner, "_check_written", broken_rules.keep),),
         broker_txn_scripts.refused,
