@@ -194,7 +194,7 @@ class ProducerConnection:
         if (
             records
             and before
-            and all(self.ledger.rules.repeats_none(answer, received_at) for answer in before)
+            and all(self.ledger.rules.sent_too_soon(answer.repeated_from, received_at) for answer in before)
             and self.ledger.repeats_none(self, key, received_at)
         ):
             self._add_kept(UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now))
@@ -298,8 +298,10 @@ def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = 
             stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
             unheard = sure and key not in answer.told
             times = send.log_append_time_ms, send.taken_at
-            yield UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, *times)
+            entry = UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, *times)
+            entry.repeated_from = answer.repeated_from
+            yield entry
     for entry in answer.moved:
         entry.sure = entry.sure and sure and entry.key not in answer.told
-        entry.clean, entry.since = clean, since
+        entry.clean, entry.since, entry.repeated_from = clean, since, answer.repeated_from
         yield entry

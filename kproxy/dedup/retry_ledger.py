@@ -4,6 +4,7 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import TypeAlias
 
 from kproxy.codec.batch import BatchHeader
@@ -190,14 +191,14 @@ class RetryLedger:
         if recover is not None:
             return recover
         if self.rules.joins_open():
-            waiting = [key for key in keys if self._is_open(member, key)]
+            waiting = [key for key in keys if self._is_open(member, key, answer.received_at)]
             if waiting:
                 return Settle(waiting)
         waiting = [key for key in keys if self._continues_elsewhere(member, key)]
         if waiting:
             self._awaited = True
             return Settle(waiting)
-        unread = [entry for key in keys for entry in self.candidates(member, key, keys, now) if entry.digests is None]
+        unread = [entry for key in keys for entry in self.candidates(member, key, answer, now) if entry.digests is None]
         return ReadBack(unread) if unread else None
 
     def _to_recover(self, keys: Iterable[TrackKey]) -> Recover | None:
@@ -239,10 +240,12 @@ class RetryLedger:
         serial = self.next_serial()
         self._missing.update((key, (error, serial)) for key, error in errors.items())
 
-    def _is_open(self, member: ProducerConnection, key: TrackKey) -> bool:
-        first = member.passed.get(key, 0)
+    def _is_open(self, member: ProducerConnection, key: TrackKey, received_at: float = inf) -> bool:
+        first, rules = member.passed.get(key, 0), self.rules
         return any(
-            answer.serial >= first and (other is not member or answer.given_up or self.rules.gave_up_open())
+            answer.serial >= first
+            and (other is not member or answer.given_up or rules.gave_up_open())
+            and not (other is member and rules.sent_too_soon(answer.repeated_from, received_at))
             for answer, other in self._open.get(key, {}).items()
         )
 
@@ -277,7 +280,7 @@ class RetryLedger:
             or self._draining
             or any(other is not member and other.owed(key) for other in self.members.values())
             or any(
-                other is not member or not self.rules.repeats_none(answer, received_at)
+                other is not member or not self.rules.sent_too_soon(answer.repeated_from, received_at)
                 for answer, other in self._open.get(key, {}).items()
             )
             or any(entry.written or entry.since <= received_at for entry in member.kept.get(key, ()))
@@ -319,18 +322,27 @@ class RetryLedger:
         )
 
     def candidates(
-        self, member: ProducerConnection, key: TrackKey, keys: Collection[TrackKey], now: float
+        self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float
     ) -> list[UnconfirmedBatch]:
-        """The entries on a partition that a request of this connection, for ``keys``, may repeat; the likeliest last.
+        """The entries on a partition that a request of this connection may repeat; the likeliest last.
 
-        The likeliest is the newest. A batch whose error another live connection received is more likely repeated by
-        that one.
+        The likeliest is the newest of those that were surely not received. A batch whose error another live connection
+        received is more likely repeated by that one.
         """
-        found = [entry for entry in self._unconfirmed_on(member, key, now) if entry.beside.issubset(keys)]
-        mine, live = member.number, self.members
+        mine, live, keys = member.number, self.members, answer.keys
+
+        def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, int]:
+            here = entry.origin == mine
+            return here or entry.origin not in live, here, self.rules.surely_retried(entry), entry.serial
+
         return sorted(
-            found,
-            key=lambda entry: (entry.origin == mine or entry.origin not in live, entry.origin == mine, entry.serial),
+            (
+                entry
+                for entry in self._unconfirmed_on(member, key, now)
+                if entry.beside.issubset(keys)
+                and not (entry.origin == mine and self.rules.sent_too_soon(entry.repeated_from, answer.received_at))
+            ),
+            key=order,
         )
 
     def _unconfirmed_on(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
@@ -353,8 +365,7 @@ class RetryLedger:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
         if member.ended:
             return True
-        keys = answer.keys
-        return any(self.candidates(member, key, keys, now) for key in keys)
+        return any(self.candidates(member, key, answer, now) for key in answer.keys)
 
     def is_outrun(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether another connection has used a partition since: one that was opened later, or at a later time.

@@ -77,9 +77,16 @@ class Rules:
         """
         return answer.failed or answer.at > answer.due
 
-    def repeats_none(self, answer: PendingProduce, received_at: float) -> bool:
-        """A request that was read by then is no retry of one that its client could not have given up."""
-        return received_at < (min(answer.due, answer.at) if answer.failed and answer.at else answer.due)
+    def surely_retried(self, entry: UnconfirmedBatch) -> bool:
+        """The client had no success: its retry comes, and so before an equal one that may have been received."""
+        return entry.sure or not entry.written
+
+    def sent_too_soon(self, repeated_from: float, received_at: float) -> bool:
+        """A request that was read by then is no retry of one that its client could not have given up.
+
+        A client that waits for each response gives up what is open whenever it sends another request.
+        """
+        return received_at < repeated_from and self.in_flight != 1
 
     def surely_not_received(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
         """The end of the response has not reached the client's host, which had the time to say so."""

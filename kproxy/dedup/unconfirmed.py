@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from operator import attrgetter
 from typing import Protocol
 
@@ -71,13 +72,16 @@ class UnconfirmedBatch:
     origin: int = -1
     #: It was answered there in time: no request of that connection repeats it.
     answered: bool = False
+    #: Nor does one that was read there before this time (``PendingProduce.repeated_from``), in seconds.
+    repeated_from: float = 0.0
     #: It is in the log.
     written: bool = True
 
     @classmethod
     def unwritten(cls, key: TrackKey, serial: int, digests: Sequence[Digest], now: float) -> "UnconfirmedBatch":
         """Records that were refused unsent at ``now``, in seconds."""
-        entry = cls(key, Stamp(-1, -1, -1, -1, len(digests)), serial, False, False, now, written=False)
+        stamp = Stamp(-1, -1, -1, -1, len(digests))
+        entry = cls(key, stamp, serial, False, False, now, repeated_from=now, written=False)
         entry.recall(list(digests), [-1] * len(digests))
         return entry
 
@@ -121,6 +125,8 @@ class PendingProduce:
     places: Sequence[PartitionData]
     #: When the client's own time-out is near, in seconds; a response after it counts as none.
     due: float
+    #: By when it was read, in seconds; infinite if that is unknown.
+    received_at: float = inf
     #: Orders requests by the time of acceptance.
     serial: int = 0
     #: Its batches, as they are sent.
@@ -144,6 +150,11 @@ class PendingProduce:
     at: float = 0.0
     #: Requests that had come when it was seen to be written.
     behind: int = 0
+
+    @property
+    def repeated_from(self) -> float:
+        """When its client may send it again on its own connection at the earliest, in seconds."""
+        return min(self.due, self.at) if self.failed and self.at else self.due
 
     @property
     def keys(self) -> list[TrackKey]:

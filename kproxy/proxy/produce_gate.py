@@ -249,7 +249,7 @@ class ProduceGate:
             return LeaseProducerId()
         retries, calm = None, True
         if not slot.silent:
-            slot.owed = PendingProduce(layout.partitions, self._due(layout))
+            slot.owed = PendingProduce(layout.partitions, self._due(layout), self._received_at)
             self.member.review()
             calm = self._is_calm(self.member, slot.owed, frame)
             if not calm:
@@ -358,9 +358,13 @@ class ProduceGate:
         if self.member is None:
             return Refused.of(None, self._link.now, answer, records)
         refused = Refused.of(self.member, self._link.now, answer, records, self.member.ledger.depth)
-        received_at = self._link.now if self._waits_since is None else self._waits_since
-        self.member.refused_unsent(key, records, received_at, self._link.now)
+        self.member.refused_unsent(key, records, self._received_at, self._link.now)
         return self.member.ledger.refuse(key, refused, before)
+
+    @property
+    def _received_at(self) -> float:
+        """By when the request at hand was read, in seconds."""
+        return self._link.now if self._waits_since is None else self._waits_since
 
     def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
         limits = self._policy

@@ -67,7 +67,7 @@ class Retries:
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
-        entries = ledger.candidates(self._member, key, self._answer.keys, self._now)
+        entries = ledger.candidates(self._member, key, self._answer, self._now)
         found = self._written(match(digests, entries, ledger.rules, self._now))
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])

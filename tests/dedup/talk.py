@@ -113,7 +113,7 @@ class Talk:
     def ask(self, *batches: str, keys: Sequence[TrackKey] = (KEY,), time: int = 7, due: float = 1e9) -> PendingProduce:
         """A request with these batches, one after the other on each partition; it must not have to wait."""
         frame = bytearray(b"".join(batch_of(text, time) for text in batches))
-        answer = PendingProduce([PartitionData(key, 0, len(frame)) for key in keys], due)
+        answer = PendingProduce([PartitionData(key, 0, len(frame)) for key in keys], due, self.world.now)
         ledger = self.member.ledger
         calm = self.is_cleared(answer, frame) or ledger.is_calm(self.member, answer)
         while not calm and (prerequisite := self.prerequisite(answer)) is not None:

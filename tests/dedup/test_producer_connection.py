@@ -1124,10 +1124,77 @@ def late_and_timed_out(world: World, *, late_first: bool) -> Talk:
 
 
 @pytest.mark.parametrize("late_first", [False, True])
-def test_of_equal_records_of_one_connection_the_newest_is_the_likeliest(late_first: bool) -> None:
+def test_of_equal_records_the_one_that_received_an_error_is_the_likeliest(late_first: bool) -> None:
+    """Its retry comes for certain; that of the other one only if the client discarded the response."""
     talk = late_and_timed_out(World(), late_first=late_first)
     (again,) = talk.ask("a").moved
+    assert again.stamp.base_offset == late_first
+
+
+def timed_out_twice(world: World) -> Talk:
+    """A connection with two equal requests in flight, both of which received a time-out and were written."""
+    talk = world.connect()
+    requests = [talk.ask("a", due=world.now + 1), talk.ask("a", due=world.now + 1)]
+    world.now += 2
+    for request in requests:
+        talk.member.timed_out(request)
+        talk.tell(request)
+        talk.write(request)
+    return talk
+
+
+def test_of_equal_records_that_received_errors_the_newest_is_the_likeliest() -> None:
+    talk = timed_out_twice(World())
+    (again,) = talk.ask("a").moved
     assert again.stamp.base_offset == 1
+
+
+@pytest.mark.parametrize(("waited", "offsets"), [(0.0, [0]), (1.5, [1, 0])])
+def test_two_retries_that_came_together_are_not_taken_for_one_though_the_first_is_answered_late(
+    waited: float, offsets: list[int]
+) -> None:
+    """The second was read before the first was due: it is the other's retry."""
+    world = World()
+    talk = timed_out_twice(world)
+    first = talk.ask("a", due=world.now + 1)
+    world.now += 2
+    talk.member.closed(first, world.now)
+    talk.tell(first)
+    second = PendingProduce([PartitionData(KEY, 0, 0)], 1e9, world.now - 2 + waited)
+    talk.member.review()
+    found = talk.member.ledger.candidates(talk.member, KEY, second, world.now)
+    assert [entry.stamp.base_offset for entry in found] == offsets
+
+
+def test_a_request_does_not_wait_for_an_equal_one_that_its_client_could_not_give_up_before_it() -> None:
+    """It was read when the other one was not due: it is new, whatever becomes of that one."""
+    world = World()
+    talk = world.connect()
+    slow = talk.ask("a", due=world.now + 1)
+    second = PendingProduce([PartitionData(KEY, 0, 0)], 1e9, world.now)
+    world.now += 2
+    talk.member.timed_out(slow)
+    assert talk.prerequisite() == Settle([KEY])
+    assert talk.prerequisite(second) is None
+    talk.write(slow)
+    assert isinstance(talk.prerequisite(), ReadBack)
+    assert talk.prerequisite(second) is None
+
+
+def test_one_refused_request_is_not_the_retry_of_another() -> None:
+    """The first of three equal requests is answered late; the other two were refused unsent, at different times."""
+    world = World()
+    talk = world.connect()
+    talk.ask("z")
+    slow = talk.ask("a", due=world.now + 1)
+    talk.refuse("a")
+    read_at = world.now - 0.5
+    world.now += 0.1
+    third = PendingProduce([PartitionData(KEY, 0, 0)], 1e9, read_at)
+    assert talk.member.ledger.candidates(talk.member, KEY, third, world.now) == []
+    fourth = PendingProduce([PartitionData(KEY, 0, 0)], 1e9, world.now)
+    assert [entry.written for entry in talk.member.ledger.candidates(talk.member, KEY, fourth, world.now)] == [False]
+    assert not slow.closed
 
 
 def test_after_the_retry_of_a_time_out_an_equal_record_of_another_time_is_new() -> None:

@@ -185,7 +185,7 @@ def test_of_equal_records_the_one_of_a_connection_that_has_ended_is_the_likelies
     ended.close()
     ledger = retry.member.ledger
     for talk, last in ((retry, ended), (live, live)):
-        found = ledger.candidates(talk.member, KEY, [KEY], world.now)
+        found = ledger.candidates(talk.member, KEY, PendingProduce([PartitionData(KEY, 0, 0)], 1e9), world.now)
         assert len(found) == 2
         assert found[-1].origin == last.member.number
 

@@ -14,10 +14,11 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.retry_ledger import ReadBack
-from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
+from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.commands import Resolve
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
@@ -154,7 +155,7 @@ def test_a_refused_request_shows_no_client_that_continued() -> None:
     in_doubt.recall([Digest(b"a", 7)], [40])
     in_doubt.beside = frozenset({(b"t", 1)})  # is retried with the rest of its request
     member.ledger.add(in_doubt)
-    whole = [(b"t", 0), (b"t", 1)]
+    whole = PendingProduce([PartitionData((b"t", at), 0, 0) for at in range(2)], 1e9)
     play = Play()
     play.session.join(member)
     play.session.lease(Lane(PID))

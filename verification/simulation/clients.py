@@ -288,7 +288,7 @@ class Client:
         """A response to a request so far back shows kproxy that the first was received, however many are in flight."""
         while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
             for sent in self._had.popleft()[1]:
-                sent.evident = True
+                sent.evident = not sent.amiss  # a late one may have been discarded
 
     async def _await_answer(self) -> None:
         assert self._io is not None

@@ -232,11 +232,46 @@ def late_told(seed: int) -> Plan:
     The first is alone in flight after a silence; the next one waits for it, and the one after that is not accepted.
     """
 
+    return _late(seed, 3.65)
+
+
+def late_written(seed: int) -> Plan:
+    """The same, but the first is acknowledged while the second still waits, which was read long before."""
+    return _late(seed, 3.6)
+
+
+def _late(seed: int, seconds: float) -> Plan:
     async def script(world: World) -> None:
-        _on(world, b"x", lambda _: Delay(before=3.65))
+        _on(world, b"x", lambda _: Delay(before=seconds))
 
     sends = (0.2, b"z"), (3.0, b"x"), (0.0, b"y"), (0.0, b"x")
     return Plan(seed, (_client(0, *sends, depth=3, magic=0, version=1),), (), script=script, strict=True)
+
+
+def late_beside(seed: int) -> Plan:
+    """Of two equal records the first receives a time-out, and the second a success that is just too late.
+
+    Both are in the log then, and only the first is sent again.
+    """
+
+    async def script(world: World) -> None:
+        _on(world, b"x", lambda _: Delay(before=3.8))
+
+    sends = (0.2, b"z"), (1.04, b"x"), (0.13, b"x")
+    client = _client(0, *sends, depth=2, magic=0, version=1, closes_on_timeout=False)
+    return Plan(seed, (client,), (), script=script, strict=True)
+
+
+def late_leased(seed: int) -> Plan:
+    """A request waits for a producer id; another one arrives meanwhile, and an equal record long after it."""
+
+    async def script(world: World) -> None:
+        slow = [Delay(before=1.6)]
+        world.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: slow.pop() if slow else None)
+        _on(world, b"x", lambda _: Delay(before=1.9))
+
+    sends = (0.36, b"z"), (1.4, b"x"), (4.0, b"x")
+    return Plan(seed, (_client(0, *sends, depth=2, magic=0, version=1),), (), script=script, strict=True)
 
 
 def long_had(seed: int) -> Plan:
@@ -271,6 +306,22 @@ def long_cut(seed: int) -> Plan:
         await _cut(world, 0, 1.0)
 
     client = _client(0, (0.2, b"z"), (2.0, b"y"), (2.0, b"x"), (1.0, b"x"), magic=0, version=1)
+    return Plan(seed, (client,), (), script=script)
+
+
+def led_away(seed: int) -> Plan:
+    """A partition's leader moves; what the client sends in rounds is refused, and repeated at the new leader."""
+
+    async def script(world: World) -> None:
+        for first in b"0", b"3":
+            _on(world, first, lambda _: Delay(after=0.3))  # all of its round is at kproxy then
+        await trio.sleep_until(1.5)
+        second = world.brokers.topics[TOPIC].partitions[1].leader
+        world.brokers.move_leader(TOPIC, 0, second)
+
+    gaps = {0: 1.0, 3: 1.0}
+    sends = (0.2, b"z"), *((gaps.get(nth, 0.0), b"%d" % nth) for nth in range(16))
+    client = _client(0, *sends, depth=3, in_rounds=True, keeps_connections=True)
     return Plan(seed, (client,), (), script=script)
 
 

@@ -14,13 +14,14 @@ from kproxy.dedup import retry_ledger, retry_rules
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
-from kproxy.dedup.refused import Refused
+from kproxy.dedup.refused import AwaitedRetry, Refused
 from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
 from kproxy.net import producer_identity, recovery
 from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_tail import Tail
+from kproxy.net.connection import Connection
 from kproxy.net.end_watch import EndWatch
 from kproxy.net.fleet import Fleet
 from kproxy.net.intake import Intake
@@ -287,6 +288,29 @@ VARIANTS: Final = (
         10,
     ),
     Variant(
+        "a request may be the retry of an equal one whenever it was read",
+        ((Rules, "sent_too_soon", broken_rules.no),),
+        scripts.late_written,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "of equal records the newest is taken, though an older one received an error",
+        ((Rules, "surely_retried", broken_rules.no),),
+        scripts.late_beside,
+        (MERGED,),
+        20,
+        first=9,
+    ),
+    Variant(
+        "what arrives while a request waits has waited as long",
+        ((Connection, "look_while_busy", broken_rules.keep_nothing),),
+        scripts.late_leased,
+        (MERGED,),
+        10,
+        first=1,
+    ),
+    Variant(
         "nothing shows that a response was received",
         ((Rules, "received_by_requests", broken_rules.no),),
         scripts.long_had,
@@ -312,6 +336,14 @@ VARIANTS: Final = (
         _MOVES,
         (ORDER,),
         first=54,
+    ),
+    Variant(
+        "the retry of a refused request is still expected when it was accepted",
+        ((AwaitedRetry, "end", broken_rules.keep_nothing),),
+        scripts.led_away,
+        (ORDER,),
+        10,
+        first=1,
     ),
     Variant(
         "an equal record is a retry of the refused one, whenever it was made",
