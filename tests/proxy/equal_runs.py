@@ -212,7 +212,7 @@ class Run:
         for link in self.links:
             if looks:
                 link.play.session.time_out(self.now)
-            link.wire.written = link.play.link.position
+            _account(link)
             self._take(link, looks=looks)
             if link.wire.gone and not link.waiting and not link.ended:
                 link.ended = True
@@ -245,9 +245,8 @@ class Run:
     def _read(self, link: Link) -> None:
         for version, correlation_id, _ in link.play.upstream():
             link.upstream.append((version, correlation_id, link.by_id[correlation_id]))
-        link.wire.written = link.play.link.position
+        _account(link)
         if link.deaf or link.wire.gone:
-            link.wire.missing = link.wire.written - link.had if link.deaf else 0
             link.play.session.to_client.clear()
             return
         link.had = link.wire.written
@@ -298,6 +297,13 @@ class Run:
             if merged and not any(one.excused for one in mine):
                 return f"of {count} {letter} {written[letter]} were written, answered {[one.offset for one in mine]}"
         return None
+
+
+def _account(link: Link) -> None:
+    """What kproxy's kernel says of the responses."""
+    link.wire.written = link.play.link.position
+    if link.deaf or link.wire.gone:
+        link.wire.missing = link.wire.written - link.had
 
 
 def replayed(run: str, depth: int, *, timed: bool) -> Run:
