@@ -26,6 +26,7 @@ from kproxy.net.lane_topic import TOPIC, partition_of
 from kproxy.testing.fake_broker import Call, Close, Edit, FakeServer, open_fake_cluster
 from kproxy.txn.ids import Producer
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
+from tests.net.harness import errors_of, produce, proxied, values_in
 from tests.net.lane_harness import ONE, TWO, Instance, entries, instance, lane, lanes
 
 pytestmark = pytest.mark.idle_clock
@@ -358,3 +359,25 @@ async def test_an_entry_that_was_replaced_meanwhile_is_renewed_as_it_is_now() ->
         await written.wait()
         await kproxy.log.record(lane(1))
         assert (await kproxy.log.epochs()).of("id") == second
+
+
+async def test_a_client_whose_producer_id_cannot_be_recorded_again_loses_its_connection() -> None:
+    options = {"crash_recovery_enable": True, "retry_backoff_ms": 1000, "retry_backoff_max_ms": 1000}
+    async with proxied(producer_state_log_retention_ms=70_000, **options) as proxy:
+        proxy.brokers.create_topic("t")
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(produce("t", b"x"), 7)) == [0]
+            refused = proxy.brokers.control(ApiKey.PRODUCE, _refuses_entries)
+            await trio.sleep(55)
+            assert errors_of(await client.call(produce("t", b"y"), 7)) == [0]
+            await trio.sleep(6)
+            assert await client.ended()
+        assert proxy.stats.refused.refusals == {"expired_producer_id": 1}
+        proxy.brokers.controls.remove(refused)
+        async with await proxy.client(1) as client:
+            assert errors_of(await client.call(produce("t", b"z"), 7)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"x", b"y", b"z"]
+
+
+def _refuses_entries(call: Call) -> Close | None:
+    return Close() if any(topic.name == TOPIC for topic in call.request.topic_data) else None
