@@ -30,8 +30,8 @@ class Retention:
         self._option_ms = self.period_ms = option_ms
         #: How long entries count for readers; None: for ever.
         self._expires_ms: int | None = None
-        #: The newest time of a broker's that is known, in ms since 1970, and since when, by this process's clock.
-        self._newest_ms, self._seen_at = -1.0, 0.0
+        #: The newest time of a broker's that is known, in ms since 1970, and when it came, by this process's clock.
+        self._newest_ms = self._seen_at = 0.0
 
     def adopt(self, settings: Mapping[str, str | None]) -> None:
         """Takes the topic's settings, as far as they are known.
@@ -51,8 +51,8 @@ class Retention:
         return self._expires_ms is not None
 
     def saw(self, time_ms: int, now: float) -> None:
-        """Records the time of a broker; ``now``: of this process's own clock, in seconds. -1: it told none."""
-        if time_ms >= 0 and time_ms > self.brokers_ms(now):
+        """Records the time of a broker; ``now``: of this process's own clock, in seconds."""
+        if time_ms > self.brokers_ms(now):
             self._newest_ms, self._seen_at = time_ms, now
 
     def oldest_ms(self, now: float, wall_ms: float) -> int:
@@ -61,13 +61,13 @@ class Retention:
         No clock of an instance makes it too late: it follows what the brokers said last, and ``wall_ms``, this
         machine's time, if that is earlier.
         """
-        if self._expires_ms is None or self._newest_ms < 0:
+        if self._expires_ms is None:
             return -1
         return max(-1, int(min(self.brokers_ms(now), wall_ms)) - self._expires_ms)
 
     def brokers_ms(self, now: float) -> float:
-        """The brokers' time, in ms since 1970, or an earlier one; -1: unknown."""
-        return -1 if self._newest_ms < 0 else self._newest_ms + (now - self._seen_at) * 1000
+        """The brokers' time, in ms since 1970, or an earlier one."""
+        return self._newest_ms + (now - self._seen_at) * 1000
 
     @property
     def pause_s(self) -> float:

@@ -21,7 +21,7 @@ class LaneAges:
         self._wall = wall
 
     def saw(self, time_ms: int) -> None:
-        """Records when the broker appended an entry just now; -1: it did not say."""
+        """Records when the broker appended an entry just now; -1: it did not say, which tells nothing."""
         self.retention.saw(time_ms, trio.current_time())
 
     @property

@@ -19,7 +19,8 @@ def retention(**changes: str | None) -> Retention:
 def test_entries_expire_by_the_brokers_time_as_they_said_last() -> None:
     made = retention()
     assert made.expires
-    assert made.oldest_ms(0.0, NOW_MS) == -1  # no broker has said it yet
+    assert made.oldest_ms(5.0, NOW_MS) == -1  # no broker has said it yet
+    assert made.brokers_ms(5.0) == 5_000
     made.saw(NOW_MS, 10.0)
     assert made.brokers_ms(10.0) == NOW_MS
     assert made.oldest_ms(10.0, NOW_MS) == NOW_MS - WEEK_MS
@@ -41,6 +42,19 @@ def test_a_clock_that_is_wrong_hides_nothing(wall_ms: int, oldest_ms: int) -> No
     made = retention()
     made.saw(NOW_MS, 0.0)
     assert made.oldest_ms(0.0, wall_ms) == oldest_ms
+
+
+def test_the_first_moment_that_can_expire() -> None:
+    made = retention()
+    for at_ms, oldest_ms in ((WEEK_MS - 1, -1), (WEEK_MS, 0), (WEEK_MS + 1, 1)):
+        made.saw(at_ms, 0.0)
+        assert made.oldest_ms(0.0, NOW_MS) == oldest_ms
+
+
+def test_before_it_knows_the_topic_nothing_expires() -> None:
+    made = Retention(WEEK_MS)
+    made.saw(NOW_MS, 0.0)
+    assert (made.expires, made.oldest_ms(0.0, NOW_MS)) == (False, -1)
 
 
 def test_a_machine_without_a_clock_takes_all_entries() -> None:
@@ -88,4 +102,5 @@ def test_an_entry_is_written_again_long_before_it_expires_and_its_lane_not_used_
     assert made.renewed_after_s(1.0) == pytest.approx(5 * DAY_MS / 1000)
     ends_s = made.used_for_s + made.pause_s  # it is found at the next look
     assert ends_s == pytest.approx((WEEK_MS - WEEK_MS / SPARE_PART) / 1000)
-    assert made.renewed_after_s(1.0) + 7 * made.pause_s <= made.used_for_s
+    assert made.renewed_after_s(1.0) + 7 * made.pause_s == pytest.approx(made.used_for_s)
+    assert made.pause_s == pytest.approx(10_800)
