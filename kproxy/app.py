@@ -24,7 +24,7 @@ from kproxy.control.serving import unix_listener
 from kproxy.control.settings import Settings
 from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
-from kproxy.heap import settle
+from kproxy.heap import keep_level, settle
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.running_facts import Facts
@@ -186,6 +186,7 @@ class _Process:
                 nursery.start_soon(self._hand_over.serve, sockets.enter_context(listener))
             if self._predecessor is None:
                 await server.listen()
+            keep_level()
             settle()
             listen, page = str(server.address), str(http or "off")
             log.info("listening", version=__version__, listen=listen, http=page, accelerator=accelerator.STATE)

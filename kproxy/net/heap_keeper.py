@@ -1,4 +1,4 @@
-"""When freed memory goes back to the system: glibc keeps freed buffers of up to 32 MiB for the next ones.
+"""When freed memory goes back to the system: glibc keeps freed buffers of up to 1 MiB for the next ones.
 
 Python keeps pages in which objects were.
 
