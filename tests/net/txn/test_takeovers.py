@@ -29,6 +29,9 @@ from tests.net.txn.takeover_scene import (
     shown,
 )
 
+# A request that is held for longer than its time-out is sent again, and may then take the id back.
+pytestmark = pytest.mark.idle_clock
+
 
 @pytest.fixture(autouse=True)
 def no_errands(monkeypatch: pytest.MonkeyPatch) -> None:
