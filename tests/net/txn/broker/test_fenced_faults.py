@@ -241,6 +241,17 @@ async def test_an_end_after_which_another_takes_the_id_before_the_client_has_its
         assert cast.read() == (["1", "2"] if committed else ["1"])
 
 
+async def test_a_next_epoch_that_is_refused_for_another_reason_is_answered_so() -> None:
+    async with stage(1) as cast:
+        client, denied = await client_of(cast, second=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        await client.write("1")
+        answer = Answer(InitProducerIdResponse(error_code=denied))
+        cast.server.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: answer, times=1)
+        await told(denied, client.end())
+        await client.end()
+        assert cast.read() == ["1"]
+
+
 @LEVELS
 class TestWhoFailsToTakeIt:
     """Somebody asks for the id, and does not get it: the client that owns it loses nothing that it was granted."""
