@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kproxy.net.txn import log_owner, members
+from kproxy.net.txn import control_service, log_owner, members
 from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.log_owner import LogOwner
@@ -60,7 +60,10 @@ MEMBER_VARIANTS: Final = (
     ),
     Variant(
         "a commit covers what another owner has prepared itself",
-        ((prepared_parts, "_own_parts", broken_members.covers_every_own_part),),
+        (
+            (prepared_parts, "_own_parts", broken_members.covers_every_own_part),
+            (control_service, "refuse_ambiguous", broken_rules.keep),
+        ),
         member_scripts.prepared_by_another,
         (invariants.ABORTED,),
     ),
