@@ -12,11 +12,12 @@ import gc
 import os
 from typing import Final
 
-#: Numbers of ``mallopt`` in glibc's malloc.h, and their values in bytes. Free memory at the end of the heap is kept
-#: up to the second: to get the same pages again and again takes time.
-_MALLOPT: Final = ((-3, 1 << 20), (-1, 4 << 20))  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+#: Numbers of ``mallopt`` in glibc's malloc.h, and their values. Free memory at the end of the heap is kept up to 4 MiB:
+#: to get the same pages again and again takes time. Threads that convert take from the same heap: they need no second
+#: one, since the interpreter's lock lets one of them work at a time.
+_MALLOPT: Final = ((-3, 1 << 20), (-1, 4 << 20), (-8, 1))  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX
 #: Where one of these is set, the operator has decided how glibc keeps memory.
-_CHOSEN: Final = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
+_CHOSEN: Final = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
 
 def keep_level() -> None:

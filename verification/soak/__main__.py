@@ -16,7 +16,7 @@ _WARM_UP: float = 1 / 3
 @click.command()
 @click.option("--minutes", default=30.0, show_default=True, help="How long clients come and go.")
 @click.option("--warm-up", type=float, help="Minutes before the first that count; by default a third of all.")
-@click.option("--every", default=10.0, show_default=True, help="Seconds between two samples.")
+@click.option("--every", default=20.0, show_default=True, help="Seconds between two samples, for which clients rest.")
 @click.option("--per-second", default=5.0, show_default=True, help="New clients each second.")
 @click.option("--threads", default=8, show_default=True, help="So many clients at a time.")
 @click.option("--seed", default=1, show_default=True, help="Of what clients do.")

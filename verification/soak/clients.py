@@ -52,7 +52,7 @@ class Client:
 
     def __init__(self, bootstrap: str, name: str, transactional_id: str, chance: random.Random) -> None:
         self._bootstrap = bootstrap
-        self._name = name
+        self.name = name
         self._transactional_id = transactional_id
         self._chance = chance
         self._partition = chance.randrange(PARTITIONS)
@@ -103,7 +103,7 @@ class Client:
             client.any_broker().send_bytes((size * 2).to_bytes(4, "big") + bytes(8) + bytes(size))
 
     def _connect(self) -> ClusterClient:
-        return ClusterClient(self._bootstrap, client_id=self._name)
+        return ClusterClient(self._bootstrap, client_id=self.name)
 
     def _produce(self, version: int) -> None:
         with self._connect() as client:
@@ -138,7 +138,7 @@ class Client:
 
     async def _transact(self) -> None:
         host, _, port = self._bootstrap.rpartition(":")
-        producer = RawTransactions((host, int(port)), self._name, self._transactional_id, FIRST)
+        producer = RawTransactions((host, int(port)), self.name, self._transactional_id, FIRST)
         places = [(TOPIC, partition) for partition in range(2)]
         try:
             identity = await producer.init()
@@ -151,7 +151,7 @@ class Client:
 
     def _check(self, error_code: int) -> None:
         if error_code:
-            raise Unserved(f"{self._name}: error code {error_code}")
+            raise Unserved(f"{self.name}: error code {error_code}")
 
 
 #: What a client does, and how often of 20 times.

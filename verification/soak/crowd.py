@@ -4,6 +4,8 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 
@@ -22,7 +24,9 @@ class Crowd:
         self.failed = 0
         self._bootstrap = bootstrap
         self._pause = threads / per_second
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._busy = 0
+        self._rests = False
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._serve, args=(number, random.Random(seed * 1_000_003 + number)), daemon=True)
@@ -32,8 +36,21 @@ class Crowd:
     @property
     def clients(self) -> int:
         """How many have left so far."""
-        with self._lock:
+        with self._changed:
             return self.served.total() + self.failed
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Waits until all clients have left; none begins before the block ends."""
+        with self._changed:
+            self._rests = True
+            self._changed.wait_for(lambda: not self._busy)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._rests = False
+                self._changed.notify_all()
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -55,17 +72,29 @@ class Crowd:
             due = max(due + self._pause, time.monotonic() - self._pause)
             number += 1
             [part] = chance.choices(parts, shares)
-            name = f"soak-{worker}-{number}"
-            try:
-                part(Client(self._bootstrap, name, f"soak-{worker}", chance))
-            except Exception as error:  # whatever it is, the others continue
-                self._note(f"{name}, {part.__name__}: {error!r}")
-            else:
-                with self._lock:
-                    self.served[part.__name__] += 1
+            client = Client(self._bootstrap, f"soak-{worker}-{number}", f"soak-{worker}", chance)
+            with self._changed:
+                self._changed.wait_for(lambda: not self._rests)
+                self._busy += 1
+            fault = _fault(part, client)
+            with self._changed:
+                self._busy -= 1
+                self._note(part.__name__, fault)
+                self._changed.notify_all()
 
-    def _note(self, fault: str) -> None:
-        with self._lock:
-            self.failed += 1
-            if len(self.faults) < _MOST_FAULTS:
-                self.faults.append(fault)
+    def _note(self, part: str, fault: str) -> None:
+        if not fault:
+            self.served[part] += 1
+            return
+        self.failed += 1
+        if len(self.faults) < _MOST_FAULTS:
+            self.faults.append(fault)
+
+
+def _fault(part: Callable[[Client], None], client: Client) -> str:
+    """What went wrong when a client did its part; empty: nothing."""
+    try:
+        part(client)
+    except Exception as error:  # whatever it is, the others continue
+        return f"{client.name}, {part.__name__}: {error!r}"
+    return ""

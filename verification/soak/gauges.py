@@ -17,7 +17,8 @@ import trio
 
 from kproxy.cli import main
 
-_PAUSE_SECONDS: Final = 1.0
+#: Between two counts.
+PAUSE_SECONDS: Final = 1.0
 _FIELDS: Final = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keep"
 
 
@@ -70,7 +71,7 @@ class Watch(trio.abc.Instrument):
         now = self._clock()
         if now < self._due:
             return
-        self._due = now + _PAUSE_SECONDS
+        self._due = now + PAUSE_SECONDS
         gauges = Gauges(trio.lowlevel.current_statistics().tasks_living, sys.getallocatedblocks(), *heap())
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(gauges)))

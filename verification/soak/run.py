@@ -30,6 +30,7 @@ from verification.soak.sample import Sample
 #: Beside those of the chaos run.
 _OPTIONS: Final = {"transactions-home": "kproxy", "retry-window-ms": "120000", "log-level": "warning"}
 _PATIENCE_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,21 @@ def _served(job: Job, kproxy: KproxyProcess, counts: Path, bootstrap: str, tell:
     with Crowd(f"127.0.0.1:{kproxy.listen}", job.seed, job.per_second, job.threads) as crowd:
         while (due := began + len(samples) * job.every) <= began + job.seconds:
             time.sleep(max(0.0, due - time.monotonic()))
-            samples.append(_sample(kproxy, counts, time.monotonic() - began, crowd.clients))
+            with crowd.at_rest():
+                _wait_until_left(kproxy)
+                samples.append(_sample(kproxy, counts, time.monotonic() - began, crowd.clients))
             tell(samples[-1])
             log_ends = _shorten(bootstrap, log_ends)
     faults = crowd.faults + log_problems(kproxy.log.read_text(encoding="utf-8", errors="replace"))
     return Outcome(samples, dict(crowd.served), crowd.failed, faults)
+
+
+def _wait_until_left(kproxy: KproxyProcess) -> None:
+    """Waits until kproxy has closed the connections of clients, and has written its counts after that."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while kproxy.metrics().get("kproxy_connections", 1.0) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    time.sleep(2 * gauges.PAUSE_SECONDS)
 
 
 def _sample(kproxy: KproxyProcess, counts: Path, seconds: float, clients: int) -> Sample:

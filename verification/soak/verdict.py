@@ -12,7 +12,7 @@ _LEAST_OF_A_PART: Final = 3
 _TENTH: Final = 1.1
 #: Connections of kproxy's own to brokers, with their tasks, which it opens and closes at any time.
 _OWN: Final = 10
-#: Objects, and the counters of the metrics page, vary by what clients do just then.
+#: What kproxy keeps of the clients of the last minutes varies with how many came.
 _OBJECTS: Final = 1.03
 _PAGE: Final = 1.05
 #: A machine that others use takes longer for the same work.
@@ -49,28 +49,18 @@ def judge(samples: Sequence[Sample], warm_up_seconds: float) -> list[Bar]:
 
 
 def _bars(first: Sequence[Sample], last: Sequence[Sample]) -> Iterator[Bar]:
-    """Memory is the median; of counts it is the least, since peaks come with the clients of a moment."""
-    before, after = (median(sample.resident for sample in part) / _MEGABYTE for part in (first, last))
-    yield Bar("resident memory, MB", before, after, before * _TENTH)
-    yield _least("open files", first, last, lambda sample: sample.files, _TENTH, _OWN)
-    yield _least("tasks", first, last, lambda sample: sample.tasks, 1.0, _OWN)
-    yield _least("Python objects", first, last, lambda sample: sample.blocks, _OBJECTS)
-    yield _least("allocated, MB", first, last, lambda sample: sample.heap_used / _MEGABYTE, _TENTH)
-    yield _least("metrics page, bytes", first, last, lambda sample: sample.page_bytes, _PAGE)
+    def middle(name: str, of: Callable[[Sample], float], share: float, more: float = 0.0) -> Bar:
+        before = median(map(of, first))
+        return Bar(name, before, median(map(of, last)), before * share + more)
+
+    yield middle("resident memory, MB", lambda sample: sample.resident / _MEGABYTE, _TENTH)
+    yield middle("open files", lambda sample: sample.files, _TENTH, _OWN)
+    yield middle("tasks", lambda sample: sample.tasks, 1.0, _OWN)
+    yield middle("Python objects", lambda sample: sample.blocks, _OBJECTS)
+    yield middle("allocated, MB", lambda sample: sample.heap_used / _MEGABYTE, _TENTH)
+    yield middle("metrics page, bytes", lambda sample: sample.page_bytes, _PAGE)
     before, after = (_cpu_of_a_client(part) for part in (first, last))
     yield Bar("CPU of a client, ms", before, after, before * _CPU)
-
-
-def _least(
-    name: str,
-    first: Sequence[Sample],
-    last: Sequence[Sample],
-    of: Callable[[Sample], float],
-    share: float,
-    more: float = 0.0,
-) -> Bar:
-    before = min(map(of, first))
-    return Bar(name, before, min(map(of, last)), before * share + more)
 
 
 def _cpu_of_a_client(part: Sequence[Sample]) -> float:
