@@ -115,7 +115,10 @@ def _served(job: Job, kproxy: KproxyProcess, counts: Path, bootstrap: str, tell:
 def _wait_until_left(kproxy: KproxyProcess) -> None:
     """Waits until kproxy has closed the connections of clients, and has written its counts after that."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while kproxy.metrics().get("kproxy_connections", 1.0) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        found = kproxy.metrics()
+        if found and not found.get("kproxy_connections"):
+            break
         time.sleep(_LOOK_SECONDS)
     time.sleep(2 * gauges.PAUSE_SECONDS)
 

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from verification.soak.__main__ import main
 from verification.soak.clients import KINDS
+
+pytestmark = pytest.mark.long
 
 
 def test_a_short_run_is_judged_and_written(tmp_path: Path) -> None:
