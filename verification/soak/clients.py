@@ -24,6 +24,8 @@ from kproxy.codec.compression import GZIP, LZ4, NONE
 from kproxy.codec.message_formats import from_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.testing.cluster_client import EARLIEST, LATEST, ClusterClient
+from verification.chaos.coordinator_link import GROUP, CoordinatorLink
+from verification.chaos.link import Address, LinkLost
 from verification.chaos.raw_transactions import FIRST, RawTransactions
 
 TOPIC: Final = "soak"
@@ -37,6 +39,13 @@ _MOST_REQUESTS: Final = 5
 _FETCH_BYTES: Final = 4 << 20
 _TAIL_RECORDS: Final = 200
 _GROUPS: Final = 8
+_COMMITS: Final = 60
+_PAUSE_SECONDS: Final = 0.5
+_NO_COORDINATOR: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 _ROOMY: Final = 1 << 24
 
 
@@ -86,11 +95,9 @@ class Client:
         group = f"soak-{self._chance.randrange(_GROUPS)}"
         with self._connect() as client:
             end = client.offset(TOPIC, self._partition, LATEST)
-            row = OffsetCommitRequestPartition(self._partition, end, committed_metadata="")
-            topic = OffsetCommitRequestTopic(TOPIC, partitions=[row])
-            request = OffsetCommitRequest(group, generation_id_or_member_epoch=-1, member_id="", topics=[topic])
-            answer = client.any_broker().call(request, 2, OffsetCommitResponse)
-        self._check(answer.topics[0].partitions[0].error_code)
+        row = OffsetCommitRequestPartition(self._partition, end, committed_metadata="")
+        topic = OffsetCommitRequestTopic(TOPIC, partitions=[row])
+        trio.run(self._commit, OffsetCommitRequest(group, topics=[topic]))
 
     def transact(self) -> None:
         """Writes to two partitions in a transaction, which is committed or aborted."""
@@ -101,6 +108,11 @@ class Client:
         with self._connect() as client:
             size = self._chance.randrange(1000, _LARGE)
             client.any_broker().send_bytes((size * 2).to_bytes(4, "big") + bytes(8) + bytes(size))
+
+    @property
+    def _address(self) -> Address:
+        host, _, port = self._bootstrap.rpartition(":")
+        return host, int(port)
 
     def _connect(self) -> ClusterClient:
         return ClusterClient(self._bootstrap, client_id=self.name)
@@ -136,9 +148,29 @@ class Client:
         if code != ErrorCode.OFFSET_OUT_OF_RANGE:  # the records may have been deleted meanwhile
             self._check(code)
 
+    async def _commit(self, request: OffsetCommitRequest) -> None:
+        """As often as the group has no coordinator yet, which takes a real broker a while for its first group."""
+        link = CoordinatorLink(self._address, self.name, request.group_id, GROUP)
+        try:
+            for _ in range(_COMMITS):
+                code = await self._commit_once(link, request)
+                if code not in _NO_COORDINATOR:
+                    break
+                link.close()
+                await trio.sleep(_PAUSE_SECONDS)
+        finally:
+            link.close()
+        self._check(code)
+
+    async def _commit_once(self, link: CoordinatorLink, request: OffsetCommitRequest) -> int:
+        try:
+            answer = await link.call(request, 2, OffsetCommitResponse)
+        except LinkLost:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return answer.topics[0].partitions[0].error_code
+
     async def _transact(self) -> None:
-        host, _, port = self._bootstrap.rpartition(":")
-        producer = RawTransactions((host, int(port)), self.name, self._transactional_id, FIRST)
+        producer = RawTransactions(self._address, self.name, self._transactional_id, FIRST)
         places = [(TOPIC, partition) for partition in range(2)]
         try:
             identity = await producer.init()
