@@ -16,6 +16,7 @@ from kproxy.proxy.coordinator_requests import (
     ApplicationCommit,
     BeforeOffsetCommit,
     BeforeOffsetFetch,
+    CoordinatorAnswer,
     GroupRequest,
     ImplicitProduce,
     TransactionalProduce,
@@ -56,7 +57,7 @@ class CoordinatorCalls:
         assert self._api is not None
         return self._api.turn
 
-    def begin(self, command: AskCoordinator, answered: Callable[[Message], None], *, is_alone: bool) -> bool:
+    def begin(self, command: AskCoordinator, answered: Callable[[CoordinatorAnswer], None], *, is_alone: bool) -> bool:
         """Takes a Produce whose batches can have their place in the order now; else nothing is done, and it is False.
 
         ``answered`` is called with its response; it must not raise. ``is_alone``: it is sent at once, since no other
@@ -71,7 +72,7 @@ class CoordinatorCalls:
         with api.turn.shortened():
             return api.produce_at_once(ask, version, answered)
 
-    def queue(self, command: AskCoordinator) -> Callable[[], Awaitable[Message | None]]:
+    def queue(self, command: AskCoordinator) -> Callable[[], Awaitable[CoordinatorAnswer | None]]:
         """Runs a request; its place in the order is that of this call. Gives None if there is no response."""
         ask, version = command.ask, command.exchange.client_version
         if isinstance(ask, GroupRequest):
@@ -104,7 +105,7 @@ class CoordinatorCalls:
 
     async def _transact(
         self, ask: TransactionRequest | TransactionalProduce, version: int, before: trio.Event, accepted: trio.Event
-    ) -> Message | None:
+    ) -> CoordinatorAnswer | None:
         assert self._api is not None
         try:
             if not before.is_set():  # to look is not to wait, which would cost a turn

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from kproxy.codec.messages import Message
 from kproxy.errors import FencedByAnother, LocalProtocolError
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
 from kproxy.proxy.commands import AskCoordinator, Close, Mute, Resend, Unsettled, WaitForLog
+from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 
 if TYPE_CHECKING:
     from kproxy.net.connection import Connection
@@ -38,7 +38,7 @@ class Dispatch:
         #: A coordinator has answered, and the task waits for other responses before all are written.
         self._gathering = False
         #: Responses that no task waits for; they are written at the end of this turn of the event loop.
-        self._answers: list[tuple[AskCoordinator, Message]] = []
+        self._answers: list[tuple[AskCoordinator, CoordinatorAnswer]] = []
         #: The connection has ended: nobody receives a response.
         self._is_over = False
         #: The client had logged in at the broker, on a connection that has ended: as itself kproxy must not send again
@@ -68,7 +68,7 @@ class Dispatch:
                 case Close():
                     self.ending = True
 
-    async def _ask(self, command: AskCoordinator, work: Callable[[], Awaitable[Message | None]]) -> None:
+    async def _ask(self, command: AskCoordinator, work: Callable[[], Awaitable[CoordinatorAnswer | None]]) -> None:
         answer = await work()
         self._session.coordinator_answered(command, answer, trio.current_time() + self._connection.wall)
         self.calls_open -= 1
@@ -82,7 +82,7 @@ class Dispatch:
             self._gathering = False
         await self._connection.changed()
 
-    def _answered(self, command: AskCoordinator, answer: Message) -> None:
+    def _answered(self, command: AskCoordinator, answer: CoordinatorAnswer) -> None:
         if self._is_over:
             return
         if not self._answers:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest
 from kproxy.codec.messages import Message
+from kproxy.codec.produce_frames import produce_response
 from kproxy.codec.produce_layout import TopicRef
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
@@ -47,6 +48,18 @@ class TransactionalProduce(NamedTuple):
 
     who: TxnRequest
     parts: Sequence[ProducePart]
+
+
+class Produced(NamedTuple):
+    """The response to such a request, in the words of its version."""
+
+    version: int
+    #: Topic, partition, error, offset, time of the append.
+    rows: Sequence[tuple[TopicRef, int, int, int, int]]
+
+    def frame(self, correlation_id: int) -> bytes:
+        """The whole frame."""
+        return produce_response(self.version, correlation_id, self.rows)
 
 
 class AbortRequest(NamedTuple):
@@ -113,3 +126,6 @@ CoordinatorRequest: TypeAlias = (
     | BeforeOffsetCommit
     | AbortRequest
 )
+
+#: What it is answered.
+CoordinatorAnswer: TypeAlias = Message | Produced

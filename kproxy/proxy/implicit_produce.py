@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.produce_layout import ProduceLayout, TopicRef
 from kproxy.proxy.conversion import Converted
-from kproxy.proxy.coordinator_requests import ProducePart
+from kproxy.proxy.coordinator_requests import Produced, ProducePart
 from kproxy.proxy.produce_batches import MAGIC_AT, check_batch
 from kproxy.proxy.transaction_messages import produced
 from kproxy.txn.requests import ClientBatch, Written
@@ -104,7 +103,7 @@ def _as_they_are(frame: bytearray, layout: ProduceLayout) -> list[ProducePart]:
     return parts
 
 
-def implicit_response(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
+def implicit_response(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> Produced:
     """The response: ``written`` holds the outcomes of the parts with records and without an error, in their order."""
     rows: dict[tuple[TopicRef, int], tuple[ProducePart, Written]] = {}
     outcomes = iter(written)

@@ -25,7 +25,14 @@ from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.client_ids import kept_client_id
 from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Blocking, Connect, WaitForLog
 from kproxy.proxy.context import Client, Context, Fault
-from kproxy.proxy.coordinator_requests import CoordinatorRequest, GroupRequest, ImplicitProduce, TransactionalProduce
+from kproxy.proxy.coordinator_requests import (
+    CoordinatorAnswer,
+    CoordinatorRequest,
+    GroupRequest,
+    ImplicitProduce,
+    Produced,
+    TransactionalProduce,
+)
 from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered, Park, Restated, Stable
@@ -563,10 +570,12 @@ class Session:
             self._link.answer(slot, answer, exchange.client_version)
         self._count_conversions()
 
-    def coordinator_answered(self, call: AskCoordinator, response: Message | None, now: float) -> None:
+    def coordinator_answered(self, call: AskCoordinator, response: CoordinatorAnswer | None, now: float) -> None:
         """Takes the coordinator's response; None if none was received: then the connection ends."""
         self._link.now = self._ctx.now = now
-        if response is None:
+        if isinstance(response, Produced):
+            self._link.answer_raw(call.slot, response.frame(call.slot.correlation_id))
+        elif response is None:
             self._link.fail(call.slot)
         else:
             answer = call.handler.lower(self._ctx, call.exchange, response)

@@ -9,11 +9,6 @@ from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult,
 )
-from kproxy.codec._generated.produce import (
-    ProduceResponse,
-    ProduceResponsePartitionProduceResponse,
-    ProduceResponseTopicProduceResponse,
-)
 from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsets,
     TransactionOffsetsPartition,
@@ -27,8 +22,8 @@ from kproxy.codec._generated.txn_offset_commit import (
 )
 from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
-from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, TopicRef
-from kproxy.proxy.coordinator_requests import ProducePart
+from kproxy.codec.produce_layout import ProduceLayout, TopicRef
+from kproxy.proxy.coordinator_requests import Produced, ProducePart
 from kproxy.proxy.produce_batches import check_batch
 from kproxy.proxy.txn_errors import wire_error
 from kproxy.txn.ids import Producer
@@ -157,27 +152,13 @@ def _error_of(header: BatchHeader, is_producers: bool) -> int:
     return ErrorCode.NONE if named and is_producers else ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> ProduceResponse:
+def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> Produced:
     """The response: ``written`` holds the outcomes of the parts without an error, in their order."""
-    topics: dict[TopicRef, ProduceResponseTopicProduceResponse] = {}
+    rows: list[tuple[TopicRef, int, int, int, int]] = []
     outcomes = iter(written)
     for part in parts:
-        topic = topics.get(part.topic)
-        if topic is None:
-            topic = topics[part.topic] = ProduceResponseTopicProduceResponse()
-            if version >= FIRST_TOPIC_ID:
-                topic.topic_id = part.topic
-            else:
-                topic.name = part.topic.decode()
-        outcome = Written(part.error_code, -1, -1) if part.error_code else next(outcomes)
-        topic.partition_responses.append(_row(part.partition, outcome, version))
-    return ProduceResponse(responses=list(topics.values()))
-
-
-def _row(partition: int, outcome: Written, version: int) -> ProduceResponsePartitionProduceResponse:
-    code = wire_error(ApiKey.PRODUCE, version, outcome.error_code)
-    if code:
-        return ProduceResponsePartitionProduceResponse(index=partition, error_code=code, base_offset=-1)
-    return ProduceResponsePartitionProduceResponse(
-        index=partition, base_offset=outcome.base_offset, log_append_time_ms=outcome.log_append_time_ms
-    )
+        error, offset, append_ms = (part.error_code, -1, -1) if part.error_code else next(outcomes)
+        if error:
+            error, offset, append_ms = wire_error(ApiKey.PRODUCE, version, error), -1, -1
+        rows.append((part.topic, part.partition, error, offset, append_ms))
+    return Produced(version, rows)

@@ -78,10 +78,7 @@ def part(index: int, records: int = 1, error: int = 0) -> ProducePart:
 
 
 def rows_of(parts: list[ProducePart], written: list[Written]) -> list[tuple[int, int, int]]:
-    answer = implicit_response(parts, written, 7)
-    return [
-        (row.index, row.error_code, row.base_offset) for topic in answer.responses for row in topic.partition_responses
-    ]
+    return [(index, error, offset) for _, index, error, offset, _ in implicit_response(parts, written, 7).rows]
 
 
 def test_each_partition_has_a_row_with_the_offset_of_its_first_batch() -> None:

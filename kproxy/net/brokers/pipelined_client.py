@@ -87,23 +87,25 @@ class PipelinedClient:
         """Whether one more request may be sent now."""
         return len(self._asked) < _MOST_REQUESTS
 
-    def send(self, request: Message, version: int, read: Read[T], done: Done[T], *, extra_ms: int = 0) -> None:
+    def send(
+        self, frame: Callable[[int, int], bytes], version: int, read: Read[T], done: Done[T], *, extra_ms: int = 0
+    ) -> None:
         """Sends a request after all others, without waiting. OSError: the connection is closed, nothing was sent.
 
-        ``read`` reads the response for ``done``. The broker is given ``extra_ms`` on top of the time-out, from when it
-        has answered all before.
+        ``frame`` writes it, of this version and a correlation id. ``read`` reads the response for ``done``. The broker
+        is given ``extra_ms`` on top of the time-out, from when it has answered all before.
         """
         if self._io.closed:
             raise OSError(f"connection to {self._address} is closed")
         self._correlation_id += 1
-        frame = encode_request(request, version, self._correlation_id, CLIENT_ID)
+        written = frame(version, self._correlation_id)
         timeout_s = (self._timeout_ms + extra_ms) / 1000
         self._asked.append(_Asked(version, self._correlation_id, timeout_s, read, done))
         if len(self._asked) == 1:
             self._due = trio.current_time() + timeout_s
             if self._due < self._deadline.deadline:
                 self._deadline.deadline = self._due
-        self._out.append(frame)
+        self._out.append(written)
         if not self._writing:
             self._write_now()
 
@@ -126,7 +128,7 @@ class PipelinedClient:
             answers.append(received)
             done.set()
 
-        self.send(request, version, reader_of(answer), take, extra_ms=extra_ms)
+        self.send(writer_of(request), version, reader_of(answer), take, extra_ms=extra_ms)
         await done.wait()
         (received,) = answers
         if received is None:
@@ -202,6 +204,11 @@ class PipelinedClient:
     def close(self) -> None:
         """Ends the connection; requests in flight get no response."""
         self._io.close()
+
+
+def writer_of(request: Message) -> Callable[[int, int], bytes]:
+    """What writes a message as a request of kproxy's own."""
+    return lambda version, correlation_id: encode_request(request, version, correlation_id, CLIENT_ID)
 
 
 def reader_of(answer: type[M]) -> Read[M]:

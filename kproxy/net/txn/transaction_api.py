@@ -27,7 +27,9 @@ from kproxy.proxy.applications import committed, has_left, offsets_committed_by
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
     ApplicationCommit,
+    CoordinatorAnswer,
     ImplicitProduce,
+    Produced,
     ProducePart,
     TransactionalProduce,
     TransactionRequest,
@@ -79,7 +81,7 @@ class TransactionApi:
 
     async def answer(
         self, ask: TransactionRequest | TransactionalProduce, version: int, accepted: Callable[[], None]
-    ) -> Message | None:
+    ) -> CoordinatorAnswer | None:
         """The response to a request of this version; None if its connection has to end, being older than its client's.
 
         ``accepted`` is called when the next request may begin.
@@ -136,7 +138,7 @@ class TransactionApi:
     # -- Produce
 
     def produce_at_once(
-        self, ask: TransactionalProduce | ImplicitProduce, version: int, answered: Callable[[Message], None]
+        self, ask: TransactionalProduce | ImplicitProduce, version: int, answered: Callable[[CoordinatorAnswer], None]
     ) -> bool:
         """Takes a request whose batches can have their place in the order now; else nothing is done, and it is False.
 
@@ -166,7 +168,11 @@ class TransactionApi:
         return True
 
     def _captured_at_once(
-        self, ask: ImplicitProduce, batches: Sequence[ClientBatch], version: int, answered: Callable[[Message], None]
+        self,
+        ask: ImplicitProduce,
+        batches: Sequence[ClientBatch],
+        version: int,
+        answered: Callable[[CoordinatorAnswer], None],
     ) -> bool:
         capture = ask.capture
 
@@ -184,7 +190,7 @@ class TransactionApi:
             written(_refused(batches, error))
         return True
 
-    async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Message | None:
+    async def _produce(self, ask: TransactionalProduce, version: int, accepted: Callable[[], None]) -> Produced | None:
         parts = ask.parts
         try:
             names = await self._names(parts, version)
@@ -203,14 +209,14 @@ class TransactionApi:
 
     def captured(
         self, ask: ImplicitProduce, version: int, before: trio.Event, accepted: trio.Event
-    ) -> Callable[[], Awaitable[Message]]:
+    ) -> Callable[[], Awaitable[Produced]]:
         """Begins to write what was captured: this continues when its client disconnects. The result has the response.
 
         It waits for ``before``, and sets ``accepted`` when the next request may begin.
         """
         result = self._coordinator.start(partial(self._write_captured, ask, version, before, accepted))
 
-        async def answer() -> Message:
+        async def answer() -> Produced:
             try:
                 return await result()
             except TxnError as error:
@@ -221,7 +227,7 @@ class TransactionApi:
 
     async def _write_captured(
         self, ask: ImplicitProduce, version: int, before: trio.Event, accepted: trio.Event
-    ) -> Message:
+    ) -> Produced:
         capture = ask.capture
         try:
             if not before.is_set():

@@ -7,17 +7,14 @@ from typing import Final, NamedTuple
 
 import trio
 
-from kproxy.codec._generated.produce import (
-    ProduceRequest,
-    ProduceRequestPartitionProduceData,
-    ProduceRequestTopicProduceData,
-)
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.produce_frames import ProduceRequests
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, Results, walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.resend import OLD_S
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.broker_client import CLIENT_ID
 from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
@@ -61,11 +58,12 @@ class TransactionWriter:
         self._metadata = connections.cluster.metadata
         in_flight = config.max_in_flight_per_partition
         self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
-        self._transactional_id = native.transactional_id if native is not None else None
         self._line: Sized = native.line if native is not None else ()
         self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
+        name = native.transactional_id if native is not None else None
+        self._requests = ProduceRequests(CLIENT_ID, name, self._timeout_ms)
         #: Tasks that wait for any outcome, and what is called with one batch's: each response settles few batches.
         self._settled = trio.lowlevel.ParkingLot()
         self._outcomes: dict[TxnSend, list[Callable[[], None]]] = {}
@@ -231,7 +229,7 @@ class TransactionWriter:
             if version < max(oldest, _OLDEST_PRODUCE):
                 raise RemoteProtocolError(f"the broker serves Produce {oldest} to {newest}")
             done = partial(self._answered, client, group)
-            client.send(self._request(group), version, walk_response, done, extra_ms=self._timeout_ms)
+            client.send(self._writer_of(group), version, walk_response, done, extra_ms=self._timeout_ms)
         except (OSError, RemoteProtocolError):
             self._unsent(group)
             return False
@@ -243,17 +241,9 @@ class TransactionWriter:
             self._writes.started(send, trio.current_time())
         return True
 
-    def _request(self, sends: Iterable[TxnSend]) -> ProduceRequest:
-        topics: dict[str, ProduceRequestTopicProduceData] = {}
-        for send in sends:
-            name, index = send.place
-            topic = topics.setdefault(name, ProduceRequestTopicProduceData(name=name))
-            topic.partition_data.append(ProduceRequestPartitionProduceData(index=index, records=send.batch))
-        return ProduceRequest(
-            transactional_id=self._transactional_id,
-            acks=-1,
-            timeout_ms=self._timeout_ms,
-            topic_data=list(topics.values()),
+    def _writer_of(self, sends: Sequence[TxnSend]) -> Callable[[int, int], bytes]:
+        return lambda version, correlation_id: self._requests.frame(
+            version, correlation_id, [(send.place, send.batch) for send in sends]
         )
 
     def _is_time(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:

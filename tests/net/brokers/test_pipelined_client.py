@@ -12,7 +12,7 @@ from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, Message
 from kproxy.codec.version_choice import NoCommonVersion
-from kproxy.net.brokers.pipelined_client import PipelinedClient, reader_of
+from kproxy.net.brokers.pipelined_client import PipelinedClient, reader_of, writer_of
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
@@ -48,9 +48,9 @@ async def test_answers_come_in_the_order_of_the_requests_which_do_not_wait_for_t
         fake.cluster.control(ApiKey.METADATA, hold)
         fake.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: seen.append(call.request.key))
         answers: Answers = []
-        asked.send(MetadataRequest(topics=[]), 12, METADATA, answers.append)
+        asked.send(writer_of(MetadataRequest(topics=[])), 12, METADATA, answers.append)
         for group in ("a", "b"):
-            asked.send(FindCoordinatorRequest(key=group), 3, COORDINATOR, answers.append)
+            asked.send(writer_of(FindCoordinatorRequest(key=group)), 3, COORDINATOR, answers.append)
         await trio.testing.wait_all_tasks_blocked()
         assert answers == []
         gate.set()
@@ -70,7 +70,7 @@ async def test_what_the_kernel_does_not_take_at_once_is_written_later_in_order()
         seen: list[int] = []
         fake.cluster.control(ApiKey.FIND_COORDINATOR, lambda call: seen.append(len(call.request.key)))
         for size in range(20_000, 20_200):
-            asked.send(FindCoordinatorRequest(key="x" * size), 3, COORDINATOR, answers.append)
+            asked.send(writer_of(FindCoordinatorRequest(key="x" * size)), 3, COORDINATOR, answers.append)
         await eventually(lambda: len(answers) == 200)
         assert seen == list(range(20_000, 20_200))
 
@@ -81,14 +81,14 @@ async def test_it_has_no_room_for_ever_more() -> None:
         answers: Answers = []
         count = 0
         while asked.has_room:
-            asked.send(MetadataRequest(topics=[]), 12, METADATA, answers.append)
+            asked.send(writer_of(MetadataRequest(topics=[])), 12, METADATA, answers.append)
             count += 1
             assert count < 1000
         asked.close()
         await eventually(lambda: len(answers) == count)
         assert set(answers) == {None}
         with pytest.raises(OSError, match="closed"):
-            asked.send(MetadataRequest(topics=[]), 12, METADATA, answers.append)
+            asked.send(writer_of(MetadataRequest(topics=[])), 12, METADATA, answers.append)
         assert len(answers) == count
 
 
@@ -97,9 +97,9 @@ async def test_what_gets_no_response_fails_and_all_after_it(fault: Close | Drop)
     async with client(timeout_ms=100) as (fake, asked):
         fake.cluster.control(ApiKey.METADATA, lambda _: fault)
         answers: Answers = []
-        asked.send(FindCoordinatorRequest(key="a"), 3, COORDINATOR, answers.append)
-        asked.send(MetadataRequest(topics=[]), 12, METADATA, answers.append)
-        asked.send(FindCoordinatorRequest(key="b"), 3, COORDINATOR, answers.append)
+        asked.send(writer_of(FindCoordinatorRequest(key="a")), 3, COORDINATOR, answers.append)
+        asked.send(writer_of(MetadataRequest(topics=[])), 12, METADATA, answers.append)
+        asked.send(writer_of(FindCoordinatorRequest(key="b")), 3, COORDINATOR, answers.append)
         if isinstance(fault, Drop):
             await eventually(lambda: len(answers) >= 1)
         await eventually(lambda: len(answers) == 3 and asked.closed)
@@ -111,10 +111,10 @@ async def test_an_idle_connection_has_no_time_out_and_a_request_may_have_its_own
     async with client(timeout_ms=20) as (fake, asked):
         fake.cluster.control(ApiKey.METADATA, lambda _: Delay(before=0.1))
         answers: Answers = []
-        asked.send(FindCoordinatorRequest(key="a"), 3, COORDINATOR, answers.append)
+        asked.send(writer_of(FindCoordinatorRequest(key="a")), 3, COORDINATOR, answers.append)
         await eventually(lambda: len(answers) == 1)
         await trio.sleep(0.05)
-        asked.send(MetadataRequest(topics=[]), 12, METADATA, answers.append, extra_ms=4000)
+        asked.send(writer_of(MetadataRequest(topics=[])), 12, METADATA, answers.append, extra_ms=4000)
         await eventually(lambda: len(answers) == 2)
         assert isinstance(answers[1], MetadataResponse)
 
@@ -142,7 +142,7 @@ async def test_an_answer_that_makes_no_sense_ends_it(frame: bytes) -> None:
         io = await SocketNetwork().connect(*address, 1000)
         asked = PipelinedClient(io, address, {}, 5000, nursery, EndOfTurn(nursery))
         answers: Answers = []
-        asked.send(FindCoordinatorRequest(key="a"), 3, COORDINATOR, answers.append)
+        asked.send(writer_of(FindCoordinatorRequest(key="a")), 3, COORDINATOR, answers.append)
         await eventually(lambda: answers == [None])
         assert asked.closed
         nursery.cancel_scope.cancel()
@@ -152,7 +152,7 @@ async def test_the_end_of_its_nursery_closes_it() -> None:
     answers: Answers = []
     async with client() as (fake, asked):
         fake.cluster.control(ApiKey.METADATA, lambda _: Delay(before=100))
-        asked.send(MetadataRequest(topics=[]), 12, METADATA, answers.append)
+        asked.send(writer_of(MetadataRequest(topics=[])), 12, METADATA, answers.append)
     assert (asked.closed, answers) == (True, [None])
 
 

@@ -407,9 +407,7 @@ def part(index: int, *, topic: bytes = b"t", records: int = 1, error: int = 0) -
 
 
 def rows_of(answer: Any) -> list[tuple[int, int, int]]:
-    return [
-        (row.index, row.error_code, row.base_offset) for topic in answer.responses for row in topic.partition_responses
-    ]
+    return [(index, error, offset) for _, index, error, offset, _ in answer.rows]
 
 
 @asynccontextmanager
