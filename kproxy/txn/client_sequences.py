@@ -62,12 +62,12 @@ class ClientSequences(Generic[T]):
         place = (batch.topic, batch.partition)
         if batch.base_sequence < 0:
             return Order.NEXT, None
-        recent = self._recent.get(place, ())
+        if batch.base_sequence == self._next.get(place, batch.base_sequence):
+            return Order.NEXT, None  # no batch that is known begins there: it would come before
+        recent = self._recent[place]
         for transaction, base, records, noted in recent:
             if transaction is self._transaction and (base, records) == (batch.base_sequence, batch.records):
                 return Order.AGAIN, noted
-        if batch.base_sequence == self._next.get(place, batch.base_sequence):
-            return Order.NEXT, None
         is_used = any(
             transaction is not self._transaction and _overlap(batch, base, records)
             for transaction, base, records, _ in recent

@@ -198,6 +198,10 @@ class Writes:
         """Whether the outcome of a batch before it in its partition is not definite."""
         return send is not self._busy[send.place].sends[0]
 
+    def is_followed(self, send: TxnSend) -> bool:
+        """Whether a batch after it in its partition was accepted."""
+        return send is not self._busy[send.place].sends[-1]
+
     def next_due(self) -> float:
         """When the next back-off ends that was on at the last call of ``ready``, or began since; inf if none was."""
         if self._backs_off_until <= self._looked_at:

@@ -56,6 +56,14 @@ def test_sequences_go_round() -> None:
     sent(sequences, batch(last - 1, 4), batch(2))
 
 
+def test_where_sequences_go_round_the_last_batches_are_known_again() -> None:
+    sequences: ClientSequences[str] = ClientSequences()
+    last = (1 << 31) - 1
+    sent(sequences, batch(last, 1), batch(0))
+    assert sequences.order(CLIENT, batch(last, 1)) == (Order.AGAIN, str(last))
+    assert sequences.order(CLIENT, batch(0)) == (Order.AGAIN, "0")
+
+
 def test_who_has_no_sequences_always_sends_the_next() -> None:
     sequences: ClientSequences[str] = ClientSequences()
     sent(sequences, batch(-1), batch(-1))

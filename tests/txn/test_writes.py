@@ -94,6 +94,7 @@ class TestSending:
         other = accept(core, Q, b"q")
         assert send_all(core) == [sends[0], other]
         assert [core.follows(send) for send in (*sends[:2], other)] == [False, True, False]
+        assert [core.is_followed(send) for send in (*sends[6:], other)] == [True, False, False]
         core.written(sends[0], 0, -1)
         assert not core.follows(sends[1])
         assert send_all(core) == sends[1:6]

@@ -204,8 +204,10 @@ def _refused(batch: ClientBatch) -> TxnSend:
     return TxnSend(place, memoryview(b""), batch.records, -1, settled=True, error_code=GIVEN_UP)
 
 
-def _turns(batches: Sequence[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:
+def _turns(batches: list[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:
     """In order; within a turn at most one batch for each partition."""
+    if len(batches) == 1:
+        return [batches]
     turns: list[list[tuple[int, ClientBatch]]] = []
     seen: Counter[TopicPartition] = Counter()
     for at, batch in batches:

@@ -150,7 +150,7 @@ class TransactionWriter:
             self._send_soon()
             return
         self._patience = 0  # until there is nothing whose outcome is not definite
-        while self._send_round():
+        while self._send_round(trio.current_time()):
             pass
         self._tell()
         due = self._writes.next_due()
@@ -177,11 +177,11 @@ class TransactionWriter:
         if self._writes.busy:
             self._send_soon()
 
-    def _send_round(self) -> bool:
+    def _send_round(self, now: float) -> bool:
         """Sends at most one batch for each partition; whether there may be more to send at once."""
         unknown: list[TxnSend] = []
         groups: dict[int, tuple[Broker, list[TxnSend]]] = {}
-        for send in self._writes.ready(trio.current_time()):
+        for send in self._writes.ready(now):
             broker = self._metadata.leader(send.place)
             if broker is None:
                 unknown.append(send)
@@ -190,15 +190,15 @@ class TransactionWriter:
         if unknown and not self._learning:
             self._learning = True
             self._connections.nursery.start_soon(self._learn, unknown)
-        sent = False
+        more = False
         for broker, sends in groups.values():
             client = self._connections.client(broker)
             if client is not None:
-                sent |= client.has_room and self._is_time(client, sends) and self._send(client, sends)
+                more |= client.has_room and self._is_time(client, sends) and self._send(client, sends, now)
             elif broker.node_id not in self._connecting:
                 self._connecting.add(broker.node_id)
                 self._connections.nursery.start_soon(self._connect, broker, sends)
-        return sent
+        return more
 
     async def _learn(self, sends: Sequence[TxnSend]) -> None:
         try:
@@ -220,8 +220,8 @@ class TransactionWriter:
         self._connecting.discard(broker.node_id)
         self._changed()
 
-    def _send(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:
-        """Sends one request with as many of these as it may hold; False if none can be sent to this broker now."""
+    def _send(self, client: PipelinedClient, sends: Sequence[TxnSend], now: float) -> bool:
+        """Sends one request with as many of these as it may hold; whether others may follow it at once."""
         group = self._fitting(sends)
         oldest, newest = client.versions.get(ApiKey.PRODUCE, (0, 0))
         version = min(newest, self._newest)
@@ -238,8 +238,8 @@ class TransactionWriter:
         for send in group:
             if send.attempts:
                 resends[send.reason] = resends.get(send.reason, 0) + 1
-            self._writes.started(send, trio.current_time())
-        return True
+            self._writes.started(send, now)
+        return len(group) < len(sends) or any(self._writes.is_followed(send) for send in group)
 
     def _writer_of(self, sends: Sequence[TxnSend]) -> Callable[[int, int], bytes]:
         return lambda version, correlation_id: self._requests.frame(
@@ -283,10 +283,11 @@ class TransactionWriter:
 
     def _take(self, send: TxnSend, error_code: int, base_offset: int = -1, log_append_time_ms: int = -1) -> None:
         """Notes what is known of an attempt, or why there was none."""
-        now, outcome = trio.current_time(), outcome_of(error_code)
+        outcome = outcome_of(error_code)
         if outcome is ProduceOutcome.WRITTEN:
             self._writes.written(send, base_offset, log_append_time_ms)
             return
+        now = trio.current_time()
         self._metadata.forget(send.place)
         if outcome is ProduceOutcome.OUT_OF_SEQUENCE:
             self._writes.out_of_sequence(send)
@@ -306,13 +307,15 @@ class TransactionWriter:
 
     def _tell(self) -> None:
         """Wakes the tasks whose outcome is definite. A transaction that has failed sends nothing more."""
-        settled = self._writes.held < self._counted
-        self._connections.stats.sends_in_flight += self._writes.held - self._counted
-        self._counted = self._writes.held
+        more = self._writes.held - self._counted
+        if not more and self._writes.failed is None:
+            return
+        self._connections.stats.sends_in_flight += more
+        self._counted += more
         if self._writes.failed is not None:
             for client in self._used:
                 self._connections.drop(client)
-        if settled:
+        if more < 0:
             for send in [send for send in self._outcomes if send.settled]:
                 for done in self._outcomes.pop(send):
                     done()
