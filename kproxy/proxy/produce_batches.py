@@ -1,18 +1,28 @@
 """The batches of format v2 in a Produce frame: what their headers say, without a look at the records."""
 
 from struct import Struct
+from typing import Final, TypeAlias
 
 from kproxy.codec.accelerator import accelerated
 from kproxy.codec.batch import HEADER_SIZE, LOG_OVERHEAD, NO_STAMP
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData, ProduceLayout
-from kproxy.dedup.producer_ids import is_kproxy_producer_id
+from kproxy.dedup.producer_ids import KPROXY_BIT, is_kproxy_producer_id
 
 #: Of format v2's header: length, magic, attributes, last offset delta, the producer's stamp, record count.
 _BATCH = Struct(">8xi4xb4xhi16x14si")
+#: The same, with the stamp as producer id, epoch and sequence.
+_STAMPED = Struct(">8xi4xb4xhi16xqhii")
 MAGIC_AT = 16
 _PRODUCER_ID_AT = 43
+_PRODUCER_ID = Struct(">q")
+#: Of the first byte of a producer id: set in each that kproxy assigns.
+_KPROXYS = KPROXY_BIT >> 56
 _CONTROL = 0x20
+#: Error, records, attributes, producer id, epoch, first sequence.
+BatchHead: TypeAlias = tuple[int, int, int, int, int, int]
+_NOT_WHOLE: Final[BatchHead] = (ErrorCode.INVALID_RECORD, 0, 0, -1, -1, -1)
+_ANOTHER_FORMAT: Final[BatchHead] = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 0, 0, -1, -1, -1)
 
 
 @accelerated
@@ -42,23 +52,28 @@ def has_producer_id(frame: bytearray, layout: ProduceLayout) -> bool:
 
 def has_kproxy_id(frame: bytearray, layout: ProduceLayout) -> bool:
     """Whether a batch of a request has a producer id that only kproxy assigns."""
-    return any(
-        is_kproxy_producer_id(
-            int.from_bytes(frame[place.start + _PRODUCER_ID_AT : place.start + _PRODUCER_ID_AT + 8], "big", signed=True)
-        )
-        for place in layout.partitions
-        if place.end - place.start >= HEADER_SIZE and frame[place.start + MAGIC_AT] == 2
-    )
+    for _, start, end in layout.partitions:
+        if end - start >= HEADER_SIZE and frame[start + MAGIC_AT] == 2 and frame[start + _PRODUCER_ID_AT] & _KPROXYS:
+            (producer_id,) = _PRODUCER_ID.unpack_from(frame, start + _PRODUCER_ID_AT)
+            if is_kproxy_producer_id(producer_id):
+                return True
+    return False
 
 
 def check_batch(frame: bytearray, place: PartitionData) -> tuple[int, int]:
     """An error for what a broker would refuse too and that can't be stamped, or 0; and the number of records."""
-    if place.end - place.start < HEADER_SIZE:
-        return ErrorCode.INVALID_RECORD, 0
-    length, magic, attributes, last_delta, _, records = _BATCH.unpack_from(frame, place.start)
+    error, records, _, _, _, _ = read_batch_head(frame, place)
+    return error, records
+
+
+def read_batch_head(frame: bytearray, place: PartitionData) -> BatchHead:
+    """As ``check_batch``, and what the header says of the producer."""
+    _, start, end = place
+    if end - start < HEADER_SIZE:
+        return _NOT_WHOLE
+    length, magic, attributes, last_delta, producer_id, epoch, sequence, records = _STAMPED.unpack_from(frame, start)
     if magic != 2:
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 0
-    whole = length + LOG_OVERHEAD == place.end - place.start
-    if not whole or attributes & _CONTROL or records < 1 or last_delta != records - 1:
-        return ErrorCode.INVALID_RECORD, 0
-    return 0, records
+        return _ANOTHER_FORMAT
+    if length != end - start - LOG_OVERHEAD or attributes & _CONTROL or not 0 < records == last_delta + 1:
+        return _NOT_WHOLE
+    return 0, records, attributes, producer_id, epoch, sequence

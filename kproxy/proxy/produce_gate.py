@@ -79,6 +79,8 @@ class ProduceGate:
         self._transact = transact
         self._shape: RequestShape | None = None
         self._shape_upstream = 0
+        #: The transactional id of such requests, if kproxy was asked about its transactions.
+        self._shape_name: str | None = None
         #: The time-out of the last request, and the seconds within which it has to be answered.
         self._timeout_ms = 0
         self._allowed = _SHORTEST_TIMEOUT_SECONDS
@@ -115,16 +117,13 @@ class ProduceGate:
                 self._refuse(slot, layout, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional_id")
                 return None
             if name is not None and self._ctx.is_home_of(name):
+                self._shape, self._shape_name = RequestShape(frame, layout, slot.api_version), name
                 self._take_transactional(slot, frame, layout, name)
                 return None
-        elif self._ctx.services.implicit_transactions is not None:
-            capture = self._ctx.services.implicit_transactions.of(self._ctx.client.client_id)
-            if capture is not None:
-                return self._capture(slot, frame, layout, capture)
-        # whose transactions are kproxy's may change: such requests are examined in full, each time
+        # one of a transaction that is relayed is examined in full, each time: kproxy may be asked about it from then on
         self._shape = None if layout.transactional else RequestShape(frame, layout, slot.api_version)
-        self._shape_upstream = upstream
-        return self._produce(slot, frame, layout, upstream)
+        self._shape_upstream, self._shape_name = upstream, None
+        return self._write(slot, frame, layout, upstream)
 
     def _trace(self, slot: Slot, frame: bytearray, body: int, layout: ProduceLayout) -> None:
         if self._link.trace is not None:
@@ -136,7 +135,6 @@ class ProduceGate:
 
         Its producer must wait for responses: else the connection ends, as a broker ends it that can't tell an error.
         """
-        self._shape = None
         self._open(slot, slot.api_version)
         if layout.acks == 0:
             self._count_refusal("acks")
@@ -155,7 +153,6 @@ class ProduceGate:
         conversion = self._long_conversion(slot, frame, layout)
         if conversion is not None:
             return conversion
-        self._shape = None
         slot.silent = layout.acks == 0
         self._open(slot, slot.api_version)
         if has_kproxy_id(frame, layout):
@@ -207,8 +204,8 @@ class ProduceGate:
 
     def take_like_the_last(self, frame: bytearray) -> Blocking | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
-        shape, ctx = self._shape, self._ctx
-        if shape is None or self._is_captured():
+        shape, name, ctx = self._shape, self._shape_name, self._ctx
+        if shape is None or not (name is None or (ctx.may_use(name) and ctx.is_home_of(name))):
             return False
         layout = shape.layout(frame)
         if layout is None or not self._cluster.own_topic_ids.isdisjoint(shape.topics):
@@ -217,12 +214,20 @@ class ProduceGate:
             self._link.mute(ctx.meter.identify(_API_KEY, ctx.client.principal, ctx.client.client_id, self._link.now))
         slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
         if self._link.trace is not None:
-            slot.traced = traced_produce(frame, layout)
-        return self._produce(slot, frame, layout, self._shape_upstream)
+            slot.traced = traced_produce(frame, layout, name)
+        if name is None:
+            return self._write(slot, frame, layout, self._shape_upstream)
+        self._take_transactional(slot, frame, layout, name)
+        return None
 
-    def _is_captured(self) -> bool:
+    def _write(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Blocking | None:
+        """Takes a request whose client knows nothing of transactions, or has them decided by the broker."""
         captures = self._ctx.services.implicit_transactions
-        return captures is not None and captures.of(self._ctx.client.client_id) is not None
+        if captures is not None and not layout.transactional:
+            capture = captures.of(self._ctx.client.client_id)
+            if capture is not None:
+                return self._capture(slot, frame, layout, capture)
+        return self._produce(slot, frame, layout, upstream)
 
     def _refusal(self, layout: ProduceLayout, version: int) -> tuple[int, str] | None:
         own_ids = self._cluster.own_topic_ids

@@ -20,11 +20,11 @@ from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, response_class
 from kproxy.codec.produce_layout import ProduceLayout, TopicRef
+from kproxy.codec.records import TRANSACTIONAL
 from kproxy.proxy.coordinator_requests import Produced, ProducePart
-from kproxy.proxy.produce_batches import check_batch
+from kproxy.proxy.produce_batches import read_batch_head
 from kproxy.proxy.txn_errors import wire_error
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
@@ -129,27 +129,22 @@ def produce_parts(frame: bytearray, layout: ProduceLayout) -> tuple[Producer, li
     seen: set[tuple[TopicRef, int]] = set()
     view = memoryview(frame)
     for place in layout.partitions:
-        key = place.key
-        error, records = check_batch(frame, place)
-        sequence, batch = -1, _NO_BATCH
+        key, start, end = place
+        error, records, attributes, producer_id, epoch, sequence = read_batch_head(frame, place)
+        batch = _NO_BATCH
         if not error and key in seen:
-            error = ErrorCode.INVALID_RECORD  # a broker takes one batch for each partition
+            error, sequence = ErrorCode.INVALID_RECORD, -1  # a broker takes one batch for each partition
         if not error:
-            batch = view[place.start : place.end]
-            header = read_header(frame, place.start)
-            named, sequence = Producer(header.producer_id, header.producer_epoch), header.base_sequence
-            producer = named if producer == NO_PRODUCER else producer
-            error = _error_of(header, named == producer)
+            batch = view[start:end]
+            if producer == NO_PRODUCER:
+                producer = Producer(producer_id, epoch)
+            if not attributes & TRANSACTIONAL or sequence < 0:
+                error = ErrorCode.INVALID_RECORD  # without the bit a broker would show it at once, committed or not
+            elif producer_id < 0 or epoch < 0 or producer != (producer_id, epoch):
+                error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         seen.add(key)
         parts.append(ProducePart(*key, batch, records, sequence, error))
     return producer, parts
-
-
-def _error_of(header: BatchHeader, is_producers: bool) -> int:
-    if not header.is_transactional or header.base_sequence < 0:
-        return ErrorCode.INVALID_RECORD  # without the bit a broker would show it at once, committed or not
-    named = header.producer_id >= 0 and header.producer_epoch >= 0
-    return ErrorCode.NONE if named and is_producers else ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def produced(parts: Sequence[ProducePart], written: Sequence[Written], version: int) -> Produced:

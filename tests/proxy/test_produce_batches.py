@@ -5,12 +5,12 @@ from kproxy.codec._generated.produce import (
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.proxy.produce_batches import check_batch, has_kproxy_id, has_producer_id, new_batches
+from kproxy.proxy.produce_batches import check_batch, has_kproxy_id, has_producer_id, new_batches, read_batch_head
 from tests.codec.message_sets import entry
 from tests.proxy.playbook import PID, batch
 
@@ -42,6 +42,13 @@ def test_old_formats_have_no_producer_id() -> None:
 def test_a_good_batch_says_how_many_records_it_has() -> None:
     frame, layout = laid_out(batch(b"a", b"b", b"c"))
     assert check_batch(frame, layout.partitions[0]) == (0, 3)
+
+
+def test_the_head_of_a_good_batch_is_that_of_its_header() -> None:
+    frame, layout = laid_out(batch(b"a", b"b", producer_id=4711))
+    header = read_header(frame, layout.partitions[0].start)
+    stamp = header.producer_id, header.producer_epoch, header.base_sequence
+    assert read_batch_head(frame, layout.partitions[0]) == (0, 2, header.attributes, *stamp)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The gate by itself; test_session.py has what it does in a whole session."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.commands import Resolve
+from tests.codec import message_sets
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
 
@@ -48,6 +50,39 @@ def test_a_shape_is_forgotten_with_the_broker() -> None:
     play.ask(produce("t", batch(b"a")), 7)
     play.gate.new_broker()
     assert play.gate.take_like_the_last(play.frame(produce("t", batch(b"b")), 7)) is False
+
+
+class Captures:
+    """Whose requests go into a transaction (``ImplicitTransactionFinder``), and the one into which they go."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.taken: list[tuple[int, bool]] = []
+
+    def of(self, client_id: str) -> Any:
+        return self if self.is_open else None
+
+    def took(self, connection: int, *, answered: bool) -> None:
+        self.taken.append((connection, answered))
+
+
+@pytest.mark.parametrize("version", [2, 7, 9])
+@pytest.mark.parametrize("acks", [0, -1])
+def test_a_request_like_the_last_goes_into_the_transaction_that_is_open_when_it_comes(version: int, acks: int) -> None:
+    play, captures = Play(), Captures()
+    play.ctx.services = replace(play.ctx.services, implicit_transactions=captures)
+    records = message_sets.entry(0, None, b"a") if version == 2 else batch(b"a")
+    for is_open in (False, True, True, False):
+        captures.is_open = is_open
+        assert play.ask(produce("t", records, acks=acks), version) is None
+        if is_open:
+            ask = play.coordinator_call().ask
+            assert (ask.capture, ask.connection, [part[:2] for part in ask.parts]) == (captures, 7, [(b"t", 0)])
+            assert not play.session.to_upstream
+        else:
+            assert not play.session.commands
+            play.session.to_upstream.clear()
+    assert captures.taken == [(7, acks != 0)] * 2
 
 
 def test_without_idempotence_a_request_is_only_relayed() -> None:

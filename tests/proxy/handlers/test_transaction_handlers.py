@@ -35,6 +35,7 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.commands import AwaitProgress, Close
 from kproxy.proxy.coordinator_requests import TransactionalProduce, TransactionRequest
 from kproxy.proxy.coordinator_rules import Home, HomeRule
+from kproxy.proxy.permits import PermitRule, Permits
 from kproxy.proxy.transaction_messages import failed, produced
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
@@ -276,6 +277,46 @@ def test_one_shape_of_request_is_not_taken_for_another_ones_home() -> None:
         assert play.sent()[2].transactional_id == "theirs"
     play.ask(produce(data(), transactional_id="id"), 8)
     assert isinstance(play.coordinator_call().ask, TransactionalProduce)
+
+
+def test_a_request_like_the_last_asks_what_it_asks_alone() -> None:
+    for version in (8, 9):
+        asked: list[Any] = []
+        for before in (False, True):
+            play = Play(served=SERVED, homes=OURS)
+            if before:
+                play.ask(produce(data(), transactional_id="id"), version)
+                play.coordinator_call()
+            play.ask(produce(data(base_sequence=9), transactional_id="id"), version)
+            asked.append(play.coordinator_call().ask)
+        assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("changes", ["rights", "home", "topics", "broker"])
+def test_what_may_be_different_by_now_is_checked_for_each_request(changes: str) -> None:
+    play = Play(homes=AUTO)
+    play.ask(produce(data(), transactional_id="id"), 8)
+    first = play.coordinator_call()
+    assert isinstance(first.ask, TransactionalProduce)
+    play.session.coordinator_answered(first, produced(first.ask.parts, [Written(0, 1, -1)], 8), 2.0)
+    assert results(play.answer()) == [(0, 1)]
+    if changes == "rights":
+        play.ctx.permits = Permits((PermitRule("id", "others"),))
+    elif changes == "home":
+        play.session.versions_known(SERVED, None)
+    elif changes == "topics":
+        play.ctx.services.cluster.own_topic_ids.add(b"t")
+    else:
+        play.session.disconnected()
+        play.session.connected(SERVED, 1)
+    play.ask(produce(data(base_sequence=6), transactional_id="id"), 8)
+    assert not play.session.commands
+    if changes == "rights":
+        assert results(play.answer()) == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)]
+    elif changes == "topics":
+        assert results(play.answer()) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)]
+    else:
+        assert play.sent()[2].transactional_id == "id"
 
 
 def test_batches_of_the_brokers_transactions_are_relayed() -> None:
