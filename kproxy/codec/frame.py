@@ -75,11 +75,11 @@ class FrameSplitter:
         elif self._start:
             data = memoryview(self._start + bytes(data))
             self._start, self.held = b"", 0
-        return self._cut(data, frames)
+        pos = cut_whole(data, min(self.max_frame_bytes, self._max_other_bytes), frames)
+        return frames if pos == len(data) else self._cut_rest(data, pos, frames)
 
-    def _cut(self, data: memoryview, frames: list[bytearray]) -> list[bytearray]:
-        usual = min(self.max_frame_bytes, self._max_other_bytes)
-        pos, end = cut_whole(data, usual, frames), len(data)
+    def _cut_rest(self, data: memoryview, pos: int, frames: list[bytearray]) -> list[bytearray]:
+        end = len(data)
         while end - pos >= PREFIX:
             (length,) = _LENGTH.unpack_from(data, pos)
             if not 0 <= length <= self.max_frame_bytes:

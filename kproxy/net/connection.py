@@ -53,6 +53,8 @@ class Connection:
     ) -> None:
         """``choose`` gives the broker to connect to."""
         self.wall = shared.wall
+        #: The time by trio's clock, as ``trio.current_time``, which asks for the clock each time.
+        self.now = trio.lowlevel.current_clock().current_time
         #: Its value when the unfinished request began: what this has grown by since is how long the client has taken.
         self._time, self._frame_from = ClientTime(), 0.0
         #: When requests were last seen to be open, as of ``check``.
@@ -175,7 +177,7 @@ class Connection:
                 continue
             if count == 0:
                 return
-            self.read_at = self._emptied_at = trio.current_time()
+            self.read_at = self._emptied_at = self.now()
             self.stats.clients.bytes_in += count
             self.received += count
             frames = self._frames(count, room)
@@ -227,9 +229,9 @@ class Connection:
         return self._time.since is not None
 
     async def _listen(self) -> None:
-        self._time.begin(trio.current_time())
+        self._time.begin(self.now())
         await self.client.readable()
-        now = trio.current_time()
+        now = self.now()
         # what is there at once may have come at any time since the last read took all there was
         waited = self._time.end(now) > _AT_ONCE_SECONDS and not self._left_over
         self._left_over = False

@@ -113,6 +113,11 @@ class SocketIO:
 
     def send_at_once(self, buffers: list[Buffer]) -> int:
         total = 0
+        if len(buffers) == 1:
+            total = self._send_now(buffers)
+            if total:
+                buffers[:] = [memoryview(buffers[0])[total:]] if total < len(buffers[0]) else []
+            return total
         while buffers and (sent := self._send_now(buffers[:_GATHER])):
             total += sent
             while sent and sent >= len(buffers[0]):

@@ -35,7 +35,7 @@ class Upstream:
         self._stats, self._client_stats = shared.stats.upstream, shared.stats.clients
         self._budget = shared.budget
         self._buffer = shared.buffer
-        self._wall = shared.wall
+        self._wall, self._now = shared.wall, connection.now
         self._io: ByteIO | None = None
         self._broker: Broker | None = None
         self._answers = FrameSplitter(LARGEST_FRAME)
@@ -132,7 +132,7 @@ class Upstream:
                     continue
                 if count == 0:
                     break
-                self.answered_at = trio.current_time()
+                self.answered_at = self._now()
                 self._stats.bytes_in += count
                 await self._data(splitter, count)
                 if count < READ_BYTES:

@@ -63,6 +63,7 @@ class ImplicitTransactions:
         self.begun = begun
         self._applications = applications
         self._requests = requests
+        self._has_rules = applications.some or requests.some
 
     @property
     def watches(self) -> bool:
@@ -71,11 +72,14 @@ class ImplicitTransactions:
 
     def of(self, client_id: str) -> ImplicitTransaction | None:
         capture: ImplicitTransaction | None = self.begun.of(client_id)
-        if capture is None and self._applications.some:
-            application = self._applications.of_producer(client_id)
-            capture = application.current if application is not None else None
-        capture = capture or self._requests.of(client_id)
+        if capture is None and self._has_rules:
+            capture = self._by_rule(client_id)
         return _NOWHERE if capture is None and client_id.startswith(TXN_CLIENTS) else capture
+
+    def _by_rule(self, client_id: str) -> ImplicitTransaction | None:
+        application = self._applications.of_producer(client_id) if self._applications.some else None
+        current = application.current if application is not None else None
+        return current or self._requests.of(client_id)
 
     def of_consumer(self, client_id: str, group_id: str) -> Application | None:
         return self._applications.of_consumer(client_id, group_id)

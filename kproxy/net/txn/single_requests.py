@@ -72,6 +72,11 @@ class SingleRequests:
         self._timeout_ms = timeout_ms
         self._clients: dict[str, _ClientTransaction] = {}
 
+    @property
+    def some(self) -> bool:
+        """Whether there may be any."""
+        return bool(self._patterns)
+
     def of(self, client_id: str) -> ManagedTransaction | None:
         if not any(fnmatchcase(client_id, pattern) for pattern in self._patterns):
             return None
