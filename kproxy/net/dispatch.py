@@ -93,7 +93,7 @@ class Dispatch:
         answers, self._answers = self._answers, []
         if self._is_over:
             return
-        now = trio.current_time() + self._connection.wall
+        now = self._connection.now() + self._connection.wall
         self.calls_open -= len(answers)
         try:
             for command, answer in answers:

@@ -158,7 +158,7 @@ class Writes:
         LocalProtocolError: a partition is named twice.
         """
         sends = [self._stamped(*batch) for batch in batches]
-        if len({send.place for send in sends}) < len(sends):
+        if len(sends) > 1 and len({send.place for send in sends}) < len(sends):
             raise LocalProtocolError("a Produce request holds one batch for each partition")
         for send in sends:
             self.held += 1
@@ -166,7 +166,10 @@ class Writes:
             if self.failed is not None:
                 self._settle(send, GIVEN_UP)
                 continue
-            track = self._busy[send.place] = self._tracks.setdefault(send.place, _Track())
+            track = self._tracks.get(send.place)
+            if track is None:
+                track = self._tracks[send.place] = _Track()
+            self._busy[send.place] = track
             track.next_sequence = advance(send.sequence, send.records)
             track.sends.append(send)
         return sends

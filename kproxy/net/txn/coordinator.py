@@ -4,7 +4,8 @@ An id's transactions are decided on kproxy's own log, unless a rule of ``transac
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Transactional ids of at most 32 KB of which the home is kept.
+_MOST_KNOWN: Final = 64
+
 
 class Coordinator:
     """Hands each request on to the owner of its id, and sees to it that the client need not wait for its outcome.
@@ -42,6 +46,8 @@ class Coordinator:
         #: Of the ids that the broker decides.
         self.brokers = brokers
         self._config = config
+        #: Asked for each request: to compare the patterns costs more than to know the last answers.
+        self._is_at_broker = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
         self._jobs = jobs
 
     @property
@@ -60,7 +66,7 @@ class Coordinator:
 
     def is_at_broker(self, transactional_id: str) -> bool:
         """Whether the broker decides. What a former kproxy left open there stays open until its time-out."""
-        return home_of(self._config.transactions_home, transactional_id).is_broker
+        return self._is_at_broker(transactional_id)
 
     def leave(self) -> None:
         """From now on no producer gets an id here; open transactions may still end."""
@@ -193,6 +199,10 @@ class Coordinator:
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         return self._jobs.start(work)
+
+
+def _is_at_broker(config: TransactionOptions, transactional_id: str) -> bool:
+    return home_of(config.transactions_home, transactional_id).is_broker
 
 
 def _refuse_nameless(group_id: str) -> None:

@@ -17,7 +17,7 @@ from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import DecisionScope
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of
 from kproxy.txn.states import Event
 from kproxy.txn.transactional_id import TransactionalId, not_added
 from kproxy.txn.txn_error import TxnError
@@ -75,12 +75,14 @@ class Owner(ABC):
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
         """Whether nothing has to be waited for before these have their place in the order, if they are admitted."""
         transaction = self.transaction
-        return (
-            transaction is not None
-            and not self._lock.locked()
-            and all(transaction.is_announced(batch, self.id.client, self._sequences) for batch in batches)
-            and transaction.writer.has_room(size_of(batches))
-        )
+        if transaction is None or self._lock.locked():
+            return False
+        size = 0
+        for batch in batches:
+            if not transaction.is_announced(batch, self.id.client, self._sequences):
+                return False
+            size += len(batch.batch)
+        return transaction.writer.has_room(size)
 
     def produce_at_once(
         self,

@@ -107,7 +107,8 @@ class Transaction:
             accepted = self.writer.accept([(one.topic, one.partition, one.batch, one.records) for _, one in turn])
             for (at, batch), send in zip(turn, accepted, strict=True):
                 sequences.note(batch, send)
-                self.first_sequences.pop((batch.topic, batch.partition), None)
+                if self.first_sequences:
+                    self.first_sequences.pop((batch.topic, batch.partition), None)
                 sends[at] = send
         return sends
 

@@ -55,6 +55,7 @@ class TransactionWriter:
         config = connections.config
         timing = Timing(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, OLD_S)
         self._connections = connections
+        self._now = trio.lowlevel.current_clock().current_time
         self._metadata = connections.cluster.metadata
         in_flight = config.max_in_flight_per_partition
         self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
@@ -150,7 +151,7 @@ class TransactionWriter:
             self._send_soon()
             return
         self._patience = 0  # until there is nothing whose outcome is not definite
-        while self._send_round(trio.current_time()):
+        while self._send_round(self._now()):
             pass
         self._tell()
         due = self._writes.next_due()
@@ -234,12 +235,13 @@ class TransactionWriter:
             self._unsent(group)
             return False
         self._used[client] = self._used.get(client, 0) + 1
-        resends = self._connections.stats.resends
+        resends, more = self._connections.stats.resends, len(group) < len(sends)
         for send in group:
             if send.attempts:
                 resends[send.reason] = resends.get(send.reason, 0) + 1
             self._writes.started(send, now)
-        return len(group) < len(sends) or any(self._writes.is_followed(send) for send in group)
+            more = more or self._writes.is_followed(send)
+        return more
 
     def _writer_of(self, sends: Sequence[TxnSend]) -> Callable[[int, int], bytes]:
         return lambda version, correlation_id: self._requests.frame(
@@ -252,7 +254,9 @@ class TransactionWriter:
             return True
         return sum(len(send.batch) for send in sends) >= _ENOUGH_BYTES
 
-    def _fitting(self, sends: Sequence[TxnSend]) -> list[TxnSend]:
+    def _fitting(self, sends: Sequence[TxnSend]) -> Sequence[TxnSend]:
+        if len(sends) == 1:
+            return sends
         size = 0
         group: list[TxnSend] = []
         for send in sends:
@@ -287,7 +291,7 @@ class TransactionWriter:
         if outcome is ProduceOutcome.WRITTEN:
             self._writes.written(send, base_offset, log_append_time_ms)
             return
-        now = trio.current_time()
+        now = self._now()
         self._metadata.forget(send.place)
         if outcome is ProduceOutcome.OUT_OF_SEQUENCE:
             self._writes.out_of_sequence(send)
