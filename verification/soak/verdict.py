@@ -13,7 +13,7 @@ _TENTH: Final = 1.1
 #: Connections of kproxy's own to brokers, with their tasks, which it opens and closes at any time.
 _OWN: Final = 10
 #: What kproxy keeps of the clients of the last minutes varies with how many came.
-_OBJECTS: Final = 1.03
+_OBJECTS: Final = 1.05
 _PAGE: Final = 1.05
 #: A machine that others use takes longer for the same work.
 _CPU: Final = 1.5

@@ -50,7 +50,7 @@ def test_what_only_varies_has_not_grown() -> None:
         (lambda sample, clients: replace(sample, resident=sample.resident + 2000 * clients), "resident memory, MB"),
         (lambda sample, clients: replace(sample, files=sample.files + clients // 200), "open files"),
         (lambda sample, clients: replace(sample, tasks=sample.tasks + clients // 300), "tasks"),
-        (lambda sample, clients: replace(sample, blocks=sample.blocks + 3 * clients), "Python objects"),
+        (lambda sample, clients: replace(sample, blocks=sample.blocks + 4 * clients), "Python objects"),
         (lambda sample, clients: replace(sample, heap_used=sample.heap_used + 400 * clients), "allocated, MB"),
         (lambda sample, clients: replace(sample, page_bytes=sample.page_bytes + clients), "metrics page, bytes"),
         (
