@@ -82,7 +82,7 @@ class Rules:
         return entry.sure or not entry.written
 
     def sent_too_soon(self, repeated_from: float, received_at: float) -> bool:
-        """A request that was read by then is no retry of one that its client could not have given up.
+        """A request that was read at ``received_at`` is no retry of one that its client keeps until ``repeated_from``.
 
         A client that waits for each response gives up what is open whenever it sends another request.
         """

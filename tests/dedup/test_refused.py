@@ -123,3 +123,16 @@ def test_a_retry_that_is_refused_too_is_answered_when_its_own_refusal_is() -> No
     assert first.in_retry_of_another_time(made_later, 5.3)
     assert not again.in_retry_of_another_time(made_later, 5.3)
     assert again.in_retry(made("ab"))
+
+
+def test_a_client_may_have_as_many_ready_as_it_was_seen_to_send() -> None:
+    answer = PendingProduce([], 60.0)
+    assert Refused.of(member(), 5.0, answer, made("a")).retry.left == 1
+    assert Refused.of(member(), 5.0, answer, made("a"), 3).retry.left == 5
+
+
+def test_what_is_refused_after_the_retry_of_another_one_was_accepted_does_not_follow_that() -> None:
+    first = refused("a", 5.0, 5.0)
+    assert refused("b", 5.2).following(first).retry is first.retry
+    first.retry.end(5.1)
+    assert refused("b", 5.2).following(first).in_retry(made("b"))

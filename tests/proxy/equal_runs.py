@@ -280,7 +280,7 @@ class Run:
             self._pump()
 
     def _is_busy(self) -> bool:
-        assert self.now < 10_000, "it does not come to an end"
+        assert self.now < 1_300, "it does not come to an end"
         return bool(self.todo()) or any(link.upstream or link.waiting or not self._is_read(link) for link in self.links)
 
     def _is_read(self, link: Link) -> bool:

@@ -1,5 +1,7 @@
 from collections.abc import Sequence
 
+import pytest
+
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import TrackKey
@@ -147,3 +149,24 @@ def test_an_old_refusal_is_no_longer_waited_for() -> None:
     talk.refusals.told(A, LATE, refused(5.0, record("a")))
     talk.refusals.told(A, LATE, refused(9.0, record("b")))
     assert talk.ask([A], 9.1, record("b")) == {}
+
+
+@pytest.mark.parametrize(
+    ("here", "empty_at", "accepted"), [(True, 1.9, False), (True, 2.0, True), (False, 1.9, True), (False, 0.9, True)]
+)
+def test_when_the_retry_was_accepted_elsewhere_only_what_its_own_connection_had_before_is_refused(
+    here: bool, empty_at: float, accepted: bool
+) -> None:
+    talk, first = Talk(), refused(1.0, record("a"))
+    talk.refusals.told(A, MOVED, first, here=here)
+    first.retry.end(2.0)
+    assert talk.ask([A], empty_at, record("b")) == ({} if accepted else {A: MOVED})
+
+
+def test_what_is_known_of_its_own_refusal_is_not_replaced_by_what_another_connection_tells() -> None:
+    talk, first = Talk(), refused(1.0, record("a"), told=False)
+    talk.refusals.told(A, MOVED, first)
+    talk.refusals.told(A, LATE, refused(1.1, record("b")).overtaking(first), here=False)
+    assert talk.ask([A], 1.2, record("a")) == {A: MOVED}  # nobody has read that refusal yet
+    talk.refusals.told(A, LATE, refused(1.3, record("c")), here=False)
+    assert talk.ask([A], 1.2, record("b")) == {A: LATE}
