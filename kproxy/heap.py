@@ -3,8 +3,8 @@
 glibc keeps freed memory for the next use, and Python's collector has to find first what is in reference cycles.
 
 A large buffer that is freed makes glibc take later ones, up to its size and at most 32 MiB, from the heap, too. Small
-objects that stay lie between them then, so the heap grows for an hour or more. Buffers of 1 MiB and more get pages of
-their own here, always. Smaller ones would cost more processor time than the memory is worth.
+objects that stay may then lie between them, and keep what was freed around them. Buffers of 1 MiB and more get pages
+of their own here, always. Smaller ones would cost more processor time than the memory is worth (docs/performance.md).
 """
 
 import ctypes
