@@ -194,9 +194,8 @@ class Server:
         for connection in self._connections:
             connection.look_while_busy()
             producer = connection.session.producer
-            if producer.is_open or not connection.listening:
-                connection.check_open(now)
             if producer.is_open:
+                connection.check_open(now)
                 since = producer.oldest
                 oldest = since if oldest is None or (since is not None and since < oldest) else oldest
         self._stats.produce.oldest_unacknowledged = oldest
