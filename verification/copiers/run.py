@@ -87,6 +87,7 @@ class _Stage:
                 acknowledged += sum(row.get("name") == "producer_send_success" for row in producer.news())
                 tell("written", acknowledged)
             acknowledged += sum(row.get("name") == "producer_send_success" for row in producer.news())
+            tell("written", acknowledged)
             if acknowledged < self.job.records:
                 raise ToolFailed(f"{acknowledged} of {self.job.records} records are acknowledged:\n{producer.tail()}")
 

@@ -192,8 +192,11 @@ VARIANTS: Final = (
         (invariants.IDENTITY,),
     ),
     Variant(
-        "an abort that a claim has settled gives its client no new identity",
-        ((LogOwner, "_raise_epoch", broken_rules.keeps_its_epoch),),
+        "an abort that a claim has settled gives its client no new identity, and used sequences are repeated batches",
+        (
+            (LogOwner, "_raise_epoch", broken_rules.keeps_its_epoch),
+            (ClientSequences, "order", broken_rules.used_is_repeated),
+        ),
         late_scripts.aborted_unheard,
         (invariants.OUTCOME, invariants.LOST),
     ),
