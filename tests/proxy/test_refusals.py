@@ -94,6 +94,39 @@ def test_of_a_client_that_gave_up_no_more_is_refused_than_it_can_have_had_ready(
     assert moved(record("a")).ask([A], 1.6, record("b")) == {}
 
 
+def test_what_is_sent_when_the_refusal_is_read_counts_as_ready() -> None:
+    talk = moved(record("a"))
+    assert [talk.ask([A], 1.0, record("b")) for _ in range(2)] == [{A: MOVED}, {}]
+
+
+def test_until_a_late_answer_left_all_is_refused() -> None:
+    talk, late = Talk(), refused(1.0, record("a"))
+    late.answer.at = 3.0
+    talk.refusals.told(A, MOVED, late)
+    assert [talk.ask([A], 2.0, record("b")) for _ in range(9)] == [{A: MOVED}] * 9
+
+
+def test_it_is_known_whether_there_is_one() -> None:
+    talk = Talk()
+    assert talk.refusals.some is False
+    talk.refusals.expect(A, MOVED)
+    assert talk.refusals.some
+    assert talk.ask([B], 0.8, record("b")) == {}
+    assert talk.refusals.some
+    assert talk.ask([A], 0.9, record("a")) == {A: MOVED}
+    assert talk.refusals.some
+    elsewhere = Refusals()
+    elsewhere.told(A, MOVED, refused(1.0, record("a")), here=False)
+    assert elsewhere.some
+
+
+def test_what_is_accepted_ends_the_wait_for_the_retry_at_all_connections() -> None:
+    talk, first = Talk(), refused(1.0, record("a"))
+    talk.refusals.told(A, MOVED, first)
+    assert talk.ask([A], 1.2, record("a")) == {}
+    assert first.retry.ended_at == 1.2
+
+
 def test_what_cannot_be_read_is_nobodys_retry() -> None:
     talk = moved()
     assert talk.ask([A], 1.01) == {A: MOVED}
@@ -170,3 +203,10 @@ def test_what_is_known_of_its_own_refusal_is_not_replaced_by_what_another_connec
     assert talk.ask([A], 1.2, record("a")) == {A: MOVED}  # nobody has read that refusal yet
     talk.refusals.told(A, LATE, refused(1.3, record("c")), here=False)
     assert talk.ask([A], 1.2, record("b")) == {A: LATE}
+
+
+def test_its_own_refusal_counts_although_another_connection_waits_for_the_same_retry() -> None:
+    talk, first = Talk(), refused(1.0, record("a"))
+    talk.refusals.told(A, LATE, first, here=False)
+    talk.refusals.told(A, MOVED, refused(1.2, record("b"), told=False).following(first))
+    assert talk.ask([A], 1.3, record("a")) == {A: MOVED}  # nobody has read that refusal yet
