@@ -1227,3 +1227,7 @@ def test_no_request_is_taken_without_a_look_after_the_end() -> None:
     talk.member.end(world.now)
     world.elsewhere = [Suspect(900, 0, 31, elsewhere=True)]
     assert isinstance(talk.prerequisite(), Recover)
+
+
+def test_a_new_connection_has_no_broker_yet() -> None:
+    assert World().connect().member.node_id == -1

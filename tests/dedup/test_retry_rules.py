@@ -7,7 +7,7 @@ import pytest
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
-from tests.dedup.wires import RULES
+from tests.dedup.wires import ALONE, RULES
 
 NOW = 1000.0
 TIMED, LATER, UNKNOWN = Digest(b"a", 7), Digest(b"a", 8), Digest(b"a", UNTIMED)
@@ -115,3 +115,20 @@ def test_an_answer_was_surely_not_received_when_the_client_had_a_second_to_ackno
     answer = PendingProduce((), due=NOW, position=10, at=NOW)
     assert [RULES.surely_not_received(answer, 9, NOW + age) for age in (0, 1.0, 1.001)] == [False, False, True]
     assert not RULES.surely_not_received(answer, 10, NOW + 60)
+
+
+def test_the_retry_of_what_had_no_success_comes_before_an_equal_request() -> None:
+    assert RULES.surely_retried(entry(sure=True))
+    assert RULES.surely_retried(UnconfirmedBatch.unwritten((b"t", 0), 1, [TIMED], NOW))
+    assert not RULES.surely_retried(entry())
+
+
+def test_only_a_client_that_waits_for_each_response_repeats_before_an_error_or_its_time_out() -> None:
+    assert [RULES.sent_too_soon(NOW, at) for at in (NOW - 1, NOW)] == [True, False]
+    assert not ALONE.sent_too_soon(NOW, NOW - 1)
+
+
+def test_no_other_instance_answered_a_retry_of_what_was_taken_when_none_had_the_producer_any_more() -> None:
+    taken = entry()
+    taken.taken_at = NOW
+    assert [RULES.surely_not_received_elsewhere(taken, NOW - ago) for ago in (1.0, 1.001)] == [False, True]

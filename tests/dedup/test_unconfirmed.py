@@ -1,5 +1,7 @@
 """What may be in doubt."""
 
+from dataclasses import astuple
+
 import pytest
 
 from kproxy.codec.produce_layout import PartitionData
@@ -38,5 +40,23 @@ def test_a_new_request_is_open_and_owed_its_answer() -> None:
 def test_a_batch_that_was_read_from_the_log_has_no_connection_and_no_log_append_time() -> None:
     entry = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 4, 3), 1, sure=True, clean=True, since=9.0)
     assert (entry.origin, entry.answered, entry.log_append_time_ms) == (-1, False, -1)
+    assert (entry.taken_at, entry.repeated_from, entry.written) == (0.0, 0.0, True)
     entry.recall([Digest(letter.encode(), 7) for letter in "ab"], [4, 5])
     assert not entry.part([0]).clean
+
+
+def test_records_that_were_refused_unsent_are_nowhere_in_the_log() -> None:
+    digests = [Digest(b"a", 7), Digest(b"b", 7)]
+    entry = UnconfirmedBatch.unwritten((b"t", 0), 3, digests, 9.0)
+    assert astuple(entry.stamp) == (-1, -1, -1, -1, 2)
+    assert (entry.digests, entry.offsets) == (digests, [-1, -1])
+    assert (entry.serial, entry.since, entry.repeated_from) == (3, 9.0, 9.0)
+    assert not (entry.written or entry.sure or entry.clean)
+
+
+@pytest.mark.parametrize(
+    ("failed", "at", "since"),
+    [(False, 0.0, 5.0), (False, 3.0, 5.0), (True, 0.0, 5.0), (True, 3.0, 3.0), (True, 7.0, 5.0)],
+)
+def test_a_client_repeats_a_request_after_an_error_or_its_time_out(failed: bool, at: float, since: float) -> None:
+    assert PendingProduce([], due=5.0, failed=failed, at=at).repeated_from == since
