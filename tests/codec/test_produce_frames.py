@@ -33,6 +33,17 @@ def by_topic(rows: list[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
+def message_of(batches: dict[tuple[str, int], bytes], transactional_id: str | None) -> ProduceRequest:
+    topics = [
+        ProduceRequestTopicProduceData(
+            name=name,
+            partition_data=[ProduceRequestPartitionProduceData(index, batches[name, index]) for index in indexes],
+        )
+        for name, indexes in by_topic(list(batches)).items()
+    ]
+    return ProduceRequest(transactional_id, -1, 30_000, topics)
+
+
 @pytest.mark.parametrize("version", range(3, FIRST_TOPIC_ID))
 @pytest.mark.parametrize("transactional_id", [None, "", "id", LONG])
 def test_a_request_is_that_of_a_message(version: int, transactional_id: str | None) -> None:
@@ -41,18 +52,20 @@ def test_a_request_is_that_of_a_message(version: int, transactional_id: str | No
         for seed in range(8):
             chance = random.Random(seed)
             batches = {place: chance.randbytes(chance.choice((0, 1, 125, 126, 127, 20_000))) for place in places(seed)}
-            topics = [
-                ProduceRequestTopicProduceData(
-                    name=name,
-                    partition_data=[
-                        ProduceRequestPartitionProduceData(index, batches[name, index]) for index in indexes
-                    ],
-                )
-                for name, indexes in by_topic(list(batches)).items()
-            ]
-            message = ProduceRequest(transactional_id, -1, 30_000, topics)
+            message = message_of(batches, transactional_id)
             views = [(place, memoryview(batch)) for place, batch in batches.items()]
             assert requests.frame(version, seed, views) == encode_request(message, version, seed, client_id)
+
+
+@pytest.mark.parametrize("version", range(3, FIRST_TOPIC_ID))
+def test_a_request_of_one_batch_is_that_of_a_message_whatever_the_one_before_was(version: int) -> None:
+    requests = ProduceRequests("kproxy", "id", 30_000)
+    for name in ("b", "b", "c", "a"):
+        for places in ([(name, 5)], [(name, 5), (name, 6)]):
+            batches = {place: b"batch" for place in places}
+            for each in (version, 7, version):
+                expected = encode_request(message_of(batches, "id"), each, 9, "kproxy")
+                assert requests.frame(each, 9, list(batches.items())) == expected
 
 
 def test_a_request_may_be_empty() -> None:
@@ -64,13 +77,9 @@ def test_a_request_may_be_empty() -> None:
 
 def test_a_request_of_more_topics_than_a_varint_of_one_byte_says() -> None:
     batches = {(f"t{number}", number): b"batch" for number in range(300)}
-    topics = [
-        ProduceRequestTopicProduceData(name=name, partition_data=[ProduceRequestPartitionProduceData(index, batch)])
-        for (name, index), batch in batches.items()
-    ]
     for version in (8, 9):
-        written = ProduceRequests("c", None, 1).frame(version, 5, list(batches.items()))
-        assert written == encode_request(ProduceRequest(None, -1, 1, topics), version, 5, "c")
+        written = ProduceRequests("c", None, 30_000).frame(version, 5, list(batches.items()))
+        assert written == encode_request(message_of(batches, None), version, 5, "c")
 
 
 @pytest.mark.parametrize("version", range(ProduceResponse.MAX_VERSION + 1))
