@@ -19,6 +19,7 @@ from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.commands import Close, WaitForLog
 from kproxy.proxy.routing import Address
+from tests.proxy.authorization.screening import Screened
 from tests.proxy.playbook import Play, batch
 
 MISSING = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="t")
@@ -62,6 +63,55 @@ def test_kproxys_own_topics_are_not_written_by_their_ids_either() -> None:
     play.ask(ProduceRequest(acks=-1, topic_data=[data]), 13)
     row = play.answer().responses[0]
     assert (row.topic_id, row.partition_responses[0].error_code) == (b"i" * 16, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_the_names_and_ids_of_topics_are_known_from_then_on() -> None:
+    """A zero in an id is one like another; without any other byte there is no id (KIP-516)."""
+    play = Play()
+    play.ask(MetadataRequest(), 12)
+    own_id, user_id = bytes(15) + b"o", bytes(15) + b"u"
+    topics = [
+        MetadataResponseTopic(name="__kproxy_producer_state", topic_id=own_id),
+        MetadataResponseTopic(name="__kproxy_of_an_old_broker"),
+        MetadataResponseTopic(name="t", topic_id=user_id),
+        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=b"?" * 16),
+    ]
+    play.reply(MetadataResponse(topics=topics), 12, play.sent()[1])
+    assert len(play.answer().topics) == 4
+    assert play.ctx.cluster.own_topic_ids == {own_id}
+    assert play.ctx.cluster.topic_names == {own_id: "__kproxy_producer_state", user_id: "t"}
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 9, 12])
+def test_no_broker_creates_a_topic_of_kproxys_for_a_client(version: int) -> None:
+    """It would not be compacted. The broker is asked in a version in which it can be told so."""
+    play = Play()
+    names = [MetadataRequestTopic(name=name) for name in ("t", "__kproxy_producer_state")]
+    play.ask(MetadataRequest(topics=names), version)
+    upstream, correlation_id, request = play.sent()
+    assert (upstream, request.allow_auto_topic_creation) == (max(version, 4), False)
+    assert [topic.name for topic in request.topics] == ["t", "__kproxy_producer_state"]
+    play.reply(MetadataResponse(topics=[CREATED, MISSING]), upstream, correlation_id)
+    found, missing = play.answer().topics  # at once: nothing will appear
+    assert [row.leader_id for row in found.partitions] == [1]
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("makes_topics", [True, False])
+def test_no_broker_creates_a_topic_for_a_client_that_may_not(makes_topics: bool) -> None:
+    play = Play()
+    may = ("Describe t:t", "Create t:t") if makes_topics else ("Describe t:t",)
+    play.ctx.access = Screened(*may).access
+    play.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 3)
+    upstream, _, request = play.sent()
+    assert (upstream, request.allow_auto_topic_creation) == ((3, True) if makes_topics else (4, False))
+
+
+def test_topics_are_asked_for_by_their_ids_and_all_of_them() -> None:
+    play = Play()
+    for topics in (None, [MetadataRequestTopic(topic_id=b"i" * 16, name=None)]):
+        play.ask(MetadataRequest(topics=topics), 12)
+        assert play.sent()[2] == MetadataRequest(topics=topics)
 
 
 def asked(version: int, **more: bool) -> tuple[Play, int]:
@@ -110,7 +160,7 @@ def test_a_topic_that_does_not_appear_within_a_second_is_unknown_and_none_is_wai
         play.answered_at = 2.0 + tenths / 10
         replied(play, MISSING)
     assert play.answer().topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    for at, waits in ((62.9, False), (63.1, True)):
+    for at, waits in ((62.9, False), (63.0, True)):
         play.answered_at = at
         play.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 0)
         replied(play, MISSING)
