@@ -689,3 +689,62 @@ def test_a_request_may_repeat_one_that_was_refused_before_it_was_read() -> None:
     talk.did("a")
     talk.refuse("a", waited=0.5)
     assert [repeats_none(talk, read_at=world.now + late) for late in (-0.1, 0, 0.1)] == [True, False, False]
+
+
+def used(talk: Talk) -> None:
+    """A request of a connection is accepted."""
+    answer = PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
+    talk.member.arrived(answer, talk.world.now)
+    talk.member.ledger.claim(talk.member, answer, [KEY], talk.world.now)
+
+
+@pytest.mark.parametrize("waits_before", [True, False])
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_the_retry_of_a_request_is_not_awaited_if_its_client_has_continued_elsewhere_since_it_was_sent(
+    waits_before: bool, elsewhere: bool
+) -> None:
+    world = World()
+    talk, other = world.connect(), world.connect()
+    if waits_before:
+        talk.member.waits([KEY])
+    used(other if elsewhere else talk)
+    talk.member.waits([KEY])
+    talk.refuse("a")
+    assert (KEY in talk.member.ledger.refused) is not (waits_before and elsewhere)
+
+
+@pytest.mark.parametrize("outrun", [True, False])
+def test_the_retry_of_a_request_of_a_connection_that_has_ended_is_awaited_unless_another_was_used_since(
+    outrun: bool,
+) -> None:
+    world = World()
+    talk = world.connect()
+    talk.member.end(world.now)
+    if outrun:
+        used(world.connect())
+    talk.refuse("a")
+    assert (KEY in talk.member.ledger.refused) is not outrun
+
+
+def test_a_request_of_no_connection_of_the_producer_may_be_retried() -> None:
+    ledger = World().connect().member.ledger
+    ledger.refuse(KEY, Refused.of(None, 1.0, PendingProduce([], 1e9), []))
+    assert KEY in ledger.refused
+
+
+def test_a_request_that_overtook_a_retry_that_came_meanwhile_is_not_awaited() -> None:
+    talk = World().connect()
+    ledger, answer = talk.member.ledger, PendingProduce([], 1e9)
+    first, second = (Refused.of(talk.member, 1.0, answer, [Digest(letter, 7)]) for letter in (b"a", b"b"))
+    first.retry.end(2.0)
+    assert ledger.refuse(KEY, second, first).retry is first.retry
+    assert KEY not in ledger.refused
+
+
+def test_an_accepted_request_ends_the_wait_for_the_retry_of_its_connection() -> None:
+    talk = World().connect()
+    ledger = talk.member.ledger
+    talk.refuse("a")
+    retry = ledger.refused[KEY].retry
+    ledger.retried(talk.member, KEY, 1234.0)
+    assert (retry.ended_at, ledger.refused) == (1234.0, {})
