@@ -727,7 +727,9 @@ def test_the_retry_of_a_request_of_a_connection_that_has_ended_is_awaited_unless
 
 
 def test_a_request_of_no_connection_of_the_producer_may_be_retried() -> None:
-    ledger = World().connect().member.ledger
+    talk = World().connect()
+    used(talk)
+    ledger = talk.member.ledger
     ledger.refuse(KEY, Refused.of(None, 1.0, PendingProduce([], 1e9), []))
     assert KEY in ledger.refused
 
