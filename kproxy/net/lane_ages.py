@@ -47,14 +47,13 @@ class LaneAges:
             self.saw(told.value if told.value is not None and not told.error_code else -1)
         if self.since_ms < 0:
             return {}
-        return await self._offsets(list(ends), self.since_ms, ends)
+        offsets = await self.offsets(list(ends), self.since_ms)
+        return {place: ends[place] if offset < 0 else offset for place, offset in offsets.items()}
 
-    async def _offsets(
-        self, places: Sequence[TopicPartition], since_ms: int, ends: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        told = await self._leaders.ask(places, list_offsets(since_ms))
+    async def offsets(self, places: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """One of each partition, as ``list_offsets`` has them. Errors as of ``TopicReader.read``."""
+        told = await self._leaders.ask(places, list_offsets(timestamp))
         for place in places:
             told[place].reached(place)
             check("ListOffsets", place[0], told[place].error_code)
-        offsets = {place: told[place].get(place, "ListOffsets") for place in places}
-        return {place: ends[place] if offset < 0 else offset for place, offset in offsets.items()}
+        return {place: told[place].get(place, "ListOffsets") for place in places}

@@ -7,7 +7,7 @@ killed kproxy may come back on any machine. Entries that are in use are written 
 instance has left that never returns ends with its last entries (``dedup.lane_retention``).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from math import inf
 
 import structlog
@@ -21,7 +21,7 @@ from kproxy.dedup.lane_record import LaneKey, LaneRecord, encode_key, encode_val
 from kproxy.dedup.lane_retention import Retention
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_questions import LATEST, list_offsets
+from kproxy.net.broker_log_questions import LATEST
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
@@ -29,7 +29,7 @@ from kproxy.net.lane_ages import LaneAges
 from kproxy.net.lane_renewals import Renewals
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import LaneWriter
-from kproxy.net.own_topic import Refused, TopicDeleted, check
+from kproxy.net.own_topic import Refused, TopicDeleted
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.topic_reader import TopicReader
 from kproxy.txn.stored_epochs import StoredEpoch, StoredEpochs, is_stored_epoch
@@ -120,7 +120,7 @@ class LaneLog:
         return partitions
 
     async def _reader(self, place: TopicPartition) -> TopicReader:
-        starts = await self._ages.starts(await self._ends([place]))
+        starts = await self._ages.starts(await self._ages.offsets([place], LATEST))
         return TopicReader(self._leaders, place, self._former, starts.get(place))
 
     def _inherit(self) -> None:
@@ -180,7 +180,7 @@ class LaneLog:
 
     async def _read_all(self) -> None:
         places = list(self._readers) or [(TOPIC, index) for index in range(await self._prepared())]
-        ends = await self._ends(places)  # one request for each leader; what has not grown since is not read
+        ends = await self._ages.offsets(places, LATEST)  # what has not grown since is not read
         if not self._readers:
             starts = await self._ages.starts(ends)
             self._readers = {
@@ -189,14 +189,6 @@ class LaneLog:
         for place, end in ends.items():
             await self._readers[place].read_to(end)
         self._elsewhere.expire(self._ages.since_ms)
-
-    async def _ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        ends = {}
-        for place, told in (await self._leaders.ask(places, list_offsets(LATEST))).items():
-            told.reached(place)
-            check("ListOffsets", TOPIC, told.error_code)
-            ends[place] = told.get(place, "ListOffsets")
-        return ends
 
     async def _read_own(self) -> None:
         assert self._own is not None

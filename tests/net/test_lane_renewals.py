@@ -90,3 +90,12 @@ async def test_an_entry_is_as_old_as_the_last_one_that_is_durable() -> None:
     assert log.renewals.usable_until(b"a") == began + usable_s
     log.written[-1].set()
     assert log.renewals.usable_until(b"a") == began + 5 + usable_s
+
+
+async def test_an_entry_whose_renewal_is_in_flight_is_as_old_as_the_one_before() -> None:
+    """Nobody has asked for its age before: if it could be used for ever, its lease would not end in time."""
+    log, began = Log(), trio.current_time()
+    log.keep(b"a", b"1")
+    await trio.sleep(5)
+    log.renew()
+    assert log.renewals.usable_until(b"a") == began + Retention(7_000).used_for_s
