@@ -144,4 +144,4 @@ class Prepared(NamedTuple):
     name: str
     at: LogPosition
     #: The identity of the client that had the id then. Not in snapshots of older kproxies.
-    client: Producer = Producer(-1, -1)
+    client: Producer

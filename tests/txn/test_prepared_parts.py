@@ -77,9 +77,20 @@ def test_a_batch_without_members_is_a_former_owners_of_which_no_member_waits() -
         ([("", 0), ("a", 0), ("", 2)], ("a",), True, True),
         ([("", 0), ("a", 0)], ("a",), False, True),
         ([("", 0), ("a", 2)], ("a",), False, False),
+        ([("a", 0)], ("a",), False, False),
         (["", "a", ("", 2)], ("a",), True, False),
     ],
-    ids=["one", "two", "a member's", "two members'", "and its own", "and open here", "another's", "unknown"],
+    ids=[
+        "one",
+        "two",
+        "a member's",
+        "two members'",
+        "and its own",
+        "and open here",
+        "another's",
+        "a member alone",
+        "unknown",
+    ],
 )
 def test_a_commit_covers_what_one_owner_has_written_itself(
     parts: list[str | tuple[str, int]], members: tuple[str, ...], *, former: bool, is_refused: bool
@@ -107,6 +118,7 @@ def test_members_that_are_open_or_prepared_are_named_the_owners_own_parts_are_no
     view.members[Producer(TXN_BITS | 2, 0)] = Joined(Producer(TXN_BITS | 1, 0), "c", b"", at, None)
     view.members[Producer(TXN_BITS | 2, 1)] = Joined(Producer(TXN_BITS | 1, 0), "a", b"", at, None)
     assert named_parts(view) == {"a", "b", "c"}
+    assert named_parts(view, [Producer(TXN_BITS | 2, 0), Producer(TXN_BITS | 2, 1)]) == {"a", "b"}
 
 
 def test_nothing_is_prepared_of_an_id_that_the_log_does_not_know() -> None:
