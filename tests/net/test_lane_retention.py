@@ -17,6 +17,7 @@ import trio
 
 from kproxy.codec._generated.describe_configs import DescribeConfigsResponse
 from kproxy.codec._generated.list_offsets import ListOffsetsResponse
+from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.dedup.lane_record import encode_key
@@ -184,6 +185,24 @@ async def test_an_outage_of_the_log_that_ends_in_time_ends_no_lease() -> None:
         await trio.sleep(4 * DAY)
         assert is_there(fake, encode_key(leases._key(lane)))
         assert ended == []
+
+
+async def test_where_the_cluster_refuses_the_log_by_now_no_lease_ends() -> None:
+    """kproxy continues without crash recovery: nobody looks for its leases."""
+    ended: list[float] = []
+    async with brokers() as fake, lanes(fake.bootstrap) as (kproxy, leases):
+        await leases.lease(ONE, lambda: ended.append(0))
+        fake.cluster.control(ApiKey.PRODUCE, lambda _: Edit(_refuses_write))
+        await trio.sleep(2 * WEEK)
+        assert not kproxy.log.enabled
+        assert ended == []
+
+
+def _refuses_write(message: Message) -> None:
+    assert isinstance(message, ProduceResponse)
+    for topic in message.responses:
+        for row in topic.partition_responses:
+            row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_a_kproxy_that_is_killed_while_it_renews_is_known_to_the_next() -> None:
