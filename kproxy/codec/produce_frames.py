@@ -42,8 +42,10 @@ _RESULTS: Final[tuple[tuple[Struct, tuple[int, ...]], ...]] = (
     *[(Struct(">ihqqqBBB"), (-1, 1, 0, 0))] * 5,
 )
 _FIRST_APPEND_TIME: Final = 2
-#: Topics of which the start of a response with one row is kept.
+#: Topics of which the start of a response with one row is kept, if their names are no longer than Kafka allows: clients
+#: may send others.
 _MOST_KNOWN: Final = 256
+_LONGEST_KNOWN: Final = 249
 
 
 class ProduceRequests:
@@ -119,7 +121,8 @@ def produce_response(
     if len(results) == 1:
         ((topic, index, error, offset, append_ms),) = results
         row = _result(version, index, error, offset, append_ms)
-        parts = [b"", _response_before_one(version, topic), row, *_RESPONSE_ENDS[version]]
+        before = (_known_before_one if len(topic) <= _LONGEST_KNOWN else _response_before_one)(version, topic)
+        parts = [b"", before, row, *_RESPONSE_ENDS[version]]
     else:
         parts = [b"", *_response_parts(version, results)]
     size = _RESPONSE_START.size - _PREFIX + sum(map(len, parts))
@@ -127,9 +130,11 @@ def produce_response(
     return b"".join(parts)
 
 
-@lru_cache(maxsize=_MOST_KNOWN)
 def _response_before_one(version: int, topic: TopicRef) -> bytes:
     return _HEADER_TAGS[version] + _count(version, 1) + _topic_start(version, topic, 1)
+
+
+_known_before_one = lru_cache(maxsize=_MOST_KNOWN)(_response_before_one)
 
 
 def _response_parts(version: int, results: Iterable[tuple[TopicRef, int, int, int, int]]) -> Iterator[bytes]:

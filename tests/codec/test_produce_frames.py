@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from kproxy.codec import produce_frames
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -107,3 +108,11 @@ def test_partitions_of_one_topic_are_together_in_the_order_in_which_topics_come_
     rows = [(b"b", 1, 0, 5, -1), (b"a", 1, 0, 6, -1), (b"b", 0, 3, -1, -1)]
     sorted_rows = [rows[0], rows[2], rows[1]]
     assert produce_response(9, 1, rows) == produce_response(9, 1, sorted_rows)
+
+
+@pytest.mark.parametrize(("name", "is_kept"), [(b"n" * 249, True), (b"n" * 250, False)])
+def test_a_client_cannot_fill_memory_with_long_names_of_topics(name: bytes, is_kept: bool) -> None:
+    produce_frames._known_before_one.cache_clear()
+    first = produce_response(8, 1, [(name, 0, 3, -1, -1)])
+    assert produce_frames._known_before_one.cache_info().currsize == is_kept
+    assert produce_response(8, 1, [(name, 0, 3, -1, -1)]) == first

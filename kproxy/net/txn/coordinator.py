@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Transactional ids of at most 32 KB of which the home is kept.
+#: Transactional ids of which the home is kept, and their characters: a client chooses how long its id is.
 _MOST_KNOWN: Final = 64
+_LONGEST_KNOWN: Final = 256
 
 
 class Coordinator:
@@ -47,7 +48,7 @@ class Coordinator:
         self.brokers = brokers
         self._config = config
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
-        self._is_at_broker = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
+        self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
         self._jobs = jobs
 
     @property
@@ -66,7 +67,9 @@ class Coordinator:
 
     def is_at_broker(self, transactional_id: str) -> bool:
         """Whether the broker decides. What a former kproxy left open there stays open until its time-out."""
-        return self._is_at_broker(transactional_id)
+        if len(transactional_id) > _LONGEST_KNOWN:
+            return _is_at_broker(self._config, transactional_id)
+        return self._known_home(transactional_id)
 
     def leave(self) -> None:
         """From now on no producer gets an id here; open transactions may still end."""

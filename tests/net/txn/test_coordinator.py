@@ -527,3 +527,14 @@ class TestAtBroker:
             await trio.testing.wait_all_tasks_blocked()
             is_own = how.get("is_job", False)
             assert at.asked == (["produce"] if is_own else ["produce", "written"])
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(256, True), (257, False)])
+def test_a_client_cannot_fill_memory_with_long_transactional_ids(length: int, is_kept: bool) -> None:
+    config: Any = SimpleNamespace(transactions_home=(HomeRule("b*", Home.BROKER), HomeRule("*", Home.KPROXY)))
+    nothing: Any = None
+    coordinator = Coordinator(nothing, nothing, config, nothing)
+    for _ in range(2):
+        assert coordinator.is_at_broker("b" * length)
+        assert not coordinator.is_at_broker("k" * length)
+    assert coordinator._known_home.cache_info().currsize == (2 if is_kept else 0)
