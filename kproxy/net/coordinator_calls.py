@@ -14,7 +14,7 @@ from kproxy.proxy.commands import AskCoordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
     ApplicationCommit,
-    BeforeOffsetCommit,
+    BeforeOffsetChange,
     BeforeOffsetFetch,
     CoordinatorAnswer,
     GroupRequest,
@@ -80,9 +80,9 @@ class CoordinatorCalls:
             return partial(self._ask_group, ask.group_id, ask.request, upstream)
         if isinstance(ask, BeforeOffsetFetch):
             return partial(self._before_fetch, ask, self._last_commit)
-        if isinstance(ask, BeforeOffsetCommit):
+        if isinstance(ask, BeforeOffsetChange):
             earlier, self._last_commit = self._last_commit, trio.Event()
-            return partial(self._before_commit, ask, earlier, self._last_commit)
+            return partial(self._before_change, ask, earlier, self._last_commit)
         if isinstance(ask, ApplicationCommit):
             assert self._api is not None
             self._last_commit = trio.Event()
@@ -119,10 +119,10 @@ class CoordinatorCalls:
         await earlier.wait()
         return await self._groups.before_fetch(ask)
 
-    async def _before_commit(self, ask: BeforeOffsetCommit, earlier: trio.Event, done: trio.Event) -> Message:
+    async def _before_change(self, ask: BeforeOffsetChange, earlier: trio.Event, done: trio.Event) -> Message:
         assert self._groups is not None
         try:
             await earlier.wait()
-            return await self._groups.before_commit(ask)
+            return await self._groups.before_change(ask)
         finally:
             done.set()  # its request is sent before another task runs: there is no checkpoint in between

@@ -110,10 +110,10 @@ class BeforeOffsetFetch(NamedTuple):
     stable: Sequence[OffsetFetchRequest] = ()
 
 
-class BeforeOffsetCommit(NamedTuple):
-    """That what transactions have committed of a group stands at the broker, before something else is committed."""
+class BeforeOffsetChange(NamedTuple):
+    """The brokers have what transactions have committed of groups, before their offsets are committed or deleted."""
 
-    group_id: str
+    group_ids: Sequence[str]
 
 
 CoordinatorRequest: TypeAlias = (
@@ -123,7 +123,7 @@ CoordinatorRequest: TypeAlias = (
     | ImplicitProduce
     | ApplicationCommit
     | BeforeOffsetFetch
-    | BeforeOffsetCommit
+    | BeforeOffsetChange
     | AbortRequest
 )
 

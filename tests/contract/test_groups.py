@@ -1,11 +1,11 @@
 """Classic consumer groups: joining, syncing, rebalancing, leaving, and the offsets they commit."""
 
-import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from kproxy.codec._generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kproxy.codec._generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kproxy.codec._generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -20,6 +20,12 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from kproxy.codec._generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from kproxy.codec._generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -29,13 +35,19 @@ from kproxy.codec._generated.offset_fetch import (
 )
 from kproxy.codec._generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.stored import encode_stored
 from kproxy.testing.cluster_client import ClusterClient, RawConnection
 from tests.contract.coordinators import GROUP, STARTING, find_coordinator
 
 
-def subscription(note: str) -> bytes:
-    """A consumer's metadata: version 0, no topics, ``note`` as user data. A real coordinator parses it."""
-    return struct.pack(">hii", 0, 0, len(note)) + note.encode()
+def subscription(note: str, *topics: str) -> bytes:
+    """A consumer's metadata in version 0, with ``note`` as user data. A real coordinator parses it."""
+    return encode_stored(ConsumerProtocolSubscription(list(topics), note.encode()), 0)
+
+
+def offered(*protocols: str, topics: Sequence[str] = ()) -> list[JoinGroupRequestProtocol]:
+    """What a consumer that is subscribed to ``topics`` offers when it joins."""
+    return [JoinGroupRequestProtocol(name=name, metadata=subscription(name, *topics)) for name in protocols]
 
 
 class Consumer:
@@ -50,7 +62,12 @@ class Consumer:
         self.members: list[str] = []
 
     def join(
-        self, version: int = 3, *, protocols: tuple[str, ...] = ("range",), **changes: object
+        self,
+        version: int = 3,
+        *,
+        protocols: Sequence[str] = ("range",),
+        topics: Sequence[str] = (),
+        **changes: object,
     ) -> JoinGroupResponse:
         """Join, once more while the coordinator starts, and remember what came of it."""
         request = JoinGroupRequest(
@@ -59,7 +76,7 @@ class Consumer:
             rebalance_timeout_ms=20_000 if version else -1,
             member_id=self.member_id,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=subscription(name)) for name in protocols],
+            protocols=offered(*protocols, topics=topics),
         )
         for name, value in changes.items():
             setattr(request, name, value)
@@ -363,6 +380,32 @@ def test_list_and_delete_groups(consumer: Callable[[], Consumer], client: Cluste
     assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
     assert one.group not in listed([])
     assert _fetch_one(one, topic, 5)[0] == -1
+
+
+def test_offsets_are_deleted_unless_members_are_subscribed(
+    consumer: Callable[[], Consumer], client: ClusterClient, topic: str
+) -> None:
+    one = consumer()
+
+    def delete(name: str, *indexes: int) -> tuple[ErrorCode, list[ErrorCode]]:
+        rows = [OffsetDeleteRequestPartition(index) for index in indexes]
+        request = OffsetDeleteRequest(one.group, [OffsetDeleteRequestTopic(name, rows)])
+        answer = one.connection.call(request, 0, OffsetDeleteResponse)
+        found = {row.partition_index: ErrorCode(row.error_code) for part in answer.topics for row in part.partitions}
+        return ErrorCode(answer.error_code), [found[index] for index in indexes] if found else []
+
+    assert delete(topic, 0) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    one.join(topics=["another-topic", topic])
+    one.sync()
+    assert one.commit(topic, 5) is ErrorCode.NONE
+    assert delete(topic, 0) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+    assert _fetch_one(one, topic, 5)[0] == 5
+    one.join(topics=["another-topic"])
+    one.sync()
+    assert delete(topic, 0, 99) == (ErrorCode.NONE, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    assert _fetch_one(one, topic, 5)[0] == -1
+    one.leave()
+    assert delete(topic, 0) == (ErrorCode.NONE, [ErrorCode.NONE]), "there is nothing to delete"
 
 
 def test_offsets_by_topic_id(consumer: Callable[[], Consumer], client: ClusterClient, topic: str) -> None:

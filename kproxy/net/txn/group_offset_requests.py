@@ -18,7 +18,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.net.txn.waits import Changes
-from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, UnstableOffsets
+from kproxy.proxy.coordinator_requests import BeforeOffsetChange, BeforeOffsetFetch, UnstableOffsets
 from kproxy.proxy.offset_fetch_overlay import unstable_row
 from kproxy.txn.logged_group_offsets import undecided, unmirrored
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: How long a decision is awaited where the client can't be answered that it is pending. The client's heartbeats wait
 #: for this response, and its session may be as short as 6 s (group.min.session.timeout.ms). The client retries.
 _WAIT_SECONDS: Final = 4.0
-#: A commit waits as long for the log to be read.
+#: A commit or a deletion waits as long for the log to be read.
 _COMMIT_SECONDS: Final = 5.0
 #: So long a log that is not there is not asked for again: to make one and to commit there takes longer.
 _ABSENT_SECONDS: Final = 0.1
@@ -83,16 +83,20 @@ class GroupAsks:
             return OffsetFetchResponse(error_code=_LATER)
         return OffsetFetchResponse(groups=said)
 
-    async def before_commit(self, ask: BeforeOffsetCommit) -> OffsetFetchResponse:
-        """What was committed before has reached the broker; nobody can write it there again.
+    async def before_change(self, ask: BeforeOffsetChange) -> OffsetFetchResponse:
+        """Returns when the brokers have what was committed before; nobody can write it there again.
 
         While the log can't be read, groups that are in no known transaction continue.
         """
         try:
             if await self._is_read():
-                await self._mirror.settle(ask.group_id)
+                for group_id in dict.fromkeys(ask.group_ids):
+                    await self._mirror.settle(group_id)
         except (OSError, KproxyError):
-            is_known = undecided(self._log.views, ask.group_id) or self._mirror.is_unsettled(ask.group_id)
+            is_known = any(
+                undecided(self._log.views, group_id) or self._mirror.is_unsettled(group_id)
+                for group_id in ask.group_ids
+            )
             return OffsetFetchResponse(error_code=_LATER if is_known else ErrorCode.NONE)
         return OffsetFetchResponse()
 

@@ -8,7 +8,7 @@ import trio
 from kproxy.codec._generated.offset_fetch import OffsetFetchResponse
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.commands import WaitForLog
-from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch
+from kproxy.proxy.coordinator_requests import BeforeOffsetChange, BeforeOffsetFetch
 from kproxy.proxy.session import NOTHING_TOLD, Session
 from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
@@ -32,7 +32,7 @@ class Groups(Protocol):
         """What the broker may not know of them."""
         ...
 
-    async def before_commit(self, ask: BeforeOffsetCommit) -> OffsetFetchResponse:
+    async def before_change(self, ask: BeforeOffsetChange) -> OffsetFetchResponse:
         """Returns once the broker has what was committed before; or an error."""
         ...
 

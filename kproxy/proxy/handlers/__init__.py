@@ -21,6 +21,8 @@ HANDLERS: Mapping[int, str] = MappingProxyType(
         ApiKey.OFFSET_COMMIT: "offset_handlers.OffsetCommit",
         ApiKey.OFFSET_FETCH: "offset_handlers.OffsetFetch",
         ApiKey.FIND_COORDINATOR: "addresses.FindCoordinator",
+        ApiKey.DELETE_GROUPS: "offset_handlers.DeleteGroups",
+        ApiKey.OFFSET_DELETE: "offset_handlers.OffsetDelete",
         ApiKey.SASL_HANDSHAKE: "sasl_handlers.SaslHandshake",
         ApiKey.API_VERSIONS: "api_versions.ApiVersions",
         ApiKey.CREATE_TOPICS: "own_topics.OwnTopics",

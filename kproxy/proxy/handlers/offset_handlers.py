@@ -1,4 +1,6 @@
-"""OffsetCommit (8), OffsetFetch (9): ordered after what kproxy's transactions do to the same groups, in every version.
+"""Requests about groups' offsets: ordered after what kproxy's transactions do to the same groups, in every version.
+
+OffsetCommit (8), OffsetFetch (9), DeleteGroups (42), OffsetDelete (47).
 
 v0 meant ZooKeeper, at any broker. kproxy keeps these offsets in Kafka's groups: so the shell sends the requests to the
 group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no member id.
@@ -6,11 +8,18 @@ group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no
 
 from typing import Any
 
+from kproxy.codec._generated.delete_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteGroupsResponseDeletableGroupResult,
+)
+from kproxy.codec._generated.offset_commit import OffsetCommitRequest
+from kproxy.codec._generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import (
-    BeforeOffsetCommit,
+    BeforeOffsetChange,
     BeforeOffsetFetch,
     CoordinatorRequest,
     GroupRequest,
@@ -35,6 +44,9 @@ _SAID, _WAITING = "said", "waiting"
 class _Offsets(Handler):
     """A request that is asked of the broker once the transaction log has been read."""
 
+    #: Clients sent v0 to any broker.
+    v0_at_any_broker = True
+
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         """Where offsets may be in the log, their owner has to be known."""
         return ctx.services.follows_groups or upstream != version
@@ -43,7 +55,8 @@ class _Offsets(Handler):
         """What goes to the broker, or, of the versions that were sent to any broker, to the group's coordinator."""
         request: Any = exchange.request
         message: Message = request
-        return GroupRequest(request.group_id, message) if exchange.client_version == 0 else message
+        at_any = exchange.client_version == 0 and self.v0_at_any_broker
+        return GroupRequest(request.group_id, message) if at_any else message
 
     def _go_on(self, exchange: Exchange, said: OffsetFetchResponse) -> Again | GroupRequest:
         exchange.notes[_SAID] = said
@@ -54,7 +67,57 @@ class _Offsets(Handler):
         return exchange.upstream_version == exchange.client_version
 
 
-class OffsetCommit(_Offsets):
+class _Change(_Offsets):
+    """A request that changes offsets: first the broker gets what transactions have committed."""
+
+    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+        """Waits for the transaction log, if offsets may be in it."""
+        if not ctx.services.follows_groups:
+            return self._ask(exchange)
+        exchange.notes[_WAITING] = True
+        return BeforeOffsetChange(self._groups(exchange.request))
+
+    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+        """The broker's response, after what was committed before."""
+        if exchange.notes.pop(_WAITING, False):
+            if response.error_code:
+                return self._refused(exchange.request, response.error_code)
+            return self._go_on(exchange, response)
+        answer: Message = response
+        return AsItIs() if self._as_it_is(exchange) else answer
+
+    def _groups(self, request: Any) -> list[str]:
+        return [request.group_id]
+
+    def _refused(self, request: Any, error_code: int) -> Message:
+        """The response where nothing was changed; clients retry it."""
+        raise NotImplementedError
+
+
+class DeleteGroups(_Change):
+    """A group that is deleted stays deleted: no offset that was committed before is written to it afterwards."""
+
+    v0_at_any_broker = False
+
+    def _groups(self, request: DeleteGroupsRequest) -> list[str]:
+        return request.groups_names
+
+    def _refused(self, request: DeleteGroupsRequest, error_code: int) -> Message:
+        return DeleteGroupsResponse(
+            results=[DeleteGroupsResponseDeletableGroupResult(name, error_code) for name in request.groups_names]
+        )
+
+
+class OffsetDelete(_Change):
+    """An offset that is deleted stays deleted, as in ``DeleteGroups``."""
+
+    v0_at_any_broker = False
+
+    def _refused(self, request: OffsetDeleteRequest, error_code: int) -> Message:
+        return OffsetDeleteResponse(error_code=error_code)
+
+
+class OffsetCommit(_Change):
     """v0 and v1 as a commit to Kafka's groups; the timestamp of v1 is the broker's business since v2."""
 
     def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
@@ -66,19 +129,10 @@ class OffsetCommit(_Offsets):
                     row.commit_timestamp = -1
         if exchange.upstream_version > 4:
             request.retention_time_ms = -1
-        if ctx.services.follows_groups:
-            exchange.notes[_WAITING] = True
-            return BeforeOffsetCommit(request.group_id)
-        return self._ask(exchange)
+        return super().lift(ctx, exchange)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
-        """The broker's response, after what was committed before."""
-        if exchange.notes.pop(_WAITING, False):
-            if response.error_code:
-                return refused_commit(exchange.request, response.error_code)
-            return self._go_on(exchange, response)
-        answer: Message = response
-        return AsItIs() if self._as_it_is(exchange) else answer
+    def _refused(self, request: OffsetCommitRequest, error_code: int) -> Message:
+        return refused_commit(request, error_code)
 
 
 class OffsetFetch(_Offsets):

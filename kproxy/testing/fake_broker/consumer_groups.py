@@ -11,10 +11,13 @@ from typing import Final
 
 import trio
 
+from kproxy.codec._generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.stored import decode_stored
 from kproxy.testing.fake_broker.group_members import CommittedOffset, Member
 
 ANY_GENERATION: Final = -1
+_CONSUMERS: Final = "consumer"
 
 
 class GroupState(Enum):
@@ -54,6 +57,16 @@ class Group:
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+
+    @property
+    def subscribed_topics(self) -> set[str] | None:
+        """The topics that its members are subscribed to; None if their metadata do not say."""
+        if not self.members:
+            return set()
+        if self.protocol_type != _CONSUMERS or self.protocol is None:
+            return None
+        metadata = [member.metadata(self.protocol) for member in self.members.values()]
+        return {topic for one in metadata for topic in decode_stored(ConsumerProtocolSubscription, one).topics}
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Tell whether a newcomer's protocols fit those of the members."""

@@ -16,7 +16,7 @@ from kproxy.codec._generated.transaction_offsets import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import group_offset_requests, offset_mirror
 from kproxy.net.txn.group_offset_requests import GroupAsks
-from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, UnstableOffsets
+from kproxy.proxy.coordinator_requests import BeforeOffsetChange, BeforeOffsetFetch, UnstableOffsets
 from kproxy.testing.fake_broker import Answer
 from kproxy.testing.fake_broker.group_members import CommittedOffset
 from kproxy.txn.ids import Producer
@@ -253,20 +253,20 @@ class TestBeforeCommit:
         log = Scripted()
         asks = log.asks()
         for _ in range(2):
-            assert (await asks.before_commit(BeforeOffsetCommit("g"))).error_code == 0
+            assert (await asks.before_change(BeforeOffsetChange(["g"]))).error_code == 0
         assert log.asked == ["read", "g", "read", "g"]
 
     async def test_a_log_that_is_not_there_is_read_again_only_after_a_while(self) -> None:
         log = Scripted(has_log=False)
         asks = log.asks()
         for _ in range(3):
-            assert (await asks.before_commit(BeforeOffsetCommit("g"))).error_code == 0
+            assert (await asks.before_change(BeforeOffsetChange(["g"]))).error_code == 0
         assert log.asked == ["read"]
         await trio.sleep(0.1)
-        await asks.before_commit(BeforeOffsetCommit("g"))
+        await asks.before_change(BeforeOffsetChange(["g"]))
         assert log.asked == ["read", "read"]
         log.opened.set()
-        await asks.before_commit(BeforeOffsetCommit("g"))
+        await asks.before_change(BeforeOffsetChange(["g"]))
         assert log.asked == ["read", "read", "read", "g"]
 
     @pytest.mark.parametrize("is_slow", [False, True])
@@ -282,5 +282,5 @@ class TestBeforeCommit:
             log.read_s = 1000
         else:
             log.reads = _fail
-        assert (await log.asks().before_commit(BeforeOffsetCommit("g"))).error_code == error
+        assert (await log.asks().before_change(BeforeOffsetChange(["g"]))).error_code == error
         assert log.asked == ["read"]

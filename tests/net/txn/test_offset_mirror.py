@@ -11,9 +11,15 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
+from kproxy.codec._generated.delete_groups import DeleteGroupsRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
+from kproxy.codec._generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kproxy.codec._generated.transaction_mirrored import TransactionMirrored
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.net.txn import group_offset_requests, offset_mirror
@@ -193,6 +199,28 @@ class TestOrder:
             assert not left(at)
             assert at.broker_has() == 3
             assert await fetched(at.reader, "g", 7, ("t", 0)) == [(3, 0)]
+
+    @pytest.mark.parametrize("delay", [0.0, 0.05], ids=["at once", "while it is written"])
+    @pytest.mark.parametrize("delete", ["group", "offset"])
+    async def test_what_is_deleted_after_a_commit_stays_deleted(
+        self, delete: str, delay: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offset_mirror, "_LINGER_SECONDS", delay)
+        async with scene() as at:
+            await at.move(5)
+            if delete == "group":
+                answer = await at.reader.call(DeleteGroupsRequest(["g"]), 2)
+                assert [row.error_code for row in answer.results] == [0]
+            else:
+                rows = [OffsetDeleteRequestPartition(0)]
+                answer = await at.reader.call(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", rows)]), 0)
+                assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+            assert await fetched(at.reader, "g", 7, ("t", 0)) == [(-1, 0)]
+            await eventually(lambda: not left(at))
+            await trio.sleep(2 * delay)
+            await wait_all_tasks_blocked(0.01)
+            assert at.broker_has() is None
+            assert await fetched(at.reader, "g", 7, ("t", 0)) == [(-1, 0)]
 
     @pytest.mark.usefixtures("by_hand")
     async def test_also_where_the_log_was_not_there_before(self, monkeypatch: pytest.MonkeyPatch) -> None:

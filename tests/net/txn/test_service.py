@@ -26,7 +26,7 @@ from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.service import Transactions
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.proxy.applications import CommitRule
-from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, UnstableOffsets
+from kproxy.proxy.coordinator_requests import BeforeOffsetChange, BeforeOffsetFetch, UnstableOffsets
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
@@ -132,7 +132,7 @@ class TestParts:
             cast.fake.cluster.control(ApiKey.INIT_PRODUCER_ID, lambda call: names.append(call.request.transactional_id))
             at_b = b.at.transactions.reading.groups
             assert at_b is not None
-            assert not (await at_b.before_commit(BeforeOffsetCommit("g"))).error_code
+            assert not (await at_b.before_change(BeforeOffsetChange(["g"]))).error_code
             assert len(names) == 1, "the kproxy that wrote them is fenced"
 
     async def test_a_member_takes_the_id_of_one_that_has_ended(self) -> None:

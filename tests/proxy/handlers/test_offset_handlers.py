@@ -1,7 +1,8 @@
-"""OffsetCommit and OffsetFetch: the oldest versions mean something else."""
+"""Requests about groups' offsets: what waits for the transaction log, and what the oldest versions mean."""
 
 import pytest
 
+from kproxy.codec._generated.delete_groups import DeleteGroupsRequest
 from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -9,6 +10,11 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from kproxy.codec._generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from kproxy.codec._generated.offset_fetch import (
     OffsetFetchRequest,
@@ -20,8 +26,8 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kproxy.codec.messages import ErrorCode
-from kproxy.proxy.coordinator_requests import BeforeOffsetCommit, BeforeOffsetFetch, GroupRequest, UnstableOffsets
+from kproxy.codec.messages import ErrorCode, Message, response_class
+from kproxy.proxy.coordinator_requests import BeforeOffsetChange, BeforeOffsetFetch, GroupRequest, UnstableOffsets
 from tests.proxy.playbook import Play, configure
 
 
@@ -33,6 +39,10 @@ def commit() -> OffsetCommitRequest:
 COMMITTED = OffsetCommitResponse(
     topics=[OffsetCommitResponseTopic(name="t", partitions=[OffsetCommitResponsePartition(1, 0)])]
 )
+
+
+DELETE_GROUPS = DeleteGroupsRequest(["g", "h"])
+DELETE_OFFSETS = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(0)])])
 
 
 def test_offset_commit_v1_of_a_simple_consumer_is_committed() -> None:
@@ -107,7 +117,7 @@ class TestWithALog:
         play.ask(commit(), 7)
         assert not play.session.to_upstream
         (coordinator_call,) = play.session.commands
-        assert coordinator_call.ask == BeforeOffsetCommit("g")
+        assert coordinator_call.ask == BeforeOffsetChange(["g"])
         play.session.coordinator_answered(coordinator_call, OffsetFetchResponse(), 2.0)
         version, correlation_id, sent = play.sent()
         assert (version, sent.group_id) == (7, "g")
@@ -121,6 +131,42 @@ class TestWithALog:
         play.session.coordinator_answered(play.session.commands[0], later, 2.0)
         assert not play.session.to_upstream
         assert play.answer().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    @pytest.mark.parametrize(
+        ("request_", "version", "groups"),
+        [(DELETE_GROUPS, version, ["g", "h"]) for version in (0, 1, 2)] + [(DELETE_OFFSETS, 0, ["g"])],
+    )
+    def test_a_deletion_waits_for_what_was_committed_before(
+        self, request_: Message, version: int, groups: list[str]
+    ) -> None:
+        play = following()
+        play.ask(request_, version)
+        assert not play.session.to_upstream
+        (coordinator_call,) = play.session.commands
+        assert coordinator_call.ask == BeforeOffsetChange(groups)
+        play.session.coordinator_answered(coordinator_call, OffsetFetchResponse(), 2.0)
+        asked, correlation_id, sent = play.sent()
+        assert (asked, sent) == (version, request_)
+        answer = response_class(request_.API_KEY)()
+        play.reply(answer, version, correlation_id)
+        assert play.answer() == answer
+
+    def test_a_deletion_that_cant_be_put_in_order_is_refused(self) -> None:
+        later = OffsetFetchResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for request in (DELETE_GROUPS, DELETE_OFFSETS):
+            play = following()
+            play.ask(request, 0)
+            play.session.coordinator_answered(play.session.commands[0], later, 2.0)
+            assert not play.session.to_upstream
+            answer = play.answer()
+            errors = [row.error_code for row in answer.results] if request is DELETE_GROUPS else [answer.error_code]
+            assert set(errors) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+    @pytest.mark.parametrize("request_", [DELETE_GROUPS, DELETE_OFFSETS])
+    def test_a_deletion_is_relayed_where_no_offset_can_be_in_the_log(self, request_: Message) -> None:
+        play = Play()
+        play.ask(request_, 0)
+        assert play.sent()[2] == request_
 
     def test_v0_goes_to_the_coordinator_after_it(self) -> None:
         play = following()

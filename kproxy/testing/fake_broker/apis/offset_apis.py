@@ -10,6 +10,12 @@ from kproxy.codec._generated.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kproxy.codec._generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from kproxy.codec._generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -103,6 +109,36 @@ def _committed_by(
     metadata = part.committed_metadata or ""
     fits = len(metadata) <= call.cluster.config.offset_metadata_max_bytes
     return CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata) if fits else None
+
+
+@api(ApiKey.OFFSET_DELETE, (0, 0))
+async def offset_delete(call: Call) -> OffsetDeleteResponse:
+    """A group with members keeps the offsets of the topics that they are subscribed to."""
+    request: OffsetDeleteRequest = call.request
+    error = coordinator_error(call, request.group_id)
+    if error is not ErrorCode.NONE:
+        return OffsetDeleteResponse(error_code=error)
+    if request.group_id not in call.cluster.groups:
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    group = group_of(call, request.group_id)
+    subscribed = group.subscribed_topics
+    if group.members and subscribed is None:
+        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for index in (row.partition_index for row in topic.partitions):
+            outcome = ErrorCode.NONE
+            known = call.cluster.topics.get(topic.name)
+            if known is None or not 0 <= index < len(known.partitions):
+                outcome = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif topic.name in (subscribed or ()):
+                outcome = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                group.offsets.pop((topic.name, index), None)
+            rows.append(OffsetDeleteResponsePartition(index, outcome))
+        topics.append(OffsetDeleteResponseTopic(topic.name, rows))
+    return OffsetDeleteResponse(topics=topics)
 
 
 @api(ApiKey.OFFSET_FETCH, (1, 10))
