@@ -13,6 +13,7 @@ from kproxy.codec.batch_header import (
     read_header,
     set_transactional,
     stamp,
+    stored_crc,
 )
 from kproxy.codec.batch_reader import iter_records
 from kproxy.codec.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record
@@ -31,6 +32,7 @@ __all__ = [
     "read_header",
     "set_transactional",
     "stamp",
+    "stored_crc",
 ]
 
 

@@ -159,6 +159,11 @@ def crc_ok(buf: bytes | bytearray | memoryview, pos: int, end: int) -> bool:
     return crc32c(memoryview(buf)[pos + _CRC_FROM : end]) == stored
 
 
+def stored_crc(batch: bytes | bytearray | memoryview) -> int:
+    """The checksum in a batch's header, right or not; 0 if the batch is too short to have one."""
+    return int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big")
+
+
 def assemble(header: BatchHeader, payload: bytes | bytearray) -> bytearray:
     """Join a header, whose ``length`` and ``crc`` are filled in here, and the (already compressed) records."""
     out = bytearray(HEADER_SIZE)

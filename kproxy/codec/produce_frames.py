@@ -12,8 +12,7 @@ from kproxy.codec._generated.produce import ProduceRequest
 from kproxy.codec.header import encode_request
 from kproxy.codec.primitive_writers import write_uvarint
 from kproxy.codec.primitives import Buffer
-from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, TopicRef
-from kproxy.codec.topic_partition import TopicPartition
+from kproxy.codec.produce_layout import FIRST_FLEXIBLE, FIRST_TOPIC_ID, PartitionRef, TopicRef
 
 #: Length, API key, version, correlation id: after these all requests of one sender are alike up to their topics.
 _REQUEST_START: Final = Struct(">ihhi")
@@ -49,7 +48,7 @@ _LONGEST_KNOWN: Final = 249
 
 
 class ProduceRequests:
-    """What the Produce requests of one sender have in common: acks=all, topics by name."""
+    """What the Produce requests of one sender have in common: acks=all."""
 
     __slots__ = ("_alike", "_client_id", "_single", "_timeout_ms", "_transactional_id")
 
@@ -61,35 +60,35 @@ class ProduceRequests:
         #: By version, what is between the correlation id and the topics.
         self._alike: dict[int, bytes] = {}
         #: The version and the topic of the last request with one batch, and what was before the index of its partition.
-        self._single = (-1, "", b"")
+        self._single = (-1, b"", b"")
 
-    def frame(self, version: int, correlation_id: int, batches: Sequence[tuple[TopicPartition, Buffer]]) -> bytes:
-        """A request with one batch for each partition, in a version from 3 to 12."""
+    def frame(self, version: int, correlation_id: int, batches: Sequence[tuple[PartitionRef, Buffer]]) -> bytes:
+        """A request with one batch for each partition, in a version from 3 on, which says how topics are named."""
         if len(batches) == 1:
-            ((name, index), batch) = batches[0]
-            parts = [b"", self._before_one(version, name), *_row(version, index, batch), *_ENDS[version]]
+            ((topic, index), batch) = batches[0]
+            parts = [b"", self._before_one(version, topic), *_row(version, index, batch), *_ENDS[version]]
         else:
             parts = [b"", *self._parts(version, batches)]
         size = _REQUEST_START.size - _PREFIX + sum(map(len, parts))
         parts[0] = _REQUEST_START.pack(size, ProduceRequest.API_KEY, version, correlation_id)
         return b"".join(parts)
 
-    def _before_one(self, version: int, name: str) -> bytes:
+    def _before_one(self, version: int, topic: TopicRef) -> bytes:
         known_version, known, before = self._single
-        if known_version != version or known != name:
-            before = self._alike_of(version) + _count(version, 1) + _topic_start(version, name.encode(), 1)
-            self._single = version, name, before
+        if known_version != version or known != topic:
+            before = self._alike_of(version) + _count(version, 1) + _topic_start(version, topic, 1)
+            self._single = version, topic, before
         return before
 
-    def _parts(self, version: int, batches: Iterable[tuple[TopicPartition, Buffer]]) -> Iterator[Buffer]:
-        topics: dict[str, list[tuple[int, Buffer]]] = {}
-        for (name, index), batch in batches:
-            topics.setdefault(name, []).append((index, batch))
+    def _parts(self, version: int, batches: Iterable[tuple[PartitionRef, Buffer]]) -> Iterator[Buffer]:
+        topics: dict[TopicRef, list[tuple[int, Buffer]]] = {}
+        for (topic, index), batch in batches:
+            topics.setdefault(topic, []).append((index, batch))
         yield self._alike_of(version)
         yield _count(version, len(topics))
         end_of_topic, end = _ENDS[version]
-        for name, rows in topics.items():
-            yield _topic_start(version, name.encode(), len(rows))
+        for topic, rows in topics.items():
+            yield _topic_start(version, topic, len(rows))
             for index, batch in rows:
                 yield from _row(version, index, batch)
             yield end_of_topic

@@ -4,8 +4,12 @@ So the client's own sequence distinguishes a repeated batch from a new one, and 
 result of the first (Kafka's ``ProducerStateManager``, which keeps five batches).
 
 That holds within one transaction. A client that aborts a transaction may drop a batch whose response was lost, and give
-its sequences to the records of the next transaction (librdkafka does). So what has sequences of a transaction that has
-ended may be a late copy, or new data. It is neither written nor acknowledged.
+its sequences to the records of the next transaction (librdkafka does). So a batch with sequences of a transaction that
+has ended may be a late copy, or new data. It is neither written nor acknowledged.
+
+Such a late copy may also arrive for the first time in the next transaction, before the records that have its sequences
+now. Then two batches of the open transaction have the same sequences and different checksums. One of them belongs to
+another transaction, and nothing shows which: the open one can only be aborted.
 """
 
 from collections import deque
@@ -33,6 +37,8 @@ class Order(Enum):
     AGAIN = auto()
     #: Some of its sequences were used in a transaction that has ended.
     USED = auto()
+    #: A batch of the open transaction has the same sequence and other records.
+    CONTRADICTED = auto()
     OUT_OF_ORDER = auto()
 
 
@@ -43,8 +49,8 @@ class ClientSequences(Generic[T]):
         """Nothing sent."""
         self._client = Producer(-1, -1)
         self._next: dict[TopicPartition, int] = {}
-        #: The transaction, sequence, records and result of each.
-        self._recent: dict[TopicPartition, deque[tuple[object, int, int, T]]] = {}
+        #: The transaction, sequence, records, checksum and result of each. Another instance's checksum is unknown.
+        self._recent: dict[TopicPartition, deque[tuple[object, int, int, int | None, T]]] = {}
         #: Stands for the open transaction, or the last one.
         self._transaction = object()
 
@@ -65,14 +71,17 @@ class ClientSequences(Generic[T]):
         if batch.base_sequence == self._next.get(place, batch.base_sequence):
             return Order.NEXT, None  # no batch that is known begins there: it would come before
         recent = self._recent[place]
-        for transaction, base, records, noted in recent:
-            if transaction is self._transaction and (base, records) == (batch.base_sequence, batch.records):
+        order = Order.OUT_OF_ORDER
+        for transaction, base, records, crc, noted in recent:
+            if not _overlap(batch, base, records):
+                continue
+            if transaction is not self._transaction:
+                order = Order.USED
+            elif (base, records) == (batch.base_sequence, batch.records) and crc in (None, batch.crc):
                 return Order.AGAIN, noted
-        is_used = any(
-            transaction is not self._transaction and _overlap(batch, base, records)
-            for transaction, base, records, _ in recent
-        )
-        return Order.USED if is_used else Order.OUT_OF_ORDER, None
+            else:
+                return Order.CONTRADICTED, None
+        return order, None
 
     def following(self, client: Producer, place: "TopicPartition", otherwise: int) -> int:
         """The sequence that is next in a partition; ``otherwise`` where the client has sent nothing that is known."""
@@ -84,7 +93,8 @@ class ClientSequences(Generic[T]):
         """Records what a client has sent through other instances: the next sequence, and this transaction's batches."""
         self._take_client(client)
         self._next[place] = following
-        self._recent[place] = deque(((self._transaction, *one) for one in recent), maxlen=_KNOWN_BATCHES)
+        known = ((self._transaction, base, records, None, noted) for base, records, noted in recent)
+        self._recent[place] = deque(known, maxlen=_KNOWN_BATCHES)
 
     def clear(self) -> None:
         """Forgets all that was sent: the next batch of each partition may have any sequence."""
@@ -109,7 +119,7 @@ class ClientSequences(Generic[T]):
         place = (batch.topic, batch.partition)
         self._next[place] = advance(batch.base_sequence, batch.records)
         recent = self._recent.setdefault(place, deque(maxlen=_KNOWN_BATCHES))
-        recent.append((self._transaction, batch.base_sequence, batch.records, noted))
+        recent.append((self._transaction, batch.base_sequence, batch.records, batch.crc, noted))
 
 
 def _overlap(batch: ClientBatch, base: int, records: int) -> bool:

@@ -34,6 +34,8 @@ class ClientBatch(NamedTuple):
     records: int
     #: The client's own: it counts on over its transactions.
     base_sequence: int
+    #: The client's own checksum of the batch, before kproxy writes its own producer id and sequence into it.
+    crc: int = 0
 
 
 class Written(NamedTuple):

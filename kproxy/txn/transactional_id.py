@@ -185,10 +185,10 @@ class TransactionalId:
         self.doomed = TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
         return self.doomed
 
-    def doom_unwritten(self) -> None:
-        """A batch of the open transaction was not written."""
+    def doom_unwritten(self, why: str) -> None:
+        """Records that a batch of the open transaction was not written, unless it is doomed already."""
         if self.doomed is None:
-            self.doom("a batch of the transaction was not written")
+            self.doom(why)
 
     def take_offsets(self, added: AddedGroups, offsets: TransactionOffsets, connection: int) -> None:
         """Offsets of the first protocol that count. TxnError if the transaction can only be aborted now."""

@@ -44,10 +44,12 @@ class Written(NamedTuple):
     """A transaction's data in a partition: the offset after them, and the batches that were sent more than once.
 
     ``copies``: (base sequence, base offset) of each, in order; a copy at another offset does not count.
+    ``first_offset``: of the first record; -1 if another instance wrote it.
     """
 
     end_offset: int
     copies: tuple[tuple[int, int], ...]
+    first_offset: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +84,7 @@ class _Track:
     next_sequence: int = 0
     #: A broker takes the first batch of a producer that it does not know at any sequence; no other may overtake it.
     established: bool = False
+    first_offset: int = -1
     end_offset: int = -1
     copies: list[tuple[int, int]] = field(default_factory=list)
     failures: int = 0
@@ -108,6 +111,8 @@ class _Track:
     def take_in(self, done: TxnSend) -> bool:
         """Records where the oldest batch is; False if that is not after all before it."""
         in_order = done.base_offset >= self.end_offset
+        if self.first_offset < 0:
+            self.first_offset = done.base_offset
         self.end_offset = done.base_offset + done.records
         if done.attempts > 1:
             self.copies.append((done.sequence, done.base_offset))
@@ -296,4 +301,7 @@ class Writes:
         """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it can't commit."""
         if self.failed is not None or self._busy:
             raise LocalProtocolError(f"transaction of epoch {self._epoch} can't be committed (yet)")
-        return {place: Written(track.end_offset, tuple(track.copies)) for place, track in self._tracks.items()}
+        return {
+            place: Written(track.end_offset, tuple(track.copies), track.first_offset)
+            for place, track in self._tracks.items()
+        }

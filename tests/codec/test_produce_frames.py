@@ -34,10 +34,22 @@ def by_topic(rows: list[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-def message_of(batches: dict[tuple[str, int], bytes], transactional_id: str | None) -> ProduceRequest:
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b"-")[:16]
+
+
+def ref(version: int, place: tuple[str, int]) -> tuple[bytes, int]:
+    """A partition as a request of the version names it."""
+    name, index = place
+    return topic_id(name) if version >= FIRST_TOPIC_ID else name.encode(), index
+
+
+def message_of(version: int, batches: dict[tuple[str, int], bytes], transactional_id: str | None) -> ProduceRequest:
+    by_id = version >= FIRST_TOPIC_ID
     topics = [
         ProduceRequestTopicProduceData(
-            name=name,
+            name="" if by_id else name,
+            topic_id=topic_id(name) if by_id else bytes(16),
             partition_data=[ProduceRequestPartitionProduceData(index, batches[name, index]) for index in indexes],
         )
         for name, indexes in by_topic(list(batches)).items()
@@ -45,7 +57,7 @@ def message_of(batches: dict[tuple[str, int], bytes], transactional_id: str | No
     return ProduceRequest(transactional_id, -1, 30_000, topics)
 
 
-@pytest.mark.parametrize("version", range(3, FIRST_TOPIC_ID))
+@pytest.mark.parametrize("version", range(3, FIRST_TOPIC_ID + 1))
 @pytest.mark.parametrize("transactional_id", [None, "", "id", LONG])
 def test_a_request_is_that_of_a_message(version: int, transactional_id: str | None) -> None:
     for client_id in (None, "", "kproxy"):
@@ -53,34 +65,36 @@ def test_a_request_is_that_of_a_message(version: int, transactional_id: str | No
         for seed in range(8):
             chance = random.Random(seed)
             batches = {place: chance.randbytes(chance.choice((0, 1, 125, 126, 127, 20_000))) for place in places(seed)}
-            message = message_of(batches, transactional_id)
-            views = [(place, memoryview(batch)) for place, batch in batches.items()]
+            message = message_of(version, batches, transactional_id)
+            views = [(ref(version, place), memoryview(batch)) for place, batch in batches.items()]
             assert requests.frame(version, seed, views) == encode_request(message, version, seed, client_id)
 
 
-@pytest.mark.parametrize("version", range(3, FIRST_TOPIC_ID))
+@pytest.mark.parametrize("version", range(3, FIRST_TOPIC_ID + 1))
 def test_a_request_of_one_batch_is_that_of_a_message_whatever_the_one_before_was(version: int) -> None:
     requests = ProduceRequests("kproxy", "id", 30_000)
     for name in ("b", "b", "c", "a"):
         for places in ([(name, 5)], [(name, 5), (name, 6)]):
             batches = {place: b"batch" for place in places}
             for each in (version, 7, version):
-                expected = encode_request(message_of(batches, "id"), each, 9, "kproxy")
-                assert requests.frame(each, 9, list(batches.items())) == expected
+                expected = encode_request(message_of(each, batches, "id"), each, 9, "kproxy")
+                named = [(ref(each, place), batch) for place, batch in batches.items()]
+                assert requests.frame(each, 9, named) == expected
 
 
 def test_a_request_may_be_empty() -> None:
     empty = ProduceRequest("id", -1, 1, [])
     requests = ProduceRequests("c", "id", 1)
-    for version in range(3, FIRST_TOPIC_ID):
+    for version in range(3, FIRST_TOPIC_ID + 1):
         assert requests.frame(version, 5, []) == encode_request(empty, version, 5, "c")
 
 
 def test_a_request_of_more_topics_than_a_varint_of_one_byte_says() -> None:
     batches = {(f"t{number}", number): b"batch" for number in range(300)}
-    for version in (8, 9):
-        written = ProduceRequests("c", None, 30_000).frame(version, 5, list(batches.items()))
-        assert written == encode_request(message_of(batches, None), version, 5, "c")
+    for version in (8, 9, FIRST_TOPIC_ID):
+        named = [(ref(version, place), batch) for place, batch in batches.items()]
+        written = ProduceRequests("c", None, 30_000).frame(version, 5, named)
+        assert written == encode_request(message_of(version, batches, None), version, 5, "c")
 
 
 @pytest.mark.parametrize("version", range(ProduceResponse.MAX_VERSION + 1))

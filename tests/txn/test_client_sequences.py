@@ -9,8 +9,8 @@ from kproxy.txn.requests import ClientBatch
 CLIENT = Producer(7, 0)
 
 
-def batch(sequence: int, records: int = 1, partition: int = 0) -> ClientBatch:
-    return ClientBatch("t", partition, memoryview(bytearray()), records, sequence)
+def batch(sequence: int, records: int = 1, partition: int = 0, crc: int = 7) -> ClientBatch:
+    return ClientBatch("t", partition, memoryview(bytearray()), records, sequence, crc)
 
 
 def sent(sequences: ClientSequences[str], *batches: ClientBatch, client: Producer = CLIENT) -> None:
@@ -36,11 +36,28 @@ def test_a_repeated_batch_is_known_again_and_five_are_remembered() -> None:
     assert sequences.order(CLIENT, batch(0)) == (Order.OUT_OF_ORDER, None)
 
 
-def test_a_gap_and_another_size_are_out_of_order() -> None:
+def test_a_gap_is_out_of_order() -> None:
     sequences: ClientSequences[str] = ClientSequences()
     sent(sequences, batch(0, 2))
     assert sequences.order(CLIENT, batch(3)) == (Order.OUT_OF_ORDER, None)
-    assert sequences.order(CLIENT, batch(0, 1)) == (Order.OUT_OF_ORDER, None)
+
+
+@pytest.mark.parametrize("other", [batch(4, 3, crc=8), batch(4, 2), batch(5, 1), batch(3, 2), batch(5, 9)])
+def test_two_batches_with_the_same_sequence_contradict_each_other(other: ClientBatch) -> None:
+    """One is a late copy of a transaction that was aborted before it arrived, the other a new batch."""
+    sequences: ClientSequences[str] = ClientSequences()
+    sent(sequences, batch(0, 4))
+    sequences.begin()
+    sent(sequences, batch(4, 3))
+    assert sequences.order(CLIENT, batch(4, 3)) == (Order.AGAIN, "4")
+    assert sequences.order(CLIENT, other) == (Order.CONTRADICTED, None)
+
+
+def test_the_checksum_of_a_batch_that_another_instance_took_is_unknown() -> None:
+    sequences: ClientSequences[str] = ClientSequences()
+    sequences.restore(CLIENT, ("t", 0), 3, [(0, 3, "written elsewhere")])
+    assert sequences.order(CLIENT, batch(0, 3, crc=8)) == (Order.AGAIN, "written elsewhere")
+    assert sequences.order(CLIENT, batch(0, 2)) == (Order.CONTRADICTED, None)
 
 
 def test_a_new_epoch_begins_again() -> None:
@@ -112,7 +129,7 @@ class TestSequencesOfATransactionThatHasEnded:
         assert sequences.order(CLIENT, batch(4)) == (Order.OUT_OF_ORDER, None)
         sent(sequences, batch(3))
         assert sequences.order(CLIENT, batch(3)) == (Order.AGAIN, "3")
-        assert sequences.order(CLIENT, batch(3, 2)) == (Order.OUT_OF_ORDER, None)
+        assert sequences.order(CLIENT, batch(3, 2)) == (Order.CONTRADICTED, None)
         assert sequences.order(CLIENT, batch(2)) == (Order.USED, None)
 
     @pytest.mark.parametrize(

@@ -182,9 +182,9 @@ class TestWhatATransactionTakes:
     def test_nothing_once_it_can_only_be_aborted(self) -> None:
         known = Id()
         known.begin()
-        known.doom_unwritten()
+        known.doom_unwritten("why")
         told = known.doomed
-        known.doom_unwritten()
+        known.doom_unwritten("why")
         assert known.doomed is told
         for asked in (known.refuse_growth, lambda: known.begin_to_end(committed=True)):
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):

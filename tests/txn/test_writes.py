@@ -131,7 +131,7 @@ class TestSending:
         for at, send in enumerate(sends):
             assert send_all(core, 5.0) == [send]
             core.written(send, at + 1, -1)
-        assert core.summary()[P] == Written(5, ((1, 1), (2, 2), (3, 3), (4, 4)))
+        assert core.summary()[P] == Written(5, ((1, 1), (2, 2), (3, 3), (4, 4)), 0)
         assert [send.reason for send in sends] == ["not_now"] + ["behind_a_failure"] * 3
 
     def test_back_off_doubles_up_to_its_limit_and_begins_again_after_a_success(self) -> None:
@@ -171,7 +171,7 @@ class TestSending:
         core.again(send, 0.0, is_open=False)
         assert send_all(core, 1.0) == [send]
         core.written(send, 4, -1)
-        assert core.summary() == {P: Written(5, ())}
+        assert core.summary() == {P: Written(5, (), 4)}
 
     def test_the_earliest_back_off_that_has_not_ended_is_due_next(self) -> None:
         core = writes()
@@ -290,7 +290,7 @@ class TestFailing:
             core.summary()
         send_all(core)
         core.written(send, 0, -1)
-        assert core.summary() == {P: Written(1, ())}
+        assert core.summary() == {P: Written(1, (), 0)}
 
     @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR])
     def test_doubtful_answers_are_believed_when_they_last(self, error: ErrorCode) -> None:

@@ -52,6 +52,8 @@ class Metadata:
         """Nothing is known yet."""
         self._brokers = brokers
         self._leaders: dict[TopicPartition, Broker] = {}
+        #: Of topics whose leaders were learnt, by name.
+        self._ids: dict[str, bytes] = {}
 
     def leader(self, place: TopicPartition) -> Broker | None:
         """The leader of a partition, as far as it is known."""
@@ -60,6 +62,13 @@ class Metadata:
     def forget(self, place: TopicPartition) -> None:
         """Has the leader of a partition learnt again."""
         self._leaders.pop(place, None)
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of a topic (KIP-516), as brokers said when the leader of one of its partitions was last learnt.
+
+        None where that is unknown, or brokers have no ids.
+        """
+        return self._ids.get(name)
 
     async def find(self, place: TopicPartition) -> Broker:
         """The leader of a partition, learnt if it is not known. NoLeader, OSError, RemoteProtocolError."""
@@ -74,6 +83,8 @@ class Metadata:
         response = await self.topics(MetadataRequestTopic(name=name) for name in names)
         if len(self._leaders) + len(places) > _MOST_LEADERS:
             self._leaders.clear()
+            self._ids.clear()
+        self._ids.update({topic.name or "": topic.topic_id for topic in response.topics if any(topic.topic_id)})
         alive = {row.node_id for row in response.brokers}
         topic_errors = {topic.name: topic.error_code for topic in response.topics}
         rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}

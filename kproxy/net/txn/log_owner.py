@@ -58,7 +58,7 @@ class LogOwner(Owner):
         super().__init__(tools.stats, tools.connections())
         self.keeper = ClaimKeeper(transactional_id, tools, self.id)
         self._tools = tools
-        ends = PartitionEnds(tools.ends, tools.topics)
+        ends = PartitionEnds(tools.ends, tools.topics, tools.cluster.metadata.topic_id)
         self._announcements = Announcements(self.keeper, tools, ends, self._sequences)
         self._offsets = PendingOffsets(self.keeper, tools.groups)
         self._decisions = Decisions(self.keeper, tools, ends)

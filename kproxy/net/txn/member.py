@@ -48,7 +48,7 @@ class Member:
         self._connections = tools.connections()
         self._transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
-        self._ends = PartitionEnds(tools.ends, tools.topics)
+        self._ends = PartitionEnds(tools.ends, tools.topics, tools.cluster.metadata.topic_id)
 
     async def join(self, view: IdView, main: Producer) -> bool:
         """Joins the transaction ``main``; whether the log shows that. It is asked once: another try is another part."""

@@ -10,7 +10,7 @@ import trio
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.id_lock import IdLock, Interrupted
-from kproxy.net.txn.transaction import Transaction, written_of
+from kproxy.net.txn.transaction import Transaction, why_not_written, written_of
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.client_sequences import ClientSequences
@@ -186,8 +186,8 @@ class Owner(ABC):
         return [written_of(send) for send in sends]
 
     def _check_written(self, transaction: Transaction) -> None:
-        if transaction.writer.failed is not None:
-            self.id.doom_unwritten()
+        if (why := why_not_written(transaction)) is not None:
+            self.id.doom_unwritten(why)
 
     def _drop(self, reason: str) -> None:
         """What is open is aborted, or will be by the next epoch.

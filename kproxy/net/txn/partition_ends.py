@@ -5,7 +5,7 @@ kind of client (KIP-98's, the control API's, members, applications): so here par
 written.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -27,10 +27,13 @@ _AHEAD_SECONDS: Final = 1.0
 class PartitionEnds:
     """The ends of the partitions that one transactional id writes."""
 
-    def __init__(self, ask: Ends, topics: Topics) -> None:
-        """``ask`` gives the ends of partitions from their leaders."""
+    def __init__(self, ask: Ends, topics: Topics, topic_id: Callable[[str], bytes | None]) -> None:
+        """``ask`` gives the ends of partitions, from their leaders; ``topic_id`` the id of a topic, if it is known."""
         self._ask = ask
         self._topics = topics
+        self._topic_id = topic_id
+        #: The topics whose ends are remembered, by name.
+        self._ids: dict[str, bytes | None] = {}
         self._ends: dict[TopicPartition, int] = {}
         #: What the last transaction wrote: the next one announces it at once, in one record.
         self._usual: set[TopicPartition] = set()
@@ -46,6 +49,7 @@ class PartitionEnds:
         if missing:
             try:
                 self._ends.update(await self._ask(missing))
+                self._ids.update({topic: self._topic_id(topic) for topic, _ in missing})
             except LogError as error:
                 raise TxnError(ErrorCode(error.error_code), str(error)) from error
             except (OSError, RemoteProtocolError) as error:
@@ -63,6 +67,7 @@ class PartitionEnds:
         """
         usual = [place for place in self._usual if place not in announced]
         added, usual = ([one for one in more if self._topics.is_known_writable(one)] for more in (added, usual))
+        self._forget_recreated(usual)
         wanted: Sequence[TopicPartition] = list(dict.fromkeys([*written, *added]))
         if len(wanted) > len(written) and self._missing(wanted):
             wanted = await self._ahead(wanted) or written
@@ -80,9 +85,11 @@ class PartitionEnds:
         return ()
 
     def _missing(self, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        self._forget_recreated(places)
         missing = [place for place in places if place not in self._ends]
         if missing and len(self._ends) + len(missing) > _MOST_ENDS:
             self._ends.clear()
+            self._ids.clear()
             return places
         return missing
 
@@ -90,11 +97,26 @@ class PartitionEnds:
         """Records the ends of committed data, and where other instances have written of the same transaction."""
         self._usual = {*written, *(place for places in former for place in places)}
         self._ends.update({place: done.end_offset for place, done in written.items()})
+        for topic, _ in written:
+            self._ids.setdefault(topic, self._topic_id(topic))
 
     def recreated(self, written: Mapping[TopicPartition, Written]) -> str | None:
-        """A topic that was deleted and recreated after its end was asked for, so that a wrong offset was announced."""
+        """A topic that was deleted and recreated after its end was asked for, so that a wrong offset was announced.
+
+        For brokers that have no ids of topics: data lie below the announced offset, however far the topic has grown.
+        """
         for place, done in written.items():
-            if done.end_offset <= self._ends.get(place, 0):
-                self._ends.clear()
+            if 0 <= done.first_offset < self._ends.get(place, 0):
+                self._forget(place[0])
                 return place[0]
         return None
+
+    def _forget_recreated(self, places: Iterable[TopicPartition]) -> None:
+        """Drops the ends of topics that have other ids by now."""
+        for topic in {topic for topic, _ in places}:
+            if topic in self._ids and self._topic_id(topic) != self._ids[topic]:
+                self._forget(topic)
+
+    def _forget(self, topic: str) -> None:
+        self._ids.pop(topic, None)
+        self._ends = {place: end for place, end in self._ends.items() if place[0] != topic}

@@ -24,6 +24,7 @@ from kproxy.codec._generated.transaction_prepare import (
     TransactionPreparePartition,
     TransactionPrepareTopic,
 )
+from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.partition_ends import PartitionEnds
@@ -62,6 +63,8 @@ class Transaction:
         self.announced: set[TopicPartition] = set()
         #: The client's sequence that the log names as its first, by partition where nothing was accepted yet.
         self.first_sequences: dict[TopicPartition, int] = {}
+        #: Whether two batches of the client had the same sequence, so that one is of a former transaction.
+        self.is_contradicted = False
         #: Whether another instance began it.
         self.is_continued = False
         #: What other instances have written for it, by the epoch of each.
@@ -91,7 +94,8 @@ class Transaction:
     ) -> list[TxnSend | None]:
         """Gives each batch its place in the order; a repeated one is its first coming, one out of order is None.
 
-        One with sequences of a former transaction is refused. It dooms nothing, since it may be a late copy.
+        One with sequences of a former transaction is refused. It dooms nothing, since it may be a late copy. One with
+        the sequence of another batch of this transaction dooms it: one of the two belongs to a former transaction.
         """
         sends: list[TxnSend | None] = []
         fresh: list[tuple[int, ClientBatch]] = []
@@ -100,6 +104,9 @@ class Transaction:
             sends.append(before)
             if order is Order.USED:
                 sequences.pass_over(batch)
+                sends[at] = _refused(batch)
+            elif order is Order.CONTRADICTED:
+                self.is_contradicted = True
                 sends[at] = _refused(batch)
             elif order is Order.NEXT:
                 fresh.append((at, batch))
@@ -175,14 +182,30 @@ class Transaction:
 
 def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: Views) -> str | None:
     """Why data that are all settled can't be committed, now or after a prepare; None if they can."""
-    if transaction.writer.failed is not None:
-        return f"a batch was not written: error {transaction.writer.failed}"
+    if (why := why_not_written(transaction)) is not None:
+        return why
     written = transaction.writer.written()
     if (topic := ends.recreated(written)) is not None:
-        return f"{topic} was deleted and created again"
+        return _recreated(topic)
     if any(done.copies for done in written.values()) and views.copies_bytes() >= _MOST_COPIES_BYTES:
         return f"batches were sent again, and {_MOST_COPIES_BYTES} bytes of offsets of such batches are kept already"
     return None
+
+
+def _recreated(topic: str) -> str:
+    return f"{topic} was deleted and created again"
+
+
+def why_not_written(transaction: Transaction) -> str | None:
+    """Why a batch was refused or not written, so that the transaction can only be aborted; None if there is none."""
+    writer = transaction.writer
+    if transaction.is_contradicted:
+        return "two batches of the client have the same sequence number and different records"
+    if writer.failed is None:
+        return None
+    if writer.recreated is not None:
+        return _recreated(writer.recreated)
+    return f"a batch of the transaction was not written: {error_name(writer.failed)}"
 
 
 def written_of(send: TxnSend | None) -> WrittenBatch:

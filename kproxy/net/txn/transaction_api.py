@@ -16,6 +16,7 @@ from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
+from kproxy.codec.batch import stored_crc
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, TopicRef
 from kproxy.errors import RemoteProtocolError
@@ -306,7 +307,7 @@ class TransactionApi:
 
 
 def _client_batch(part: ProducePart, topic: str) -> ClientBatch:
-    return ClientBatch(topic, part.partition, part.batch, part.records, part.base_sequence)
+    return ClientBatch(topic, part.partition, part.batch, part.records, part.base_sequence, stored_crc(part.batch))
 
 
 def _refused(taken: Sized, error: TxnError) -> list[Written]:

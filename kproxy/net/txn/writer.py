@@ -9,7 +9,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce_frames import ProduceRequests
-from kproxy.codec.produce_layout import FIRST_TOPIC_ID, Results, walk_response
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID, PartitionRef, Results, walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.resend import OLD_S
@@ -60,7 +60,10 @@ class TransactionWriter:
         in_flight = config.max_in_flight_per_partition
         self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
         self._line: Sized = native.line if native is not None else ()
-        self._newest = min(native.newest_produce if native is not None else FIRST_TOPIC_ID, FIRST_TOPIC_ID - 1)
+        self._newest = native.newest_produce if native is not None else FIRST_TOPIC_ID
+        #: The ids of the topics that it writes, by name, if brokers have any: a topic that is deleted and recreated
+        #: during the transaction is another one, and its brokers refuse the old id.
+        self._topic_ids: dict[str, bytes | None] = {}
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
         name = native.transactional_id if native is not None else None
@@ -75,6 +78,8 @@ class TransactionWriter:
         #: Waits for the end of a back-off.
         self._backing_off: trio.CancelScope | None = None
         self._learning = False
+        #: A topic that was deleted and recreated meanwhile: the transaction has failed.
+        self.recreated: str | None = None
         #: The process's count of batches in flight.
         self._counted = 0
         self._connecting: set[int] = set()
@@ -211,6 +216,11 @@ class TransactionWriter:
         for send in sends:
             if send.place in errors:
                 self._take(send, errors[send.place])
+        for topic in {send.place[0] for send in sends}:
+            known = self._topic_ids.setdefault(topic, self._metadata.topic_id(topic))
+            if known not in (None, self._metadata.topic_id(topic)):
+                self.recreated = topic
+                self._writes.abandon()
         self._changed()
 
     async def _connect(self, broker: Broker, sends: Sequence[TxnSend]) -> None:
@@ -226,11 +236,14 @@ class TransactionWriter:
         group = self._fitting(sends)
         oldest, newest = client.versions.get(ApiKey.PRODUCE, (0, 0))
         version = min(newest, self._newest)
+        if version >= FIRST_TOPIC_ID and not all(self._topic_id(send) for send in group):
+            version = FIRST_TOPIC_ID - 1
         try:
             if version < max(oldest, _OLDEST_PRODUCE):
                 raise RemoteProtocolError(f"the broker serves Produce {oldest} to {newest}")
-            done = partial(self._answered, client, group)
-            client.send(self._writer_of(group), version, walk_response, done, extra_ms=self._timeout_ms)
+            named = self._named(group, by_id=version >= FIRST_TOPIC_ID)
+            done = partial(self._answered, client, named)
+            client.send(self._writer_of(named), version, walk_response, done, extra_ms=self._timeout_ms)
         except (OSError, RemoteProtocolError):
             self._unsent(group)
             return False
@@ -243,9 +256,21 @@ class TransactionWriter:
             more = more or self._writes.is_followed(send)
         return more
 
-    def _writer_of(self, sends: Sequence[TxnSend]) -> Callable[[int, int], bytes]:
+    def _topic_id(self, send: TxnSend) -> bytes | None:
+        name = send.place[0]
+        if name not in self._topic_ids:
+            self._topic_ids[name] = self._metadata.topic_id(name)
+        return self._topic_ids[name]
+
+    def _named(self, sends: Sequence[TxnSend], *, by_id: bool) -> Sequence[tuple[PartitionRef, TxnSend]]:
+        """Batches with their partitions as a request names them."""
+        if by_id:
+            return [((self._topic_id(send) or b"", send.place[1]), send) for send in sends]
+        return [((send.place[0].encode(), send.place[1]), send) for send in sends]
+
+    def _writer_of(self, named: Sequence[tuple[PartitionRef, TxnSend]]) -> Callable[[int, int], bytes]:
         return lambda version, correlation_id: self._requests.frame(
-            version, correlation_id, [(send.place, send.batch) for send in sends]
+            version, correlation_id, [(place, send.batch) for place, send in named]
         )
 
     def _is_time(self, client: PipelinedClient, sends: Sequence[TxnSend]) -> bool:
@@ -273,16 +298,20 @@ class TransactionWriter:
 
     # -- what became of it
 
-    def _answered(self, client: PipelinedClient, group: Sequence[TxnSend], results: Results | None) -> None:
+    def _answered(
+        self, client: PipelinedClient, named: Sequence[tuple[PartitionRef, TxnSend]], results: Results | None
+    ) -> None:
         self._used[client] -= 1
         if not self._used[client]:
             del self._used[client]
         if results is None:
             self._count_error()
             results = {}
-        for send in group:
-            name, index = send.place
-            self._take(send, *results.get((name.encode(), index), _NO_RESULT))
+        for place, send in named:
+            error_code, *rest = results.get(place, _NO_RESULT)
+            if error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the owner named the topic
+            self._take(send, error_code, *rest)
         self._changed()
 
     def _take(self, send: TxnSend, error_code: int, base_offset: int = -1, log_append_time_ms: int = -1) -> None:

@@ -20,6 +20,7 @@ from kproxy.codec.primitives import Counted
 from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.apis.connection_apis import fallback
+from kproxy.testing.fake_broker.apis.record_apis import identify_topics, name_topics
 from kproxy.testing.fake_broker.controls import handle_with
 from kproxy.testing.fake_broker.fake_api import Call, CloseConnection
 from kproxy.testing.fake_broker.fake_cluster import Broker, ClusterConfig, FakeCluster
@@ -143,8 +144,10 @@ class FakeServer:
         request = request_class(key).decode(Counted(frame, _MOST_ELEMENTS), version, header.size)
         expire_transactions(self.cluster)
         call = Call(self.cluster, broker_id, connection, client_host, header.client_id, version, request, _SERVED)
+        name_topics(call)
         fault = await self.cluster.controls.fault_for(api.key, call)
         response = await handle_with(fault, api, call)
+        identify_topics(call, response)
         return None if response is None else encode_response(response, version, correlation_id)
 
 

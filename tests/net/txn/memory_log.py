@@ -99,12 +99,13 @@ class Groups:
 
 
 class Writer:
-    """Has written these partitions up to an offset each."""
+    """Has written a record to each of these partitions, before an offset each."""
 
     def __init__(self, **written: int) -> None:
         self.failed: int | None = None
+        self.recreated: str | None = None
         self.flushed = False
-        self._written = {("t", int(name[1:])): Written(end, ()) for name, end in written.items()}
+        self._written = {("t", int(name[1:])): Written(end, (), end - 1) for name, end in written.items()}
 
     async def flush(self) -> None:
         self.flushed = True
@@ -122,7 +123,9 @@ class Desk:
         self.former: Any = SimpleNamespace()
         self.tools = OwnerTools(
             log=self.log,  # type: ignore[arg-type]
-            cluster=SimpleNamespace(new_producer_id=self._new_producer_id),  # type: ignore[arg-type]
+            cluster=SimpleNamespace(  # type: ignore[arg-type]
+                new_producer_id=self._new_producer_id, metadata=SimpleNamespace(topic_id={}.get)
+            ),
             stats=TransactionStats(),
             groups=self.groups,
             ends=self._ends,
@@ -133,7 +136,7 @@ class Desk:
             instance_id=name,
         )
         self.keeper = ClaimKeeper("id", self.tools)
-        self.ends = PartitionEnds(self._ends, self)
+        self.ends = PartitionEnds(self._ends, self, {}.get)
 
     async def _new_producer_id(self) -> int:
         self.asked["producer id"] += 1

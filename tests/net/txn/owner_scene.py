@@ -47,6 +47,7 @@ class DataWriter:
 
     def __init__(self) -> None:
         self.failed: int | None = None
+        self.recreated: str | None = None
         self.is_abandoned = False
         self.accepted: list[TopicPartition] = []
         self.flushing: Held | None = None

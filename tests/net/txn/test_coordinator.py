@@ -329,7 +329,9 @@ class TestTheLogFails:
                 await client.end(a)
             cast.fake.cluster.delete_topic("t")
             cast.fake.cluster.create_topic("t", 4)
-            await client.write(a, "3", P0)
+            assert not await client.add(a, P0)
+            (refused,) = await client.send(a, [client.batch("3", P0)])
+            assert refused.error_code == ErrorCode.TRANSACTION_ABORTABLE
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: t was deleted and created again"):
                 await client.end(a)
             await client.abort_and_commit(a, "4", P0)

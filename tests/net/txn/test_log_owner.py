@@ -831,7 +831,7 @@ class TestPreparing:
         ("why", "message"),
         [
             ("continued", "another instance began it"),
-            ("unwritten", "a batch was not written"),
+            ("unwritten", "a batch of the transaction was not written"),
             ("lost", "the log did not take it"),
         ],
     )

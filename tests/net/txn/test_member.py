@@ -141,7 +141,7 @@ class TestData:
             assert await wrote(member, P0) != [0]
             assert await wrote(member, ("u", 0)) != [0]
             assert announced(cast) == [[P0]]
-            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: a batch was not written"):
+            with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE: a batch of the transaction was not written"):
                 await member.prepare()
 
     async def test_a_batch_out_of_order_is_refused_and_the_others_are_written(self) -> None:

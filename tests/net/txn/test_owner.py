@@ -29,6 +29,7 @@ class Writer:
 
     def __init__(self) -> None:
         self.failed: int | None = None
+        self.recreated: str | None = None
         self.most_bytes = 10
         self.sends: list[TxnSend] = []
         self.abandoned = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pytest
 import trio
@@ -49,22 +50,29 @@ class Topics:
         return place[0] not in (*self.forbidden, *self.unknown)
 
 
+def ends_of(
+    leaders: Leaders, topics: Topics | None = None, ids: Mapping[str, bytes] = MappingProxyType({})
+) -> PartitionEnds:
+    """``ids``: of topics, where they are known."""
+    return PartitionEnds(leaders, topics or Topics(), ids.get)
+
+
 class TestPartitionEnds:
     async def test_all_that_was_added_is_asked_for_at_once(self) -> None:
         leaders = Leaders()
-        ends = PartitionEnds(leaders, Topics())
+        ends = ends_of(leaders)
         assert await ends.with_likely([A], [A, B], []) == {A: 5, B: 5}
         assert leaders.asked == [{A, B}]
 
     async def test_the_usual_partitions_are_announced_without_a_question(self) -> None:
         leaders = Leaders()
-        ends = PartitionEnds(leaders, Topics())
+        ends = ends_of(leaders)
         ends.note({B: Written(9, ())}, [[C]])
         assert await ends.with_likely([A], [], []) == {A: 5, B: 9}
         assert leaders.asked == [{A}]
 
     async def test_those_of_the_last_transaction_are_announced_unless_they_are(self) -> None:
-        ends = PartitionEnds(Leaders(), Topics())
+        ends = ends_of(Leaders())
         ends.note({B: Written(9, ())}, [[C]])
         await ends.of([C])
         assert await ends.with_likely([A], [], [B]) == {A: 5, C: 5}
@@ -72,34 +80,34 @@ class TestPartitionEnds:
         assert await ends.with_likely([B], [], []) == {A: 6, B: 9}
 
     async def test_an_added_partition_that_does_not_exist_is_left_out(self) -> None:
-        ends = PartitionEnds(Leaders(), Topics())
+        ends = ends_of(Leaders())
         ends.note({}, [[GONE]])
         assert await ends.with_likely([A], [GONE, B], []) == {A: 5}
 
     async def test_an_added_partition_without_a_leader_delays_the_written_ones_for_a_moment_only(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
-        ends = PartitionEnds(Leaders(), Topics())
+        ends = ends_of(Leaders())
         began = trio.current_time()
         assert await ends.with_likely([A], [LEADERLESS], []) == {A: 5}
         assert trio.current_time() - began <= partition_ends._AHEAD_SECONDS
 
     async def test_a_written_partition_that_does_not_exist_fails_the_request(self) -> None:
         with pytest.raises(TxnError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-            await PartitionEnds(Leaders(), Topics()).with_likely([A, GONE], [B], [])
+            await ends_of(Leaders()).with_likely([A, GONE], [B], [])
 
     async def test_leaders_are_asked_once_for_what_is_written_alone(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
         leaders = Leaders()
         with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
-            await PartitionEnds(leaders, Topics()).with_likely([A, LEADERLESS], [A], [])
+            await ends_of(leaders).with_likely([A, LEADERLESS], [A], [])
         assert leaders.asked == [{A, LEADERLESS}]
 
     @pytest.mark.parametrize("known", [True, False], ids=["end known", "end unknown"])
     async def test_a_written_partition_of_a_forbidden_topic_fails_the_request(self, known: bool) -> None:
         leaders = Leaders()
-        ends = PartitionEnds(leaders, Topics(forbidden=("b",)))
+        ends = ends_of(leaders, Topics(forbidden=("b",)))
         if known:
             ends.note({B: Written(9, ())})
         for asked in (ends.of([A, B]), ends.with_likely([A, B], [], [])):
@@ -109,7 +117,7 @@ class TestPartitionEnds:
 
     @pytest.mark.parametrize("topics", [Topics(forbidden=("b",)), Topics(unknown=("b",))], ids=["no", "unknown"])
     async def test_a_likely_partition_that_may_not_be_written_is_left_out(self, topics: Topics) -> None:
-        ends = PartitionEnds(Leaders(), topics)
+        ends = ends_of(Leaders(), topics)
         ends.note({B: Written(9, ())})
         assert await ends.with_likely([A], [B, C], []) == {A: 5, C: 5}
 
@@ -118,26 +126,39 @@ class TestPartitionEnds:
     ) -> None:
         monkeypatch.setattr(partition_ends, "_MOST_ENDS", 1)
         leaders = Leaders()
-        assert await PartitionEnds(leaders, Topics()).with_likely([A], [B, C], []) == dict.fromkeys((A, B, C), 5)
+        assert await ends_of(leaders).with_likely([A], [B, C], []) == dict.fromkeys((A, B, C), 5)
         assert leaders.asked == [{A, B, C}]
 
     async def test_only_as_many_ends_are_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(partition_ends, "_MOST_ENDS", 2)
         leaders = Leaders()
-        ends = PartitionEnds(leaders, Topics())
+        ends = ends_of(leaders)
         for places in ([A], [B], [A, B], [B, C], [A]):
             assert await ends.of(places) == dict.fromkeys(places, 5)
         assert leaders.asked == [{A}, {B}, {B, C}, {A}]
 
-    async def test_a_recreated_topic_ends_before_what_was_announced(self) -> None:
+    async def test_data_before_what_was_announced_show_that_a_topic_was_recreated(self) -> None:
         leaders = Leaders()
-        ends = PartitionEnds(leaders, Topics())
-        assert ends.recreated({A: Written(1, ())}) is None, "of a partition that was not announced"
+        ends = ends_of(leaders)
+        assert ends.recreated({A: Written(1, (), 0)}) is None, "of a partition that was not announced"
         await ends.of([A, B])
-        assert ends.recreated({A: Written(6, ()), B: Written(6, ())}) is None
-        assert ends.recreated({A: Written(6, ()), B: Written(5, ())}) == "b"
-        await ends.of([A])
-        assert leaders.asked == [{A, B}, {A}], "nothing that was announced is known any more"
+        assert ends.recreated({A: Written(6, (), 5), B: Written(6, (), 5)}) is None
+        assert ends.recreated({A: Written(6, (), 5), B: Written(900, (), 4)}) == "b", "however far it has grown since"
+        await ends.of([A, B])
+        assert leaders.asked == [{A, B}, {B}], "what was announced of that topic is not known any more"
+
+    async def test_a_topic_with_another_id_is_another_topic(self) -> None:
+        leaders, ids = Leaders(), {"a": b"1", "b": b"1"}
+        ends = ends_of(leaders, ids=ids)
+        ends.note({A: Written(900, (), 899), B: Written(900, (), 899)})
+        assert await ends.with_likely([A], [], []) == {A: 900, B: 900}
+        ids["b"] = b"2"
+        assert await ends.with_likely([A], [], []) == {A: 900}, "a likely partition is not asked for"
+        assert await ends.of([A, B]) == {A: 900, B: 5}
+        assert await ends.of([B]) == {B: 5}
+        ids["a"] = b"2"
+        assert await ends.with_likely([A], [], []) == {A: 5, B: 5}
+        assert leaders.asked == [{B}, {A}]
 
 
 @pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
@@ -152,9 +173,10 @@ async def test_an_id_is_not_stuck_after_a_topic_that_it_wrote_was_deleted(anew: 
         await client.end(a)
         cast.fake.cluster.delete_topic("gone")
         cast.fake.cluster.create_topic("gone", 1)
-        with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
-            await client.write(a, "2", GONE)
-            await client.end(a)
+        if not bumps:
+            assert not await client.add(a, GONE)
+        (refused,) = await client.send(a, [client.batch("2", GONE)])
+        assert refused.error_code == ErrorCode.TRANSACTION_ABORTABLE
         await client.end(a, committed=False)
         cast.fake.cluster.delete_topic("gone")
         if anew:

@@ -11,7 +11,8 @@ from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Verdict
-from tests.net.harness import Proxied, metadata, proxied
+from tests.net.harness import Proxied, fetch, metadata, proxied
+from tests.net.txn.test_waits import values
 from tests.net.txn.wire_producer import TV1, TV2, WireProducer, produce_request
 
 OPTIONS: dict[str, Any] = {
@@ -52,6 +53,32 @@ async def test_a_client_commits_and_aborts(versions: Mapping[int, int]) -> None:
                 assert await producer.produce(value, P0, P1) == [0, 0]
                 assert await producer.end(committed=committed) == 0
             assert committed_values(proxy) == committed_values(proxy, 1) == ["1", "3"]
+
+
+@pytest.mark.parametrize("home", [Home.KPROXY, Home.BROKER_FENCED])
+async def test_a_late_batch_of_an_aborted_transaction_takes_the_place_of_no_other(home: Home) -> None:
+    """It arrives for the first time in the next transaction, whose client has given its sequence to another record."""
+    options = {**OPTIONS, "transactions_home": (HomeRule("*", home),)}
+    async with proxied(**options) as proxy:
+        proxy.brokers.create_topic("t", 1)
+        async with await proxy.client() as client:
+            producer = WireProducer(client, "id", TV1)
+            assert await producer.init() == 0
+            assert await producer.add(P0) == [0]
+            assert await producer.produce("1", P0) == [0]
+            late = producer.batches("late", P0)  # its client gives it up unsent, as far as it knows
+            assert await producer.end(committed=False) == 0
+            producer.sequences[P0] -= 1
+            assert await producer.add(P0) == [0]
+            answer = await producer.call(produce_request("id", late))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            assert await producer.produce("2", P0) == [ErrorCode.INVALID_TXN_STATE]
+            assert await producer.end() != 0
+            assert await producer.end(committed=False) == 0
+            assert await producer.add(P0) == [0]
+            assert await producer.produce("3", P0) == [0]
+            assert await producer.end() == 0
+            assert values(await client.call(fetch("t", isolation_level=1), 12)) == [b"3"]
 
 
 @pytest.mark.parametrize("versions", [TV1, TV2], ids=["TV1", "TV2"])

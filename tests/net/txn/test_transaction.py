@@ -15,7 +15,7 @@ from kproxy.codec._generated.transaction_prepare import (
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn import transaction as module
-from kproxy.net.txn.transaction import Transaction, why_not_committed, written_before, written_of
+from kproxy.net.txn.transaction import Transaction, why_not_committed, why_not_written, written_before, written_of
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecidedParts
@@ -37,6 +37,7 @@ class Writer:
     def __init__(self) -> None:
         self.turns: list[list[TopicPartition]] = []
         self.failed: int | None = None
+        self.recreated: str | None = None
         self.has: Mapping[TopicPartition, Written] = {}
 
     def accept(self, batches: Sequence[tuple[str, int, memoryview, int]]) -> list[TxnSend]:
@@ -117,6 +118,20 @@ class TestAccepting:
         one.accept(CLIENT, [longer], sequences)
         assert sequences.following(CLIENT, P0, -1) == 5
 
+    async def test_two_batches_with_one_sequence_can_only_be_aborted(self) -> None:
+        """A copy of the transaction before arrived for the first time in this one, before what has its sequence now."""
+        one, writer = begun()
+        sequences = ClientSequences[TxnSend]()
+        one.accept(CLIENT, [batch(P0, 3)], sequences)
+        sequences.begin()
+        (late,) = one.accept(CLIENT, [batch(P0, 4)._replace(crc=1)], sequences)
+        assert late is not None
+        assert why_not_written(one) is None
+        (new,) = one.accept(CLIENT, [batch(P0, 4)._replace(crc=2)], sequences)
+        assert written_of(new) == WrittenBatch(ErrorCode.TRANSACTION_ABORTABLE, -1, -1)
+        assert writer.turns == [[P0], [P0]], "the second is not written"
+        assert why_not_written(one) == "two batches of the client have the same sequence number and different records"
+
     async def test_batches_of_one_partition_go_one_after_another(self) -> None:
         one, writer = begun()
         batches = [batch(place) for place in (P0, P1, P0, P0, P1)]
@@ -194,7 +209,7 @@ class TestCommitting:
             (None, None, False, 64, None),
             (None, None, True, 64, "batches were sent again, and 64 bytes of offsets of such batches are kept already"),
             (None, None, True, 65, "batches were sent again, and 64 bytes of offsets of such batches are kept already"),
-            (3, "t", True, 65, "a batch was not written: error 3"),
+            (3, "t", True, 65, "a batch of the transaction was not written: UNKNOWN_TOPIC_OR_PARTITION"),
             (None, "t", True, 65, "t was deleted and created again"),
         ],
     )

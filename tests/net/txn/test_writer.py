@@ -9,13 +9,14 @@ import pytest
 import trio
 import trio.testing
 
+from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec._generated.produce import (
     ProduceResponse,
     ProduceResponsePartitionProduceResponse,
     ProduceResponseTopicProduceResponse,
 )
 from kproxy.codec.batch import read_header
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.brokers import pipelined_client
 from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
@@ -30,10 +31,25 @@ from tests.net.txn.writer_harness import EPOCH, PID, Writing, batch, connections
 Function = Callable[[Call], Fault | Awaitable[Fault | None] | None]
 
 
-def said(error: int) -> Answer:
+def answer(call: Call, error: int, base_offset: int = -1) -> Answer:
+    """A response that says the same of all partitions; nothing is written."""
+    topics = [
+        ProduceResponseTopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                ProduceResponsePartitionProduceResponse(index=part.index, error_code=error, base_offset=base_offset)
+                for part in topic.partition_data
+            ],
+        )
+        for topic in call.request.topic_data
+    ]
+    return Answer(ProduceResponse(responses=topics))
+
+
+def said(error: int) -> Callable[[Call], Answer]:
     """The broker writes nothing and says so."""
-    row = ProduceResponsePartitionProduceResponse(index=0, error_code=error, base_offset=-1)
-    return Answer(ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])]))
+    return lambda call: answer(call, error)
 
 
 def instead(error: int) -> Edit:
@@ -72,11 +88,7 @@ def indexes(call: Call) -> list[int]:
 
 def written(call: Call, base_offset: int = 0) -> Answer:
     """The broker says that all is written."""
-    rows = [
-        ProduceResponsePartitionProduceResponse(index=index, error_code=0, base_offset=base_offset)
-        for index in indexes(call)
-    ]
-    return Answer(ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="t", partition_responses=rows)]))
+    return answer(call, 0, base_offset)
 
 
 async def turns(count: int) -> None:
@@ -90,7 +102,7 @@ def holds(call: Call, value: bytes) -> bool:
     return any(value in bytes(part.records)[61:] for topic in call.request.topic_data for part in topic.partition_data)
 
 
-def at(value: bytes, *faults: Fault | Callable[[], Fault | None]) -> Function:
+def at(value: bytes, *faults: Fault | Callable[[Call], Fault | None]) -> Function:
     """A control function: the next of these for each request that holds a value."""
     left = list(faults)
 
@@ -98,7 +110,7 @@ def at(value: bytes, *faults: Fault | Callable[[], Fault | None]) -> Function:
         if not left or not holds(call, value):
             return None
         fault = left.pop(0)
-        return fault() if callable(fault) else fault
+        return fault(call) if callable(fault) else fault
 
     return control
 
@@ -114,7 +126,7 @@ async def write_five(w: Writing) -> None:
 
 
 class TestRequests:
-    async def test_batches_for_one_leader_go_as_one_request_at_a_version_that_names_topics(self) -> None:
+    async def test_batches_for_one_leader_go_as_one_request_that_names_topics_by_id(self) -> None:
         asked: list[tuple[int, int, int]] = []
 
         def note(call: Call) -> None:
@@ -126,8 +138,8 @@ class TestRequests:
             w.brokers.control(ApiKey.PRODUCE, note)
             sends = w.writer.accept([batch(b"a", b"b", index=index) for index in range(6)])
             assert await w.settled(*sends) == [0] * 6
-            assert sorted(asked) == [(1, 3, 12), (2, 3, 12)]
-            assert w.writer.written() == {("t", index): (2, ()) for index in range(6)}
+            assert sorted(asked) == [(1, 3, 13), (2, 3, 13)]
+            assert w.writer.written() == {("t", index): (2, (), 0) for index in range(6)}
             assert all(w.visible(index) == [b"ab"] for index in range(6))
             assert (w.stats.produce.batches_stamped, w.stats.produce.records_stamped) == (6, 12)
 
@@ -196,7 +208,7 @@ class TestRequests:
             w.replace()
             await w.write(b"c")
             assert w.visible() == [b"c"]
-            assert w.writer.written() == {("t", 0): (3, ())}
+            assert w.writer.written() == {("t", 0): (3, (), 2)}
         assert len(used) == 1
 
     async def test_room_is_bounded_and_one_larger_batch_goes_alone(self) -> None:
@@ -420,7 +432,7 @@ class TestWhen:
             assert await w.settled(*sends) == [0] * 3
 
     @pytest.mark.parametrize(
-        ("served", "version"), [((0, 2), None), ((0, 3), 3), ((12, 14), 12), ((13, 14), None)], ids=str
+        ("served", "version"), [((0, 2), None), ((0, 3), 3), ((12, 14), 13), ((14, 15), None)], ids=str
     )
     async def test_a_broker_whose_requests_the_writer_does_not_speak_gets_none(
         self, served: tuple[int, int], version: int | None
@@ -488,7 +500,7 @@ class TestResends:
             leaders: list[int] = []
             w.brokers.control(ApiKey.PRODUCE, lambda call: leaders.append(call.broker_id))
 
-            def move() -> None:
+            def move(_: Call) -> None:
                 leader = w.partition().leader
                 w.brokers.move_leader("t", 0, next(node for node in (1, 2, 3) if node != leader))
 
@@ -543,7 +555,7 @@ class TestResends:
         """The timestamps are old: a broker that looks after its producers forgets this one at once."""
         async with writing() as w:
 
-            def forget() -> Fault:
+            def forget(_: Call) -> Fault:
                 w.brokers.forget_producers("t", 0)
                 w.partition().log.producers.keep_before(0)
                 return Close()
@@ -553,7 +565,7 @@ class TestResends:
             assert await w.settled(*sends) == [0, 0]
             assert [row.value for row in w.log()] == [b"0", b"0", b"1"]
             assert w.visible() == [b"0", b"1"]
-            assert w.writer.written()["t", 0] == (3, ((0, 1),))
+            assert w.writer.written()["t", 0] == (3, ((0, 1),), 1)
             assert sends[0].base_offset == 1
 
 
@@ -589,11 +601,38 @@ class TestFailing:
             w.brokers.delete_topic("t")
             assert await w.settled(w.accept(b"1")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
+    @pytest.mark.parametrize("grown", [False, True], ids=["shorter", "longer than before"])
+    async def test_a_topic_that_is_recreated_meanwhile_is_another_one(self, grown: bool) -> None:
+        """What the transaction wrote before is lost, so it must not be committed."""
+        async with writing() as w:
+            await w.write(b"0")
+            w.brokers.delete_topic("t")
+            w.brokers.create_topic("t", 1)
+            if grown:
+                other = TransactionWriter(w.connections, PID + 1, EPOCH)
+                await other.settled(other.accept([batch(*[b"x"] * 5)]))
+            assert await w.settled(w.accept(b"1")) == [GIVEN_UP]
+            assert w.writer.recreated == "t"
+            assert w.log() == []
+
+    async def test_brokers_without_topic_ids_are_asked_by_name(self) -> None:
+        def without_ids(answer: Message) -> None:
+            assert isinstance(answer, MetadataResponse)
+            for topic in answer.topics:
+                topic.topic_id = bytes(16)
+
+        versions: list[int] = []
+        async with writing() as w:
+            w.brokers.control(ApiKey.METADATA, lambda _: Edit(without_ids))
+            w.brokers.control(ApiKey.PRODUCE, lambda call: versions.append(call.version))
+            await w.write(b"0", b"1")
+            assert (versions, w.visible()) == ([12, 12], [b"0", b"1"])
+
     async def test_state_that_is_lost_after_an_open_outcome(self) -> None:
         async with writing() as w:
             await w.write(b"0")
 
-            def truncate() -> Fault:
+            def truncate(_: Call) -> Fault:
                 w.partition().log.truncate(0)
                 w.partition().log.producers.marker(PID, EPOCH, 0, 0)
                 return Close()
@@ -638,7 +677,7 @@ class TestFailing:
                 if holds(call, b"next"):
                     return None
                 seen.append(b"")
-                return said(ErrorCode.NOT_ENOUGH_REPLICAS)
+                return answer(call, ErrorCode.NOT_ENOUGH_REPLICAS)
 
             w.brokers.control(ApiKey.PRODUCE, refuse)
             send = w.accept(b"0")
@@ -673,7 +712,7 @@ class TestFailing:
 
     async def test_a_caller_that_waits_for_room_continues_when_it_fails(self) -> None:
         async with writing(connection_buffer_bytes=65_536) as w:
-            w.brokers.control(ApiKey.PRODUCE, lambda _: said(ErrorCode.NOT_ENOUGH_REPLICAS))
+            w.brokers.control(ApiKey.PRODUCE, said(ErrorCode.NOT_ENOUGH_REPLICAS))
             w.accept(bytes(60_000))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(w.writer.room, 60_000)
@@ -716,25 +755,13 @@ class Chaos:
                 instead(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
                 instead(ErrorCode.REQUEST_TIMED_OUT),
                 Answer(ProduceResponse()),
-                self.nothing(call),
+                answer(call, ErrorCode.NOT_ENOUGH_REPLICAS),
             ]
         )
 
     def move(self) -> None:
         index = self.random.randrange(len(self.w.brokers.topics["t"].partitions))
         self.w.brokers.move_leader("t", index, self.random.choice([1, 2, 3]))
-
-    def nothing(self, call: Call) -> Fault:
-        answer = ProduceResponse()
-        for topic in call.request.topic_data:
-            rows = [
-                ProduceResponsePartitionProduceResponse(
-                    index=part.index, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1
-                )
-                for part in topic.partition_data
-            ]
-            answer.responses.append(ProduceResponseTopicProduceResponse(name=topic.name, partition_responses=rows))
-        return Answer(answer)
 
 
 @pytest.mark.parametrize("forgetful", [False, True])

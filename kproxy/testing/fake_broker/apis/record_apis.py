@@ -39,7 +39,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponsePartitionProduceResponse,
     ProduceResponseTopicProduceResponse,
 )
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.testing.fake_broker.fake_api import Call, CloseConnection, api
 from kproxy.testing.fake_broker.partition import Partition, Topic
 from kproxy.testing.fake_broker.partition_log import FoundOffset
@@ -60,6 +60,24 @@ _EARLIEST_LOCAL = -4
 _LEADER_EPOCH_VERSION = 4
 _READ_COMMITTED = 1
 _FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+
+
+def name_topics(call: Call) -> None:
+    """Names the topics of a Produce request that has their ids: controls find them in all versions alike."""
+    if isinstance(call.request, ProduceRequest) and call.version >= _TOPIC_ID_VERSION:
+        for data in call.request.topic_data:
+            topic = call.cluster.topic_by_id(data.topic_id)
+            data.name = topic.name if topic is not None else ""
+
+
+def identify_topics(call: Call, response: Message | None) -> None:
+    """Replaces the names of topics by their ids in a response to a Produce request that had ids."""
+    if isinstance(response, ProduceResponse) and call.version >= _TOPIC_ID_VERSION:
+        for result in response.responses:
+            topic = call.cluster.topics.get(result.name)
+            if topic is not None and not any(result.topic_id):
+                result.topic_id = topic.topic_id
+            result.name = ""
 
 
 @api(ApiKey.PRODUCE, (3, 13), advertised_from=0)

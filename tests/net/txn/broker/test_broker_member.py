@@ -99,6 +99,7 @@ async def scene(level: int = 2, **options: Any) -> AsyncIterator[Scene]:
             return WriterConnections(kproxy.cluster, config, kproxy.stats.produce, cast.nursery, turn)
 
         tools = SimpleNamespace(
+            cluster=SimpleNamespace(metadata=SimpleNamespace(topic_id={}.get)),
             connections=connections,
             nonce=lambda: bytes(16),
             stats=kproxy.stats.transactions,
