@@ -44,7 +44,9 @@ async def resend_all(connection: "Connection", batches: Unsettled) -> None:
     """
     await connection.wait_quiet()
     # for these batches alone: one that hangs must not hold up others, nor kproxy's own requests
-    pool = Pool(connection.cluster.network_on_behalf(connection.session.client.principal), connection.config)
+    cluster = connection.cluster
+    network = cluster.network_on_behalf(connection.session.client.principal)
+    pool = Pool(network, connection.config, cluster.identity.verify)
     broker_log = connection.keeper.broker_log
     try:
         again = True

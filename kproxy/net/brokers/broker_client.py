@@ -99,6 +99,11 @@ class BrokerClient:
         """Whether it can't be used any more."""
         return self._io.closed
 
+    @property
+    def peer_closed(self) -> bool:
+        """Whether the broker has ended the connection, as far as this host knows."""
+        return self._io.peer_closed()
+
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
         answer = await self._exchange(request, _ASKED_FIRST)

@@ -16,6 +16,7 @@ from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import M, as_it_is
+from kproxy.net.brokers.cluster_identity import ClusterIdentity
 from kproxy.net.brokers.coordinators import Coordinators
 from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
@@ -59,7 +60,8 @@ class Cluster:
         self.network = network
         self._networks = clients
         #: For what is answered soon.
-        self.pool = Pool(network, config, _MOST_CONNECTIONS)
+        self.identity = ClusterIdentity(self.count_error)
+        self.pool = Pool(network, config, self.identity.verify, _MOST_CONNECTIONS)
         self.metadata = Metadata(self)
         self.coordinators = Coordinators(self)
         self._turn = 0
@@ -163,8 +165,11 @@ class Cluster:
             return await client.call(request, answer, versions, extra_ms=extra_ms, trim=trim)
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
-        """What a broker serves; asked again after a connection to it was lost. OSError, RemoteProtocolError."""
-        if broker.versions is None:
+        """What a broker serves. OSError, RemoteProtocolError.
+
+        Asked again after a connection to it was lost: it may have been upgraded, or belong to another cluster.
+        """
+        if broker.versions is None or not self.pool.has_witness(broker.address):
             self.pool.close_idle(broker.address)  # they may be from before an upgrade
             async with self.pool.to(broker.address) as client:
                 broker.versions, broker.said = client.versions, client.said

@@ -88,7 +88,7 @@ class Leaders:
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
         self._metadata = cluster.metadata
-        self._pool = Pool(cluster.network, config, most)
+        self._pool = Pool(cluster.network, config, cluster.identity.verify, most)
         #: Partitions that do not exist, and until when that is believed.
         self._missing: dict[TopicPartition, float] = {}
 

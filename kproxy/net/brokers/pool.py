@@ -1,7 +1,8 @@
 """Connections of kproxy's own that carry one request at a time, and are kept for the next ones."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 import trio
 
@@ -10,6 +11,9 @@ from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
 
+#: OSError or RemoteProtocolError if the broker at an address, to which this is a new connection, is not to be used.
+Verify: TypeAlias = Callable[[BrokerClient, Address], Awaitable[None]]
+
 
 class Pool:
     """As many connections to each broker as requests are in flight, at most ``most``; further requests wait.
@@ -17,13 +21,17 @@ class Pool:
     A broker answers the requests of a connection one by one. So requests that may take long have a pool of their own.
     """
 
-    def __init__(self, network: Network, config: BrokerOptions, most: int = 1 << 30) -> None:
-        """Connects and asks within ``config``'s time-outs."""
+    def __init__(
+        self, network: Network, config: BrokerOptions, verify: Verify | None = None, most: int = 1 << 30
+    ) -> None:
+        """Connects and asks within ``config``'s time-outs. ``verify`` raises an error if a broker is not to be used."""
+        self._verify = verify
         self._network = network
         self._config = config
         self._most = most
         self._room: dict[Address, trio.Semaphore] = {}
         self._idle: dict[Address, list[BrokerClient]] = {}
+        self._used: dict[Address, set[BrokerClient]] = {}
         self._closed = False
 
     @asynccontextmanager
@@ -33,20 +41,35 @@ class Pool:
         async with room:
             idle = self._idle.get(address)
             client = idle.pop() if idle else await self._open(address)
+            used = self._used.setdefault(address, set())
+            used.add(client)
             try:
                 yield client
             finally:
+                used.discard(client)
                 self._give_back(address, client)
 
     async def _open(self, address: Address) -> BrokerClient:
         config = self._config
-        return await BrokerClient.open(
+        client = await BrokerClient.open(
             self._network, address, config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
         )
+        try:
+            if self._verify is not None:
+                await self._verify(client, address)
+        except BaseException:
+            client.close()
+            raise
+        return client
 
     def is_connected(self, address: Address) -> bool:
         """Whether a connection to a broker is idle."""
         return bool(self._idle.get(address))
+
+    def has_witness(self, address: Address) -> bool:
+        """Whether a connection shows that the broker at an address is still the one that was verified last."""
+        verified = (*self._used.get(address, ()), *self._idle.get(address, ()))
+        return any(not client.peer_closed for client in verified)
 
     def _give_back(self, address: Address, client: BrokerClient) -> None:
         if self._closed:

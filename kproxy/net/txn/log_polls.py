@@ -68,7 +68,7 @@ class LogPolls:
         self._lost = trio.Event()
         #: The long poll to each leader.
         self._polls: dict[Address, _Poll] = {}
-        self._pool = Pool(cluster.network, config)
+        self._pool = Pool(cluster.network, config, cluster.identity.verify)
         self._fed = 0
         #: Since when the topic is deleted, by trio's clock.
         self._gone_since: float | None = None

@@ -50,6 +50,7 @@ class Broker:
 class ClusterConfig:
     """Broker settings that the fake knows, with Kafka's defaults unless said otherwise."""
 
+    cluster_id: str = CLUSTER_ID
     num_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1

@@ -57,7 +57,6 @@ from kproxy.testing.fake_broker.configs import (
 )
 from kproxy.testing.fake_broker.controller import excessive, reach_controller
 from kproxy.testing.fake_broker.fake_api import Call, api
-from kproxy.testing.fake_broker.fake_cluster import CLUSTER_ID
 from kproxy.testing.fake_broker.partition import INTERNAL_TOPICS, NO_LEADER, Partition, Topic
 
 _ASK_BY_ID_VERSION = 12
@@ -79,7 +78,7 @@ async def metadata(call: Call) -> MetadataResponse:
     id.
     """
     request: MetadataRequest = call.request
-    response = MetadataResponse(cluster_id=CLUSTER_ID)
+    response = MetadataResponse(cluster_id=call.cluster.config.cluster_id)
     live = [broker for broker in call.cluster.brokers.values() if broker.listed]
     response.brokers = [MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port) for b in live]
     response.controller_id = live[0].node_id if live else -1
@@ -322,11 +321,13 @@ async def describe_cluster(call: Call) -> DescribeClusterResponse:
     request: DescribeClusterRequest = call.request
     if request.endpoint_type != _BROKER_ENDPOINTS:
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, endpoint_type=request.endpoint_type, cluster_id=CLUSTER_ID
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            endpoint_type=request.endpoint_type,
+            cluster_id=call.cluster.config.cluster_id,
         )
     shown = [b for b in call.cluster.brokers.values() if b.listed or request.include_fenced_brokers]
     return DescribeClusterResponse(
-        cluster_id=CLUSTER_ID,
+        cluster_id=call.cluster.config.cluster_id,
         controller_id=next((broker.node_id for broker in shown if broker.listed), -1),
         brokers=[
             DescribeClusterResponseDescribeClusterBroker(
