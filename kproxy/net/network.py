@@ -75,6 +75,12 @@ class ByteIO(Protocol):
         After ``close``: the number at that time, and 0 if the peer had not ended the connection before.
         """
 
+    def limit_unacknowledged(self, timeout_ms: int) -> None:
+        """Ends the connection when bytes written are not acknowledged for so long, as a broken one (RFC 5482).
+
+        Without a limit the kernel sends them again for minutes, and no keepalive probe meanwhile.
+        """
+
     def peer_closed(self) -> bool:
         """Whether the peer has ended the connection, even if there is still data of it to read; or this end has."""
 

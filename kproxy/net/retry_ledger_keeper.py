@@ -38,6 +38,10 @@ log = structlog.get_logger("kproxy.doubts")
 T = TypeVar("T")
 
 _TOPIC_ID_SIZE = 16
+#: A connection whose response is not acknowledged for so long has ended: its client may retry over another one, and
+#: a retry is compared with batches of connections that have ended. Shorter than the time-outs of most clients (30 s).
+#: Not for consumers, which may have reasons not to read for so long.
+_UNACKNOWLEDGED_MS = 20_000
 
 
 class RetryLedgerKeeper:
@@ -90,6 +94,7 @@ class RetryLedgerKeeper:
 
     def join(self, identity: Identity, wire: Wire, client: ByteIO, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
+        client.limit_unacknowledged(_UNACKNOWLEDGED_MS)
         member = self._ledgers.join(identity, wire, since)
         client.watch_end(self._ends, member.end)
         return member

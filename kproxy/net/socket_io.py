@@ -153,6 +153,10 @@ class SocketIO:
             self._unacked = struct.unpack("i", fcntl.ioctl(self._sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0]
         return self._unacked
 
+    def limit_unacknowledged(self, timeout_ms: int) -> None:
+        if not self.closed:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+
     def peer_closed(self) -> bool:
         return self.closed or bool(self._ends())
 

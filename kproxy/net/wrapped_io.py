@@ -53,6 +53,9 @@ class WrappedIO:
     def unacked(self) -> int:
         return self._inner.unacked()
 
+    def limit_unacknowledged(self, timeout_ms: int) -> None:
+        self._inner.limit_unacknowledged(timeout_ms)
+
     def peer_closed(self) -> bool:
         return self._inner.peer_closed()
 

@@ -5,8 +5,8 @@ import trio
 import trio.testing
 
 from kproxy.net.socket_io import SocketIO
-from tests.net.byte_io import read, sockets
-from tests.net.harness import eventually
+from tests.net.byte_io import cut_off, read, sockets
+from tests.net.harness import PATIENCE, eventually
 
 
 def stalls(io: SocketIO) -> bool:
@@ -106,6 +106,24 @@ async def test_what_was_in_flight_when_this_end_closed_is_not_surely_missing() -
     one.close()
     assert one.unacked() == 0
     two.close()
+
+
+@pytest.mark.parametrize("limit_ms", [None, 500])
+async def test_a_connection_to_a_peer_that_acknowledges_nothing_ends_after_the_limit(limit_ms: int | None) -> None:
+    one, two = sockets()
+    if limit_ms is not None:
+        one.limit_unacknowledged(limit_ms)
+    cut_off(two._sock)
+    await one.send_all([b"response"])
+    with trio.move_on_after(PATIENCE if limit_ms is not None else 3) as scope:
+        await one.readable()
+    assert scope.cancelled_caught == (limit_ms is None), "ESTABLISHED for as long as the kernel repeats"
+    assert one.peer_closed() == one.was_reset() == (limit_ms is not None)
+    assert one.unacked() == len(b"response")
+    one.close()
+    assert one.unacked() == (0 if limit_ms is None else len(b"response")), "they may still arrive"
+    two.close()
+    one.limit_unacknowledged(1)
 
 
 @pytest.mark.parametrize("reset", [False, True])
