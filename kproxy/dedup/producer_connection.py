@@ -107,6 +107,11 @@ class ProducerConnection:
 
     # -- while it lives
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether its client repeats what was refused before it sends anything else."""
+        return self.ledger.rules.keeps_order(self.origin.software.name)
+
     def moved(self, node_id: int) -> None:
         """Records the broker that its requests go to from now on."""
         if not self.ended:

@@ -8,6 +8,7 @@ from math import inf
 from typing import TypeAlias
 
 from kproxy.codec.batch import BatchHeader
+from kproxy.dedup.awaited_records import AwaitedRecords
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
@@ -124,6 +125,8 @@ class RetryLedger:
         self._draining: set[ProducerConnection] = set()
         #: The last that was refused, by partition.
         self.refused: dict[TrackKey, Refused] = {}
+        #: Of clients that keep the order of what they repeat, by partition.
+        self._awaited_records: dict[TrackKey, AwaitedRecords] = {}
         #: Whether a request waits until one of another connection is answered.
         self._awaited = False
         #: By partition, if it was used within the retry window.
@@ -262,6 +265,30 @@ class RetryLedger:
             self.refused[key] = known
         return known
 
+    def refuse_in_order(self, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
+        """Records that a request of a client that keeps its order was refused unsent; False if too much is awaited."""
+        awaited = self._awaited_records.setdefault(key, AwaitedRecords())
+        is_kept = awaited.refuse(records, now)
+        if awaited:
+            self.disturb(key)
+        else:
+            del self._awaited_records[key]
+        return is_kept
+
+    def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest]) -> bool:
+        """Whether these new records may be written now: no record that was refused before still comes (``Rules``)."""
+        awaited = self._awaited_records.get(key)
+        if awaited is None or not member.keeps_order:
+            return True
+        is_admitted = awaited.admits(records)
+        if not awaited:
+            del self._awaited_records[key]
+        return is_admitted
+
+    def awaits(self, key: TrackKey) -> bool:
+        """Whether records that were refused still come to a partition."""
+        return key in self._awaited_records
+
     def _went_on_elsewhere(self, member: ProducerConnection | None, key: TrackKey) -> bool:
         """Whether the client has used a partition over another connection since it sent the next request of this one.
 
@@ -369,7 +396,7 @@ class RetryLedger:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
         if member.ended:
             return True
-        return any(self.candidates(member, key, answer, now) for key in answer.keys)
+        return any(self.awaits(key) or self.candidates(member, key, answer, now) for key in answer.keys)
 
     def is_outrun(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether another connection has used a partition since: one that was opened later, or at a later time.
@@ -425,7 +452,7 @@ class RetryLedger:
             _prune(member.kept, key)
             self._look_again(key)
             unfenced = key in self._suspects or key in self._missing
-            troubled = member.ended or unfenced or self._is_open(member, key)
+            troubled = member.ended or unfenced or self.awaits(key) or self._is_open(member, key)
             if troubled:
                 continue
             unconfirmed = self._unconfirmed_on(member, key, now)
@@ -554,9 +581,7 @@ class RetryLedger:
                 self.entries[key] = left
             else:
                 del self.entries[key]
-        for key, refused in list(self.refused.items()):
-            if refused.expired(now):
-                del self.refused[key]
+        self._expire_refused(now)
         for member in self.members.values():
             for key, entries in list(member.kept.items()):
                 if all(self.rules.expired(entry, now) for entry in entries):
@@ -567,6 +592,14 @@ class RetryLedger:
                 self._suspects[key] = left_over
             else:
                 del self._suspects[key]
+
+    def _expire_refused(self, now: float) -> None:
+        for key, refused in list(self.refused.items()):
+            if refused.expired(now):
+                del self.refused[key]
+        for key, awaited in list(self._awaited_records.items()):
+            if now - awaited.since > self.rules.window:
+                del self._awaited_records[key]
 
     def _forget_outlived(self, now: float) -> None:
         """Keeps one epoch, not one for each partition, of what other instances gave back long ago."""
@@ -622,7 +655,8 @@ class RetryLedger:
     @property
     def idle(self) -> bool:
         """Whether it may be forgotten."""
-        return not (self.members or self.entries or self._open or self._suspects or self._draining)
+        held = self.entries or self._open or self._suspects or self._awaited_records
+        return not (self.members or self._draining or held)
 
 
 def _beside(refused: Refused, member: ProducerConnection) -> bool:

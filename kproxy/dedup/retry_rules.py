@@ -82,6 +82,13 @@ class Rules:
         least = self.depth(observed)
         return least if usual or self.in_flight is not None else max(least, _UNKNOWN_DEPTH)
 
+    def keeps_order(self, software: str) -> bool:
+        """A client repeats what was refused before it sends anything else, by the name of its software (KIP-511).
+
+        librdkafka does, however many requests it has in flight; Java, sarama and others do with one in flight.
+        """
+        return "rdkafka" in software or software.startswith("confluent-kafka")
+
     def gave_up_open(self) -> bool:
         """A client that waits for each response has given up what is open when it sends another request."""
         return self.in_flight == 1

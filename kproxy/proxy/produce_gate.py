@@ -347,7 +347,7 @@ class ProduceGate:
         def records(key: TrackKey) -> list[Digest]:
             return self._records(frame, places[key])
 
-        def refuse(key: TrackKey, before: Refused | None) -> Refused:
+        def refuse(key: TrackKey, before: Refused | None) -> Refused | None:
             return self._note_refused(key, owed, records(key), before)
 
         for key in places:
@@ -362,12 +362,18 @@ class ProduceGate:
 
     def _note_refused(
         self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest], before: Refused | None = None
-    ) -> Refused:
-        if self.member is None:
-            return Refused.of(None, self._link.now, answer, records)
-        refused = Refused.of(self.member, self._link.now, answer, records, self.member.ledger.depth)
-        self.member.refused_unsent(key, records, self._received_at, self._link.now)
-        return self.member.ledger.refuse(key, refused, before)
+    ) -> Refused | None:
+        """Records a refused request; None if the ledger knows its records and their order."""
+        member, now = self.member, self._link.now
+        if member is None:
+            return Refused.of(None, now, answer, records)
+        member.refused_unsent(key, records, self._received_at, now)
+        if records and member.keeps_order:
+            if not member.ledger.refuse_in_order(key, records, now):
+                self._retry_stats.order_given_up += 1
+            return None
+        refused = Refused.of(member, now, answer, records, member.ledger.depth)
+        return member.ledger.refuse(key, refused, before)
 
     @property
     def _received_at(self) -> float:
@@ -411,7 +417,8 @@ class ProduceGate:
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         for place in layout.partitions:
             refused = self._note_refused(place.key, slot.owed, self._records(frame, place))
-            self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
+            if refused is not None:
+                self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

@@ -65,12 +65,20 @@ class Retries:
         if not pairs:
             return [batch]
         digests = [digest for digest, _ in pairs]
+        if part.error_code:  # the batch before it in this request was refused
+            self._await(key, digests)
+            return []
         if self._member.ended and ledger.rules.drops_orphan(outrun=ledger.is_outrun(self._member, key)):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
         entries = ledger.candidates(self._member, key, self._answer, self._now)
         found = self._written(match(digests, entries, ledger.rules, self._now))
+        fresh = [digest for digest, place in zip(digests, found, strict=True) if place is None]
+        if fresh and not ledger.admits(self._member, key, fresh):
+            part.error_code = ErrorCode.REQUEST_TIMED_OUT
+            self._await(key, fresh)
+            return []
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])
         if new:
@@ -78,6 +86,12 @@ class Retries:
         if len(new) == len(pairs):
             return [batch]
         return [self._rest(part, data, new)] if new else []
+
+    def _await(self, key: "TrackKey", records: list[Digest]) -> None:
+        """Records that these are refused unsent, since others that were refused before still come."""
+        self._member.refused_unsent(key, records, self._answer.received_at, self._now)
+        if not self._member.ledger.refuse_in_order(key, records, self._now):
+            self._stats.order_given_up += 1
 
     def _written(self, found: list[RecordInBatch | None]) -> list[RecordInBatch | None]:
         """What was matched without the records that were refused unsent: these are written, and not expected again."""
