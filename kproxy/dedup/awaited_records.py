@@ -15,7 +15,8 @@ from typing import Final
 
 from kproxy.dedup.digest import Digest
 
-#: So many records are awaited on a partition: 800 KB. If more are refused, order is not kept any more.
+#: So many records are remembered on a partition: 800 KB. Others that are refused meanwhile are accepted when none is
+#: awaited any more.
 MOST_RECORDS: Final = 100_000
 _UNSIGNED: Final = (1 << 64) - 1
 
@@ -27,57 +28,73 @@ class AwaitedRecords:
         """None yet."""
         #: 64 bits of each.
         self._records = array("Q")
-        #: When a request was last refused, in seconds.
+        #: When a request was last refused whose records are remembered, or a retry was accepted; in seconds.
         self.since = 0.0
 
     def __len__(self) -> int:
         """How many records are awaited."""
         return len(self._records)
 
-    def refuse(self, records: Sequence[Digest], now: float) -> bool:
-        """Takes the records of a request that is refused at ``now`` (seconds); False if there were too many to keep.
+    def refuse(self, records: Sequence[Digest], now: float) -> None:
+        """Takes the records of a request that is refused at ``now`` (seconds).
 
-        Those of a retry that is refused again keep their places.
+        Those of a retry that is refused again keep their places. Records before them in that request were accepted, and
+        only their responses are missing.
         """
-        self.since = now
-        hashes = array("Q", _hashes(records))
-        at = self._place_of(hashes)
-        known = self._run(at, hashes) if at is not None else 0
-        if known == len(hashes):
-            return True
-        if at is not None and at + known < len(self._records):
-            known = 0  # another request that begins with an equal record
-        if len(self._records) + len(hashes) - known > MOST_RECORDS:
-            del self._records[:]
-            return False
-        self._records += hashes[known:]
-        return True
+        hashes, following = _hashes(records), 0
+        while hashes and (found := self._first_in(hashes, following)) is not None:
+            self.since = now
+            number, at = found
+            run = self._run(at, hashes[number:])
+            hashes, following = hashes[number + run :], at + run
+        room = MOST_RECORDS - len(self._records)
+        if hashes and room > 0:
+            self.since = now
+            self._records += hashes[:room]
 
-    def admits(self, records: Sequence[Digest]) -> bool:
-        """Whether a request with these records repeats the first of those that still come: they are not awaited then.
+    def admits(self, records: Sequence[Digest], now: float) -> bool:
+        """Whether a request with these records, at ``now`` (seconds), repeats the first of those that still come.
 
-        Records before them were given up.
+        Then they are not awaited any more. Their client has given up the records before them.
         """
-        hashes = array("Q", _hashes(records))
-        at = self._place_of(hashes)
-        if at is None:
+        hashes = _hashes(records)
+        found = self._first_in(hashes, 0)
+        if found is None:
             return not self._records
-        del self._records[: at + self._run(at, hashes)]
+        self.since = now
+        number, at = found
+        del self._records[: at + self._run(at, hashes[number:])]
         return True
 
-    def _place_of(self, hashes: "array[int]") -> int | None:
-        try:
-            return self._records.index(hashes[0])
-        except (ValueError, IndexError):
+    def _first_in(self, hashes: "array[int]", start: int) -> tuple[int, int] | None:
+        """The number of the first of some records that is awaited from ``start`` on, and its place; None if none is.
+
+        They are one part of their client's queue. So this is the first awaited one, or the part begins after that.
+        """
+        if start == len(self._records):
             return None
+        number = _index(hashes, self._records[start])
+        if number is not None:
+            return number, start
+        at = _index(self._records, hashes[0], start)
+        return None if at is None else (0, at)
 
     def _run(self, at: int, hashes: "array[int]") -> int:
-        """How many of these records are awaited one after another from a place on."""
+        """How many of these records are awaited one after another from a place on; at least one."""
         known = self._records[at : at + len(hashes)]
         if known == hashes[: len(known)]:
             return len(known)
         return next(number for number, pair in enumerate(zip(known, hashes, strict=False)) if pair[0] != pair[1])
 
 
-def _hashes(records: Iterable[Digest]) -> Iterable[int]:
-    return (int.from_bytes(record.content[:8], "big") ^ (record.timestamp_ms & _UNSIGNED) for record in records)
+def _index(records: "array[int]", record: int, start: int = 0) -> int | None:
+    try:
+        return records.index(record, start)
+    except ValueError:
+        return None
+
+
+def _hashes(records: Iterable[Digest]) -> "array[int]":
+    return array(
+        "Q", (int.from_bytes(record.content[:8], "big") ^ (record.timestamp_ms & _UNSIGNED) for record in records)
+    )

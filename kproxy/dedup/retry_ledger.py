@@ -265,22 +265,17 @@ class RetryLedger:
             self.refused[key] = known
         return known
 
-    def refuse_in_order(self, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
-        """Records that a request of a client that keeps its order was refused unsent; False if too much is awaited."""
-        awaited = self._awaited_records.setdefault(key, AwaitedRecords())
-        is_kept = awaited.refuse(records, now)
-        if awaited:
-            self.disturb(key)
-        else:
-            del self._awaited_records[key]
-        return is_kept
+    def refuse_in_order(self, key: TrackKey, records: Sequence[Digest], now: float) -> None:
+        """Records that a request of a client that keeps its order was refused unsent."""
+        self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now)
+        self.disturb(key)
 
-    def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest]) -> bool:
+    def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
         """Whether these new records may be written now: no record that was refused before still comes (``Rules``)."""
         awaited = self._awaited_records.get(key)
         if awaited is None or not member.keeps_order:
             return True
-        is_admitted = awaited.admits(records)
+        is_admitted = awaited.admits(records, now)
         if not awaited:
             del self._awaited_records[key]
         return is_admitted

@@ -369,8 +369,7 @@ class ProduceGate:
             return Refused.of(None, now, answer, records)
         member.refused_unsent(key, records, self._received_at, now)
         if records and member.keeps_order:
-            if not member.ledger.refuse_in_order(key, records, now):
-                self._retry_stats.order_given_up += 1
+            member.ledger.refuse_in_order(key, records, now)
             return None
         refused = Refused.of(member, now, answer, records, member.ledger.depth)
         return member.ledger.refuse(key, refused, before)

@@ -75,7 +75,7 @@ class Retries:
         entries = ledger.candidates(self._member, key, self._answer, self._now)
         found = self._written(match(digests, entries, ledger.rules, self._now))
         fresh = [digest for digest, place in zip(digests, found, strict=True) if place is None]
-        if fresh and not ledger.admits(self._member, key, fresh):
+        if fresh and not ledger.admits(self._member, key, fresh, self._now):
             part.error_code = ErrorCode.REQUEST_TIMED_OUT
             self._await(key, fresh)
             return []
@@ -90,8 +90,7 @@ class Retries:
     def _await(self, key: "TrackKey", records: list[Digest]) -> None:
         """Records that these are refused unsent, since others that were refused before still come."""
         self._member.refused_unsent(key, records, self._answer.received_at, self._now)
-        if not self._member.ledger.refuse_in_order(key, records, self._now):
-            self._stats.order_given_up += 1
+        self._member.ledger.refuse_in_order(key, records, self._now)
 
     def _written(self, found: list[RecordInBatch | None]) -> list[RecordInBatch | None]:
         """What was matched without the records that were refused unsent: these are written, and not expected again."""

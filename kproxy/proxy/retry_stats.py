@@ -29,10 +29,6 @@ class RetryStats:
         "Produce requests read after their connection had closed, and dropped because another connection had used the "
         "partition."
     )
-    order_given_up: int = counter(
-        "Times that more records waited for their retry on a partition than kproxy remembers (100,000): records that "
-        "were sent after them may be written before them."
-    )
     readbacks: int = counter("Reads of a partition's log to compare with retries.")
     readback_bytes: int = counter("Bytes read from partitions' logs to compare with retries.")
     readbacks_failed: dict[str, int] = counters(

@@ -17,13 +17,13 @@ def records(text: str, time: int = 7) -> list[Digest]:
 def awaiting(*refused: str) -> AwaitedRecords:
     awaited = AwaitedRecords()
     for text in refused:
-        assert awaited.refuse(records(text), 1.0)
+        awaited.refuse(records(text), 1.0)
     return awaited
 
 
 def test_anything_is_admitted_while_nothing_is_awaited() -> None:
     awaited = AwaitedRecords()
-    assert awaited.admits(records("a"))
+    assert awaited.admits(records("a"), 3.0)
     assert not awaited
 
 
@@ -33,42 +33,44 @@ def test_anything_is_admitted_while_nothing_is_awaited() -> None:
 def test_retries_are_admitted_however_their_client_groups_them(retries: list[str]) -> None:
     awaited = awaiting("ab", "cd", "e")
     assert len(awaited) == 5
-    assert all(awaited.admits(records(text)) for text in retries)
+    assert all(awaited.admits(records(text), 3.0) for text in retries)
     assert not awaited
 
 
-@pytest.mark.parametrize("new", ["x", "xab", "b" * 9])
+@pytest.mark.parametrize("new", ["x", "xb", "b" * 9])
 def test_a_request_that_begins_with_another_record_is_not(new: str) -> None:
     awaited = awaiting("a")
-    assert not awaited.admits(records(new))
-    assert not awaited.admits(records("a", time=8)), "the same value at another time is another record"
-    assert awaited.admits(records("a"))
+    assert not awaited.admits(records(new), 3.0)
+    assert not awaited.admits(records("a", time=8), 3.0), "the same value at another time is another record"
+    assert awaited.admits(records("a"), 3.0)
 
 
 def test_what_is_refused_meanwhile_is_awaited_after_it() -> None:
     awaited = awaiting("ab")
-    assert not awaited.admits(records("x"))
-    assert awaited.refuse(records("x"), 2.0)
+    assert not awaited.admits(records("x"), 3.0)
+    awaited.refuse(records("x"), 2.0)
     assert awaited.since == 2.0
-    assert awaited.admits(records("ab"))
-    assert not awaited.admits(records("y"))
-    assert awaited.admits(records("xy"))
+    assert awaited.admits(records("ab"), 3.0)
+    assert not awaited.admits(records("y"), 3.0)
+    assert awaited.admits(records("xy"), 3.0)
 
 
 def test_a_retry_that_is_refused_again_keeps_its_place() -> None:
     awaited = awaiting("ab", "cd")
-    assert awaited.refuse(records("ab"), 2.0)
-    assert awaited.refuse(records("cde"), 2.0), "with a record that was not refused before"
+    awaited.refuse(records("ab"), 2.0)
+    awaited.refuse(records("cde"), 2.0)  # with a record that was not refused before
+    awaited.refuse(records("xyabcd"), 2.0)  # after records that were accepted, of which it heard nothing
+    awaited.refuse(records("bde"), 2.0)  # without one that was given up
     assert len(awaited) == 5
-    assert awaited.admits(records("abcde"))
+    assert awaited.admits(records("abcde"), 3.0)
     assert not awaited
 
 
 def test_records_that_their_client_has_given_up_are_not_awaited_any_more() -> None:
     awaited = awaiting("ab", "cd", "ef")
-    assert awaited.admits(records("d"))
-    assert not awaited.admits(records("a"))
-    assert awaited.admits(records("ef"))
+    assert awaited.admits(records("d"), 3.0)
+    assert not awaited.admits(records("a"), 3.0)
+    assert awaited.admits(records("ef"), 3.0)
 
 
 def test_equal_records_are_awaited_one_by_one() -> None:
@@ -77,20 +79,31 @@ def test_equal_records_are_awaited_one_by_one() -> None:
     for _ in range(3):
         awaited.refuse(equal, 1.0)
     assert len(awaited) == 1, "a retry of the first one looks like the second one"
-    assert awaited.refuse(equal * 3, 1.0)
+    awaited.refuse(equal * 3, 1.0)
     assert len(awaited) == 3
     for left in (2, 1, 0):
-        assert awaited.admits(equal)
+        assert awaited.admits(equal, 3.0)
         assert len(awaited) == left
 
 
-def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaited_records, "MOST_RECORDS", 4)
-    awaited = awaiting("ab", "cd")
-    assert awaited.refuse(records("ab"), 1.0), "they are known"
-    assert not awaited.refuse(records("e"), 1.0)
+def test_a_retry_may_follow_records_that_were_accepted() -> None:
+    awaited = awaiting("ab")
+    assert awaited.admits(records("xya"), 3.0)
+    assert awaited.admits(records("yb"), 3.0)
     assert not awaited
-    assert awaited.admits(records("x"))
+
+
+def test_what_is_more_than_is_remembered_is_refused_until_nothing_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(awaited_records, "MOST_RECORDS", 3)
+    awaited = awaiting("ab", "cd")
+    assert len(awaited) == 3
+    awaited.refuse(records("e"), 2.0)
+    assert awaited.since == 1.0, "it can't show that the others still come"
+    assert not awaited.admits(records("e"), 3.0)
+    awaited.refuse(records("abcd"), 4.0)
+    assert (len(awaited), awaited.since) == (3, 4.0)
+    assert awaited.admits(records("abcd"), 5.0)
+    assert awaited.admits(records("e"), 5.0)
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.data())
@@ -105,14 +118,14 @@ def test_a_queue_that_keeps_its_order_comes_through_in_order(sizes: list[int], d
     for _ in range(4 * len(letters)):
         if data.draw(st.booleans()) and (one := next(new, None)) is not None:
             queue.append(one)
-            if awaited.admits(records(one)):  # sent before its client had read the refusals
+            if awaited.admits(records(one), 3.0):  # sent before its client had read the refusals
                 log.append(queue.pop())
             else:
                 awaited.refuse(records(one), 1.0)
         if not queue:
             break
         group = queue[: data.draw(st.integers(1, 5))]
-        assert awaited.admits(records("".join(group)))
+        assert awaited.admits(records("".join(group)), 3.0)
         log += group
         del queue[: len(group)]
     assert log == [*letters, *(letter for letter in log if letter.islower())][: len(log)]

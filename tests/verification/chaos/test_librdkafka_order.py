@@ -164,7 +164,9 @@ async def test_with_any_number_in_flight_too_while_there_are_too_few_replicas() 
             }
         )
         for number in range(count):
-            producer.produce("t", b"%d" % number, partition=0, on_delivery=lambda error, _: delivered.append(str(error)))
+            producer.produce(
+                "t", b"%d" % number, partition=0, on_delivery=lambda error, _: delivered.append(str(error))
+            )
             if not number % 10:
                 producer.poll(0)
                 await trio.sleep(0.01)
