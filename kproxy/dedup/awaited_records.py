@@ -6,7 +6,9 @@ client had read the refusal. If it were accepted, its records would be in the lo
 refused as well, and its records are awaited after the others.
 
 No request is refused for ever: its records are awaited, and its retry is accepted. A client that has given up records
-(``message.timeout.ms``) continues with later ones, which shows that the earlier ones do not come any more.
+(``message.timeout.ms``) repeats later ones without them. That shows it if the later ones were refused last: responses
+are read in their order, so the client has read that the earlier ones were refused, too. Otherwise the request may
+have been in flight while they were refused again.
 """
 
 from array import array
@@ -15,7 +17,7 @@ from typing import Final
 
 from kproxy.dedup.digest import Digest
 
-#: So many records are remembered on a partition: 800 KB. Others that are refused meanwhile are accepted when none is
+#: So many records are remembered on a partition: 1.6 MB. Others that are refused meanwhile are accepted when none is
 #: awaited any more.
 MOST_RECORDS: Final = 100_000
 _UNSIGNED: Final = (1 << 64) - 1
@@ -28,6 +30,9 @@ class AwaitedRecords:
         """None yet."""
         #: 64 bits of each.
         self._records = array("Q")
+        #: The number of the refusal of each that was the last.
+        self._refusals = array("Q")
+        self._last_refusal = 0
         #: When a request was last refused whose records are remembered, or a retry was accepted; in seconds.
         self.since = 0.0
 
@@ -42,28 +47,34 @@ class AwaitedRecords:
         only their responses are missing.
         """
         hashes, following = _hashes(records), 0
+        self._last_refusal += 1
         while hashes and (found := self._first_in(hashes, following)) is not None:
             self.since = now
             number, at = found
             run = self._run(at, hashes[number:])
+            self._refusals[at : at + run] = array("Q", [self._last_refusal]) * run
             hashes, following = hashes[number + run :], at + run
         room = MOST_RECORDS - len(self._records)
         if hashes and room > 0:
             self.since = now
             self._records += hashes[:room]
+            self._refusals += array("Q", [self._last_refusal]) * (len(self._records) - len(self._refusals))
 
     def admits(self, records: Sequence[Digest], now: float) -> bool:
         """Whether a request with these records, at ``now`` (seconds), repeats the first of those that still come.
 
-        Then they are not awaited any more. Their client has given up the records before them.
+        Then they are not awaited any more, nor those before them, which their client has given up.
         """
         hashes = _hashes(records)
         found = self._first_in(hashes, 0)
         if found is None:
             return not self._records
-        self.since = now
         number, at = found
-        del self._records[: at + self._run(at, hashes[number:])]
+        if at and max(self._refusals[:at]) >= self._refusals[at]:
+            return False
+        self.since = now
+        following = at + self._run(at, hashes[number:])
+        del self._records[:following], self._refusals[:following]
         return True
 
     def _first_in(self, hashes: "array[int]", start: int) -> tuple[int, int] | None:

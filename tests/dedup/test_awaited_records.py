@@ -68,9 +68,30 @@ def test_a_retry_that_is_refused_again_keeps_its_place() -> None:
 
 def test_records_that_their_client_has_given_up_are_not_awaited_any_more() -> None:
     awaited = awaiting("ab", "cd", "ef")
-    assert awaited.admits(records("d"), 3.0)
-    assert not awaited.admits(records("a"), 3.0)
-    assert awaited.admits(records("ef"), 3.0)
+    assert not awaited.admits(records("d"), 3.0), "it was refused together with c, which may still come"
+    awaited.refuse(records("d"), 3.0)
+    assert awaited.admits(records("d"), 4.0)
+    assert not awaited.admits(records("a"), 5.0)
+    assert awaited.admits(records("ef"), 5.0)
+
+
+def test_what_was_in_flight_while_the_first_ones_were_refused_again_waits_for_them() -> None:
+    awaited = awaiting("ab", "cd", "ef")
+    awaited.refuse(records("ab"), 2.0)
+    assert not awaited.admits(records("cd"), 3.0)
+    awaited.refuse(records("cd"), 3.0)
+    assert not awaited.admits(records("ef"), 3.0)
+    awaited.refuse(records("ef"), 3.0)
+    assert all(awaited.admits(records(text), 4.0) for text in ("ab", "cd", "ef"))
+
+
+def test_it_does_not_if_it_is_repeated_without_them() -> None:
+    awaited = awaiting("ab", "cd")
+    awaited.refuse(records("ab"), 2.0)
+    assert not awaited.admits(records("cd"), 3.0)
+    awaited.refuse(records("cd"), 3.0)
+    assert awaited.admits(records("cd"), 4.0)
+    assert not awaited
 
 
 def test_equal_records_are_awaited_one_by_one() -> None:
