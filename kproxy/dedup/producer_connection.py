@@ -95,6 +95,9 @@ class ProducerConnection:
         self._look_with = 0
         #: ``Rules.most_unread``, as of the last look; and what was known of the client's silences.
         self._most_unread, self._silence = 1, NO_SILENCE
+        #: Of the responses that had arrived by some time, how many bytes of requests had when a second had passed; -1:
+        #: it has not.
+        self._counted = since, -1
         #: The depth of the producer then.
         self._depth = 0
         self._left_open: dict[PendingProduce, None] = {}
@@ -236,6 +239,23 @@ class ProducerConnection:
         self._note_arrived(acknowledged, now, number, anyway=waits or is_full)
         while unread and rules.received_by_time(unread[0], now, acknowledged):
             self._partitions -= len(unread.popleft().places)
+        if self._most_unread > _LOOKS:
+            self._count_bytes(now)
+
+    def _count_bytes(self, now: float) -> None:
+        """Forgets, of a client of unknown depth, requests whose responses it has received by the bytes that it sent.
+
+        Otherwise a thousand large requests would have to be read back from the log when the connection breaks.
+        """
+        unread, rules, received = self._unread, self.ledger.rules, self.wire.received
+        arrived_by, counted_from = self._counted
+        if counted_from < 0:
+            if unread and rules.has_had_time(arrived_by, now):
+                self._counted = arrived_by, received
+        elif rules.received_by_bytes(received - counted_from):
+            while unread and unread[0].arrived_at <= arrived_by:
+                self._partitions -= len(unread.popleft().places)
+            self._counted = now, -1
 
     def _is_full(self) -> bool:
         """Whether so much is kept that no more may be."""

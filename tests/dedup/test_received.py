@@ -215,6 +215,30 @@ def test_what_a_connection_keeps_of_a_client_of_unknown_depth_is_bounded() -> No
     assert 400 < len(single.member.owed((b"t", 0))) < 1600
 
 
+def test_what_large_requests_show_need_not_be_read_back_from_the_log() -> None:
+    """A client of unknown depth sends 1 MB every 0.1 s: at most 16 MiB wait between its program and kproxy."""
+    world = World(AUTO)
+    talk = world.connect(software="librdkafka")
+    for time in range(300):
+        world.now += 0.1
+        talk.wire.received += 1_000_000
+        talk.did("x", time=time)
+        talk.member.look_between(world.now)
+    assert 27 <= len(talk.member.owed(KEY)) < 70
+
+
+def test_large_requests_show_nothing_of_a_response_that_has_not_arrived() -> None:
+    world = World(AUTO)
+    talk = world.connect(software="librdkafka")
+    for time in range(100):
+        world.now += 0.1
+        talk.wire.received += 1_000_000
+        talk.did("x", time=time)
+        talk.wire.missing += ANSWER_BYTES
+        talk.member.look_between(world.now)
+    assert len(talk.member.owed(KEY)) == 100
+
+
 def test_a_connection_that_outlives_every_time_out_confirms_what_had_arrived() -> None:
     world = World(AUTO)
     talk = world.connect(software="librdkafka")
