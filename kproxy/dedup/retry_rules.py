@@ -64,7 +64,7 @@ class Rules:
         """The rules for one producer."""
         renews = is_among(identity.client_id, self.new_timestamps)
         pools = is_among(identity.client_id, self.connection_pools)
-        return replace(self, renews_timestamps=renews, pools_connections=pools) if renews or pools else self
+        return replace(self, renews_timestamps=renews, pools_connections=pools)
 
     # -- had
 
