@@ -22,6 +22,8 @@ _TIMEOUT_MARGIN = 1.5
 _LONGEST_ROUND_TRIP = 1.0
 #: Seconds. A program that has written nothing for so long has read what its kernel had received by then.
 _SILENCE = 1.0
+#: Bytes. Less waits in the client's kernel, in the network and in kproxy's kernel.
+_MOST_UNSENT = 16 << 20
 #: Requests in flight that clients have by default, as these do by their names (KIP-511). Others that have a name are
 #: librdkafka, or built on it.
 USUAL_DEPTH = 5
@@ -62,7 +64,7 @@ class Rules:
         """The rules for one producer."""
         renews = is_among(identity.client_id, self.new_timestamps)
         pools = is_among(identity.client_id, self.connection_pools)
-        return replace(self, renews_timestamps=renews, pools_connections=pools) if renews or pools else self
+        return replace(self, renews_timestamps=renews, pools_connections=pools)
 
     # -- had
 
@@ -112,6 +114,14 @@ class Rules:
         """
         return max(answer.arrived_at, silence.since) + _SILENCE <= silence.until
 
+    def has_had_time(self, arrived_at: float, now: float) -> bool:
+        """A program that writes a request from now on has read the responses that had arrived by then."""
+        return now - arrived_at >= _SILENCE
+
+    def received_by_bytes(self, received: int) -> bool:
+        """So many bytes of requests arrived since a program had had that time: it has written some of them since."""
+        return received >= _MOST_UNSENT
+
     def received_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
         """The connection outlived every time-out of its client after a response that was acknowledged."""
         return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
@@ -149,6 +159,13 @@ class Rules:
         A missing acknowledgement shows nothing: it may be late or lost, and the response have been read.
         """
         return answer.position > handed_over
+
+    def may_be_answered_since(self, *, outrun: bool) -> bool:
+        """The client may have had a success for a record over a newer connection (``outrun``: that one was in use).
+
+        It left this one before kproxy could see the end.
+        """
+        return outrun
 
     def surely_not_received_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
         """No other instance can have answered a retry: none had the producer at ``in_use_until`` (s) or later.
@@ -210,7 +227,7 @@ class Rules:
         return _SETTLED_WINDOWS * self.depth(observed)
 
     def untimed_until(self, entry: UnconfirmedBatch) -> float:
-        """Until when (s) a record may repeat an unconfirmed one without an equal timestamp, whoever repeats it.
+        """Until when (s) a record may repeat an unconfirmed one without an equal timestamp.
 
         It counts from what happened first to the record, so that no match renews it.
         """
@@ -239,8 +256,9 @@ class Rules:
         """Whether two programs of one name have the connection that left a record, and the one now used.
 
         Their software is different. Or both connections are to one broker and were open at the same time: over the
-        one that was used first a response arrived that was given after the other one was in use. A client with one
-        connection for each broker closes it before it opens the next; what arrives at a closed one is not acknowledged.
+        older one a response arrived that was given when the other one was in use. A client with one connection for each
+        broker closes it before it opens the next; what arrives at a closed one is not acknowledged. A request may
+        arrive late, so that only the one at hand shows that the connection now used is open.
         """
         if left is now_used:
             return False
@@ -248,8 +266,8 @@ class Rules:
             return True
         if self.pools_connections or left.node_id != now_used.node_id or not (left.is_direct and now_used.is_direct):
             return False
-        first, second = sorted((left, now_used), key=lambda one: one.first_at)
-        return first.heard_at > second.first_at
+        older, newer = sorted((left, now_used), key=lambda one: one.opened_at)
+        return older.heard_at > newer.first_at or (older is now_used and older.asked_at > newer.first_at)
 
     def newest_first(self) -> bool:
         """Of equal records the last is what was not had: answers are read in order."""
