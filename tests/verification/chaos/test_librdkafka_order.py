@@ -176,4 +176,3 @@ async def test_with_any_number_in_flight_too_while_there_are_too_few_replicas() 
         assert proxy.stats.produce.requests_timed_out
         written = [int(value or b"") for value in values_in(proxy.brokers, "t")]
         assert written == list(range(count))
-        del producer
