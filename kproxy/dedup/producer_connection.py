@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.origin import NO_SILENCE, Origin, Silence
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
@@ -50,24 +51,28 @@ class Suspect:
         return self.only is None or (epoch, sequence) in self.only
 
 
-@dataclass(slots=True)
-class LastUse:
-    """When the last request of a connection was accepted, in seconds since the epoch."""
-
-    at: float = 0.0
+#: About how many bytes a request takes until its response is received, and each partition in it.
+_REQUEST_BYTES: Final = 600
+_PARTITION_BYTES: Final = 400
+#: Requests of one connection take no more, beyond those that a client usually has in flight. Where they would, a
+#: written response counts as arrived, and a client as one of usual depth.
+_MOST_BYTES: Final = 1 << 20
+#: Fewer requests need not be counted.
+_FEW: Final = 16
+#: After so many requests the kernel is asked at the latest.
+_LOOKS: Final = 32
 
 
 class ProducerConnection:
     """A connection of a producer. ``arrived`` and ``closed`` report requests in order; ``end`` reports its end."""
 
-    def __init__(self, ledger: "RetryLedger", wire: Wire, since: float) -> None:
+    def __init__(self, ledger: "RetryLedger", wire: Wire, since: float, origin: Origin) -> None:
         """Use ``RetryLedgers.join``."""
         self.ledger = ledger
         self.wire = wire
-        self.since = since
-        self.ended = False
-        #: The broker that its requests go to; -1 if there is none yet.
-        self.node_id = -1
+        #: What the records that it leaves refer to.
+        self.origin = origin
+        origin.opened_at = since
         #: Tells connections of a producer apart.
         self.number = ledger.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
@@ -77,17 +82,49 @@ class ProducerConnection:
         #: The partitions for which one was refused unsent since then: it may have repeated what is unconfirmed.
         self.refused: set[TrackKey] = set()
         self.last_serial = 0
-        self.last_use = LastUse()
         #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
         self._number = 0
-        self._unread: deque[PendingProduce] = deque()
+        #: Requests without a response; with one that may not have arrived; with one that may not have been read.
         self._asked: deque[PendingProduce] = deque()
+        self._written: deque[PendingProduce] = deque()
+        self._unread: deque[PendingProduce] = deque()
+        #: The partitions of the last ones, each as often as it is named.
+        self._partitions = 0
+        #: The request with which the kernel is asked next which responses have arrived.
+        self._look_with = 0
+        #: ``Rules.most_unread``, as of the last look; and what was known of the client's silences.
+        self._most_unread, self._silence = 1, NO_SILENCE
+        #: Of the responses that had arrived by some time, how many bytes of requests had when a second had passed; -1:
+        #: it has not.
+        self._counted = since, -1
+        #: The depth of the producer then.
+        self._depth = 0
         self._left_open: dict[PendingProduce, None] = {}
         #: The partitions of a request that waits to be accepted, and its place among all that arrived.
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the client has closed it."""
+        return self.origin.ended
+
+    @property
+    def since(self) -> float:
+        """When it was opened, in seconds."""
+        return self.origin.opened_at
+
+    @property
+    def node_id(self) -> int:
+        """The broker that its requests go to; -1 if there is none yet."""
+        return self.origin.node_id
+
     # -- while it lives
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether its client repeats what was refused before it sends anything else."""
+        return self.ledger.rules.keeps_order(self.origin.software.name)
 
     def moved(self, node_id: int) -> None:
         """Records the broker that its requests go to from now on."""
@@ -124,7 +161,10 @@ class ProducerConnection:
         if self.ended:
             self._leave_open(answer)
             return
-        self.last_use.at = now
+        origin = self.origin
+        origin.used_at = now
+        if not self._number:
+            origin.first_at = answer.received_at
         self._number += 1
         self.ledger.requests += 1
         self._asked.append(answer)
@@ -138,33 +178,133 @@ class ProducerConnection:
     def pipelined(self, requests: int) -> None:
         """Records how many requests arrived before a response was written."""
         if requests > self.ledger.depth:
-            self.ledger.depth = requests
-            self.ledger.window = self.ledger.rules.depth(requests)
+            self.ledger.depth, self._look_with = requests, 0
 
-    def review(self) -> None:
-        """Checks which responses the client has surely received, since another request has arrived."""
-        asked, unread, ledger = self._asked, self._unread, self.ledger
-        number = self._number + 1
-        if ledger.waits:
+    def review(self, now: float, silence: Silence = NO_SILENCE, empty_at: float = 0.0) -> None:
+        """Checks which responses the client has surely received, since another request has arrived.
+
+        ``silence``: the last time of a second or more in which the client sent nothing, before that request;
+        ``empty_at``: when nothing of that request was there yet (s).
+        """
+        number, asked, unread = self._number + 1, self._asked, self._unread
+        self.origin.asked_at = empty_at
+        if self.ledger.waits:
             self._give_up_open()
+        if asked and asked[0].position:
+            self._note_written()
+        if number >= self._look_with and self._written:
+            self.look(now)
+        # what the rules say, first by comparisons: this is on the way of every request
+        if unread and (unread[0].behind + self._most_unread <= number or silence is not self._silence):
+            self._silence = silence
+            self._release(number, silence)
+
+    def _note_written(self) -> None:
+        """Passes on the requests whose responses the kernel has taken."""
+        asked, rules, written = self._asked, self.ledger.rules, self.wire.written
         while asked:
             answer = asked[0]
             position = answer.position
-            if not position or not (position <= self.wire.written or answer.failed):
+            if not position or not (position <= written or answer.failed):
                 break
             asked.popleft()
             if answer.given_up:
                 continue  # all connections of the producer know of it
-            if (answer.failed or answer.at > answer.due) and ledger.rules.may_repeat(answer):
+            if (answer.failed or answer.at > answer.due) and rules.may_repeat(answer):
                 self._keep(answer)
             else:
-                answer.behind = number
-                unread.append(answer)
-        # what the rule says, first by a comparison: this is on the way of every request
-        while unread and unread[0].behind + ledger.window <= number:
-            if not ledger.rules.received_by_requests(unread[0], number, ledger.window):
+                self._written.append(answer)
+
+    def look_between(self, now: float) -> bool:
+        """Checks between requests which responses have arrived; returns whether some may not have been read."""
+        if self._asked:
+            self._note_written()
+        if self._written:
+            self.look(now)
+        return bool(self._unread)
+
+    def look(self, now: float) -> None:
+        """Asks the kernel which responses have arrived at the client.
+
+        A question for each request would cost much of what a request costs; a late one only takes longer to confirm.
+        """
+        ledger, written, unread, number = self.ledger, self._written, self._unread, self._number + 1
+        rules, waits = ledger.rules, ledger.waits
+        is_full = len(written) + len(unread) >= _FEW and self._is_full()
+        if is_full:
+            self._most_unread, self._depth = rules.depth(ledger.depth), 0
+        elif self._depth != ledger.depth:
+            self._depth = ledger.depth
+            self._most_unread = rules.most_unread(ledger.depth, self.origin.software.name)
+        self._look_with = number + min(self._most_unread, _LOOKS)
+        if not written:
+            return
+        # a client that waits sends no request before it has read what was written
+        acknowledged = self.wire.written if waits else self.wire.written - self.wire.unacked()
+        self._note_arrived(acknowledged, now, number, anyway=waits or is_full)
+        while unread and rules.received_by_time(unread[0], now, acknowledged):
+            self._partitions -= len(unread.popleft().places)
+        if self._most_unread > _LOOKS:
+            self._count_bytes(now)
+
+    def _count_bytes(self, now: float) -> None:
+        """Forgets, of a client of unknown depth, requests whose responses it has received by the bytes that it sent.
+
+        Otherwise a thousand large requests would have to be read back from the log when the connection breaks.
+        """
+        unread, rules, received = self._unread, self.ledger.rules, self.wire.received
+        arrived_by, counted_from = self._counted
+        if counted_from < 0:
+            if unread and rules.has_had_time(arrived_by, now):
+                self._counted = arrived_by, received
+        elif rules.received_by_bytes(received - counted_from):
+            while unread and unread[0].arrived_at <= arrived_by:
+                self._partitions -= len(unread.popleft().places)
+            self._counted = now, -1
+
+    def _is_full(self) -> bool:
+        """Whether so much is kept that no more may be."""
+        kept = len(self._unread) + len(self._written)
+        partitions = self._partitions + sum([len(answer.places) for answer in self._written])
+        return kept * _REQUEST_BYTES + partitions * _PARTITION_BYTES > _MOST_BYTES
+
+    def _note_arrived(self, acknowledged: int, now: float, number: int, *, anyway: bool) -> None:
+        """Passes on the requests whose responses have arrived; ``anyway``: or are taken for such."""
+        written, unread, rules, origin = self._written, self._unread, self.ledger.rules, self.origin
+        partitions, is_direct = 0, origin.is_direct
+        # responses arrive in order: most often all of them have
+        arrived = not anyway and rules.has_arrived(written[-1], acknowledged, now, is_direct=is_direct)
+        if arrived:
+            origin.heard_at = written[-1].at
+        while written:
+            answer = written[0]
+            if not (arrived or anyway):
+                if not rules.has_arrived(answer, acknowledged, now, is_direct=is_direct):
+                    break
+                origin.heard_at = answer.at
+            answer.behind, answer.arrived_at = number, now
+            partitions += len(answer.places)
+            unread.append(written.popleft())
+        self._partitions += partitions
+
+    def hear(self) -> int:
+        """Asks the kernel which response arrived last, for ``Origin.heard_at``; returns the acknowledged bytes."""
+        acknowledged, origin = self.wire.written - self.wire.unacked(), self.origin
+        for answer in chain(reversed(self._asked), reversed(self._written), reversed(self._unread)):
+            if 0 < answer.position <= acknowledged:
+                origin.heard_at = max(origin.heard_at, answer.at)
                 break
-            unread.popleft()
+        return acknowledged
+
+    def _release(self, number: int, silence: Silence) -> None:
+        """Forgets the requests whose responses were received, as request ``number`` shows."""
+        unread, rules, most = self._unread, self.ledger.rules, self._most_unread
+        while unread:
+            answer = unread[0]
+            by_requests = rules.received_by_requests(answer, number, most)
+            if not by_requests and not rules.received_by_silence(answer, silence):
+                break
+            self._partitions -= len(unread.popleft().places)
 
     def _give_up_open(self) -> None:
         for answer in self._asked:
@@ -201,7 +341,7 @@ class ProducerConnection:
 
     def owed(self, key: TrackKey) -> list[PendingProduce]:
         """The requests for a partition whose response the client may not have received."""
-        return [answer for answer in (*self._unread, *self._asked) if key in answer.keys]
+        return [answer for answer in (*self._unread, *self._written, *self._asked) if key in answer.keys]
 
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Records that the outcome of each batch of a request is known."""
@@ -217,7 +357,7 @@ class ProducerConnection:
             self._add_kept(entry)
 
     def _add_kept(self, entry: UnconfirmedBatch) -> None:
-        entry.origin = self.number
+        entry.origin = self.origin
         insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
         self.ledger.disturb(entry.key)
 
@@ -227,28 +367,30 @@ class ProducerConnection:
         """Records that the client has closed the connection, whether or not all its bytes have been read."""
         if self.ended:
             return
-        self.ended, self._waiting = True, None
+        self._waiting = None
         rules = self.ledger.rules
         self.ledger.leaves(self)
-        acknowledged = self.wire.written - self.wire.unacked()
-        perhaps = acknowledged + self.wire.writing
-        clean = not self.wire.was_reset()
-        for answer in (*self._unread, *self._asked):
+        acknowledged = self.hear()
+        self.origin.ended = True
+        handed_over = self.wire.written + self.wire.writing
+        reset = self.wire.was_reset()
+        for answer in (*self._unread, *self._written, *self._asked):
             late = rules.may_repeat(answer)
             if answer.given_up:
                 continue  # all connections of the producer know of it
             if not answer.closed:
                 self._leave_open(answer)
             elif not answer.position:
-                self._leave(_entries(answer, sure=True, since=now))
+                self._leave(self._unanswered(_entries(answer, sure=True, since=now)))
             elif late or not rules.received_by_time(answer, now, acknowledged):
-                sure = rules.surely_not_received(answer, perhaps, now)
-                had = clean and not late and answer.position <= acknowledged
-                self._leave(_entries(answer, sure=sure, since=now, clean=had), answered=not late)
+                sure = rules.surely_not_received(answer, handed_over)
+                clean = rules.received_by_end(answer, acknowledged, reset=reset)
+                entries = _entries(answer, sure=sure, since=now, clean=clean)
+                self._leave(self._unanswered(entries), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since, entry.beside = now, frozenset()
             self._leave([entry])
-        for mine in (self.kept, self._unread, self._asked):
+        for mine in (self.kept, self._unread, self._written, self._asked):
             mine.clear()
         self.ledger.left(self)
 
@@ -261,12 +403,19 @@ class ProducerConnection:
         self._leave(_entries(answer, sure=True, since=now))
         self.ledger.settled(answer)
 
+    def _unanswered(self, entries: Iterable[UnconfirmedBatch]) -> Iterator[UnconfirmedBatch]:
+        """What had no success on this connection may have had one since, if the client had left it unseen."""
+        for entry in entries:
+            outrun = self.ledger.is_outrun(self, entry.key)
+            entry.sure = entry.sure and not self.ledger.rules.may_be_answered_since(outrun=outrun)
+            yield entry
+
     def _leave(self, entries: Iterable[UnconfirmedBatch], *, answered: bool = False) -> None:
         retires = self.ledger.rules.retires()
         for entry in entries:
             if retires and entry.serial < self.passed.get(entry.key, 0):
                 continue
-            entry.origin, entry.answered = self.number, answered
+            entry.origin, entry.answered = self.origin, answered
             self.ledger.add(entry)
 
     def abandon(self, lane: Lane, now: float) -> None:

@@ -8,10 +8,12 @@ from math import inf
 from typing import TypeAlias
 
 from kproxy.codec.batch import BatchHeader
+from kproxy.dedup.awaited_records import AwaitedRecords
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.producer_connection import LastUse, ProducerConnection, Suspect
+from kproxy.dedup.origin import Origin
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
@@ -56,7 +58,7 @@ class _Use:
     #: When the newest connection was opened that has used it, here or at another instance, in seconds.
     newest: float
     #: Of the connection that used it last; None: that was at another instance.
-    last: LastUse | None = None
+    last: Origin | None = None
     #: The last request of that one whose partitions had to be looked at (``PendingProduce.serial``).
     serial: int = 0
     #: No request for it was seen between the last two looks (``RetryLedger._forget_unused``).
@@ -88,9 +90,9 @@ class RetryLedger:
         self._look_for_ends = look_for_ends
         #: The most requests that one of its connections had without a response.
         self.depth = 1
-        #: Requests that it may have sent before it reads a response, as far as is known.
-        self.window = rules.depth(1)
         self.waits = rules.gave_up_open()
+        #: A record of it was matched without an equal timestamp, and a warning was logged.
+        self.warned = False
         #: How many requests came of it.
         self.requests = 0
         #: By number, and by broker and number.
@@ -123,6 +125,8 @@ class RetryLedger:
         self._draining: set[ProducerConnection] = set()
         #: The last that was refused, by partition.
         self.refused: dict[TrackKey, Refused] = {}
+        #: Of clients that keep the order of what they repeat, by partition.
+        self._awaited_records: dict[TrackKey, AwaitedRecords] = {}
         #: Whether a request waits until one of another connection is answered.
         self._awaited = False
         #: By partition, if it was used within the retry window.
@@ -130,9 +134,9 @@ class RetryLedger:
         #: When it was last checked which were, in seconds.
         self._uses_checked_at = 0.0
 
-    def join(self, wire: Wire, since: float) -> ProducerConnection:
+    def join(self, wire: Wire, since: float, origin: Origin) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
-        member = ProducerConnection(self, wire, since)
+        member = ProducerConnection(self, wire, since, origin)
         self.members[member.number] = member
         self._by_broker.setdefault(member.node_id, {})[member.number] = member
         return member
@@ -140,7 +144,7 @@ class RetryLedger:
     def moved(self, member: ProducerConnection, node_id: int) -> None:
         """Records the broker that a connection's requests go to from now on."""
         self._leave_broker(member)
-        member.node_id = node_id
+        member.origin.node_id = node_id
         self._by_broker.setdefault(node_id, {})[member.number] = member
 
     def _leave_broker(self, member: ProducerConnection) -> None:
@@ -261,6 +265,25 @@ class RetryLedger:
             self.refused[key] = known
         return known
 
+    def refuse_in_order(self, key: TrackKey, records: Sequence[Digest], now: float) -> None:
+        """Records that a request of a client that keeps its order was refused unsent."""
+        self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now)
+        self.disturb(key)
+
+    def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
+        """Whether these new records may be written now: no record that was refused before still comes (``Rules``)."""
+        awaited = self._awaited_records.get(key)
+        if awaited is None or not member.keeps_order:
+            return True
+        is_admitted = awaited.admits(records, now)
+        if not awaited:
+            del self._awaited_records[key]
+        return is_admitted
+
+    def awaits(self, key: TrackKey) -> bool:
+        """Whether records that were refused still come to a partition."""
+        return key in self._awaited_records
+
     def _went_on_elsewhere(self, member: ProducerConnection | None, key: TrackKey) -> bool:
         """Whether the client has used a partition over another connection since it sent the next request of this one.
 
@@ -269,7 +292,7 @@ class RetryLedger:
         if member is None or member.ended:
             return member is not None and self.is_outrun(member, key)
         use = self._uses.get(key)
-        return use is not None and use.last is not member.last_use and member.waited_at(use.serial)
+        return use is not None and use.last is not member.origin and member.waited_at(use.serial)
 
     def repeats_none(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
         """Whether a request of a connection that was read by then can't be a retry of what is open or unconfirmed."""
@@ -326,33 +349,36 @@ class RetryLedger:
     ) -> list[UnconfirmedBatch]:
         """The entries on a partition that a request of this connection may repeat; the likeliest last.
 
-        The likeliest is the newest of those that were surely not received. A batch whose error another live connection
-        received is more likely repeated by that one.
+        The likeliest is the newest of those that were surely not received, then of those in doubt, then of those that
+        were received. A batch whose error another live connection received is more likely repeated by that one.
         """
-        mine, live, keys = member.number, self.members, answer.keys
+        mine, keys, rules = member.origin, answer.keys, self.rules
 
-        def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, int]:
-            here = entry.origin == mine
-            return here or entry.origin not in live, here, self.rules.surely_retried(entry), entry.serial
+        def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, bool, int]:
+            here, received = entry.origin is mine, rules.is_answered(entry)
+            return here or entry.origin.ended, here, rules.surely_retried(entry), not received, entry.serial
 
         return sorted(
             (
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
                 if entry.beside.issubset(keys)
-                and not (entry.origin == mine and self.rules.sent_too_soon(entry.repeated_from, answer.received_at))
+                and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,
         )
 
     def _unconfirmed_on(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
-        first = member.passed.get(key, 0)
+        first, mine, rules = member.passed.get(key, 0), member.origin, self.rules
+        if key in self.entries:
+            member.hear()
         return [
             entry
             for entry in self._entries(member, key)
             if entry.serial >= first
-            and not (entry.answered and entry.origin == member.number)
-            and not self.rules.expired(entry, now)
+            and not (entry.answered and entry.origin is mine)
+            and not rules.expired(entry, now)
+            and not rules.is_of_another_program(entry.origin, mine)
         ]
 
     def _entries(self, member: ProducerConnection, key: TrackKey) -> Iterator[UnconfirmedBatch]:
@@ -365,7 +391,7 @@ class RetryLedger:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
         if member.ended:
             return True
-        return any(self.candidates(member, key, answer, now) for key in answer.keys)
+        return any(self.awaits(key) or self.candidates(member, key, answer, now) for key in answer.keys)
 
     def is_outrun(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether another connection has used a partition since: one that was opened later, or at a later time.
@@ -375,8 +401,8 @@ class RetryLedger:
         use = self._uses.get(key)
         if use is None:
             return False
-        last = use.last
-        return use.newest > member.since or (last is not None and last.at > max(member.since, member.last_use.at))
+        last, used_at = use.last, member.origin.used_at
+        return use.newest > member.since or (last is not None and last.used_at > max(member.since, used_at))
 
     def _used(self, key: TrackKey, since: float) -> _Use:
         """Records that a partition was used by a connection that was opened at ``since`` (seconds)."""
@@ -403,7 +429,7 @@ class RetryLedger:
         member.refused.discard(key)
         for entry in [entry for entry in self._entries(member, key) if entry.serial < last]:
             entry.sure = False  # an equal record may be a new one by now, if its time is another
-            if self.rules.retires() and entry.origin == member.number:
+            if self.rules.retires() and entry.origin is member.origin:
                 self.forget(entry)
 
     def claim(self, member: ProducerConnection, answer: PendingProduce, new: Iterable[TrackKey], now: float) -> None:
@@ -416,12 +442,12 @@ class RetryLedger:
         for key in answer.keys:
             use = self._used(key, member.since)
             if not member.ended:
-                use.last, use.serial = member.last_use, answer.serial
+                use.last, use.serial = member.origin, answer.serial
             _prune(self.entries, key)
             _prune(member.kept, key)
             self._look_again(key)
             unfenced = key in self._suspects or key in self._missing
-            troubled = member.ended or unfenced or self._is_open(member, key)
+            troubled = member.ended or unfenced or self.awaits(key) or self._is_open(member, key)
             if troubled:
                 continue
             unconfirmed = self._unconfirmed_on(member, key, now)
@@ -550,9 +576,7 @@ class RetryLedger:
                 self.entries[key] = left
             else:
                 del self.entries[key]
-        for key, refused in list(self.refused.items()):
-            if refused.expired(now):
-                del self.refused[key]
+        self._expire_refused(now)
         for member in self.members.values():
             for key, entries in list(member.kept.items()):
                 if all(self.rules.expired(entry, now) for entry in entries):
@@ -563,6 +587,14 @@ class RetryLedger:
                 self._suspects[key] = left_over
             else:
                 del self._suspects[key]
+
+    def _expire_refused(self, now: float) -> None:
+        for key, refused in list(self.refused.items()):
+            if refused.expired(now):
+                del self.refused[key]
+        for key, awaited in list(self._awaited_records.items()):
+            if now - awaited.since > self.rules.window:
+                del self._awaited_records[key]
 
     def _forget_outlived(self, now: float) -> None:
         """Keeps one epoch, not one for each partition, of what other instances gave back long ago."""
@@ -618,7 +650,8 @@ class RetryLedger:
     @property
     def idle(self) -> bool:
         """Whether it may be forgotten."""
-        return not (self.members or self.entries or self._open or self._suspects or self._draining)
+        held = self.entries or self._open or self._suspects or self._awaited_records
+        return not (self.members or self._draining or held)
 
 
 def _beside(refused: Refused, member: ProducerConnection) -> bool:

@@ -23,7 +23,7 @@ from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.unconfirmed import PendingProduce
-from kproxy.proxy.commands import AwaitOutcomes, Blocking, Convert, LeaseProducerId, Resend, Resolve
+from kproxy.proxy.commands import AwaitOutcomes, Blocking, Convert, LeaseProducerId, Resend, Resolve, WarnOfUntimed
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
@@ -255,7 +255,7 @@ class ProduceGate:
         retries, calm = None, True
         if not slot.silent:
             slot.owed = PendingProduce(layout.partitions, self._due(layout), self._received_at)
-            self.member.review()
+            self.member.review(self._link.now, self._link.silence, self._link.empty_at)
             calm = self._is_calm(self.member, slot.owed, frame)
             if not calm:
                 need = self._look(self.member, slot.owed)
@@ -301,6 +301,9 @@ class ProduceGate:
                 new = call.owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
                 member.ledger.claim(member, call.owed, taken, self._link.now)
+        if retries is not None and retries.untimed is not None and not member.ledger.warned:
+            member.ledger.warned = True
+            self._link.commands.append(WarnOfUntimed(member, retries.untimed))
         self._send_ready()
         if not call.open:
             self._finish_calls()
@@ -344,7 +347,7 @@ class ProduceGate:
         def records(key: TrackKey) -> list[Digest]:
             return self._records(frame, places[key])
 
-        def refuse(key: TrackKey, before: Refused | None) -> Refused:
+        def refuse(key: TrackKey, before: Refused | None) -> Refused | None:
             return self._note_refused(key, owed, records(key), before)
 
         for key in places:
@@ -359,12 +362,17 @@ class ProduceGate:
 
     def _note_refused(
         self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest], before: Refused | None = None
-    ) -> Refused:
-        if self.member is None:
-            return Refused.of(None, self._link.now, answer, records)
-        refused = Refused.of(self.member, self._link.now, answer, records, self.member.ledger.depth)
-        self.member.refused_unsent(key, records, self._received_at, self._link.now)
-        return self.member.ledger.refuse(key, refused, before)
+    ) -> Refused | None:
+        """Records a refused request; None if the ledger knows its records and their order."""
+        member, now = self.member, self._link.now
+        if member is None:
+            return Refused.of(None, now, answer, records)
+        member.refused_unsent(key, records, self._received_at, now)
+        if records and member.keeps_order:
+            member.ledger.refuse_in_order(key, records, now)
+            return None
+        refused = Refused.of(member, now, answer, records, member.ledger.depth)
+        return member.ledger.refuse(key, refused, before)
 
     @property
     def _received_at(self) -> float:
@@ -408,7 +416,8 @@ class ProduceGate:
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
         for place in layout.partitions:
             refused = self._note_refused(place.key, slot.owed, self._records(frame, place))
-            self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
+            if refused is not None:
+                self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1
 
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:

@@ -74,14 +74,14 @@ class Refusals:
         empty_at: float,
         now: float,
         records: Callable[[TrackKey], Sequence[Digest]],
-        refuse: Callable[[TrackKey, Refused | None], Refused],
+        refuse: Callable[[TrackKey, Refused | None], Refused | None],
     ) -> dict[TrackKey, int]:
         """The errors for a request that arrived after ``empty_at``, when its connection was last empty; none to accept
         it.
 
         ``records``: those of the request for a partition; none if they can't be read.
         ``refuse`` records for the producer's other connections that the request is refused for a partition, lest it
-        overtake the retry of the given one.
+        overtake the retry of the given one. It gives None if the order is kept in another way (``AwaitedRecords``).
         """
         errors = {key: self._check(key, empty_at, now, records, refuse) for key in keys}
         self.some = bool(self._to_tell or self._told)
@@ -93,11 +93,13 @@ class Refusals:
         empty_at: float,
         now: float,
         records: Callable[[TrackKey], Sequence[Digest]],
-        refuse: Callable[[TrackKey, Refused | None], Refused],
+        refuse: Callable[[TrackKey, Refused | None], Refused | None],
     ) -> int:
         error_code = self._to_tell.pop(key, 0)
         if error_code:
-            self.told(key, error_code, refuse(key, None))
+            refused = refuse(key, None)
+            if refused is not None:
+                self.told(key, error_code, refused)
             return error_code
         told = self._told.get(key)
         if told is None:

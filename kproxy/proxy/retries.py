@@ -45,6 +45,8 @@ class Retries:
         self._now = now
         self._max_bytes = max_decompressed_bytes
         self._stats = stats
+        #: A partition on which a record was matched without an equal timestamp; None: there is none.
+        self.untimed: TrackKey | None = None
         #: The partitions for which something is left to write.
         self.new: set[TrackKey] = set()
 
@@ -63,12 +65,20 @@ class Retries:
         if not pairs:
             return [batch]
         digests = [digest for digest, _ in pairs]
+        if part.error_code:  # the batch before it in this request was refused
+            self._await(key, digests)
+            return []
         if self._member.ended and ledger.rules.drops_orphan(outrun=ledger.is_outrun(self._member, key)):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
         entries = ledger.candidates(self._member, key, self._answer, self._now)
         found = self._written(match(digests, entries, ledger.rules, self._now))
+        fresh = [digest for digest, place in zip(digests, found, strict=True) if place is None]
+        if fresh and not ledger.admits(self._member, key, fresh, self._now):
+            part.error_code = ErrorCode.REQUEST_TIMED_OUT
+            self._await(key, fresh)
+            return []
         new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
         self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])
         if new:
@@ -76,6 +86,11 @@ class Retries:
         if len(new) == len(pairs):
             return [batch]
         return [self._rest(part, data, new)] if new else []
+
+    def _await(self, key: "TrackKey", records: list[Digest]) -> None:
+        """Records that these are refused unsent, since others that were refused before still come."""
+        self._member.refused_unsent(key, records, self._answer.received_at, self._now)
+        self._member.ledger.refuse_in_order(key, records, self._now)
 
     def _written(self, found: list[RecordInBatch | None]) -> list[RecordInBatch | None]:
         """What was matched without the records that were refused unsent: these are written, and not expected again."""
@@ -87,6 +102,9 @@ class Retries:
     def _move(self, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
         """Confirms what was matched, and makes it unconfirmed again as part of this request."""
         for (entry, at), record in matched:
+            if not entry.has_time_of(at, record):
+                self._stats.records_matched_untimed += 1
+                self.untimed = entry.key
             part.matched.append(entry.offsets[at])
             entry.taken_as(at, record)
         for entry, taken in group([place for place, _ in matched]):

@@ -37,7 +37,7 @@ _MOVE: Final = Retries._move
 _READ_BATCH: Final = read_batch
 _LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
-_REVIEW: Final = ProducerConnection.review
+_NOTE_WRITTEN: Final = ProducerConnection._note_written
 _PRODUCE: Final = ProduceGate._produce
 _END: Final = Intake.end
 _BATCH_HEADER: Final = 61
@@ -51,6 +51,11 @@ def no(*_: Any, **__: Any) -> bool:
 def yes(*_: Any, **__: Any) -> bool:
     """Any question of a rule."""
     return True
+
+
+def for_ever(*_: Any) -> float:
+    """A time until which a rule holds."""
+    return inf
 
 
 def same_rules(rules: Rules, _: Identity) -> Rules:
@@ -106,11 +111,11 @@ def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> 
     return use is not None and use.newest > member.since
 
 
-def review_all(self: ProducerConnection) -> None:
+def note_all(self: ProducerConnection) -> None:
     """A request that was answered in time may be retried on its connection, as one that was answered too late."""
     for answer in self._asked:
         answer.failed = answer.failed or bool(answer.position)
-    _REVIEW(self)
+    _NOTE_WRITTEN(self)
 
 
 def base(offsets: list[int], *, whole: bool) -> int:

@@ -85,6 +85,11 @@ class VirtualIO:
         return False
 
     @property
+    def balanced(self) -> bool:
+        """No balancer sends PROXY protocol headers."""
+        return False
+
+    @property
     def server_name(self) -> None:
         """Nobody is asked for by name without TLS."""
 
@@ -137,7 +142,7 @@ class VirtualIO:
         """Ends the connection; with a reset if there are unread bytes, as Linux does."""
         if self.closed:
             return
-        self._unacked = self.unacked() if self.peer_closed() else 0
+        self._unacked = self.unacked()
         self._was_reset = self._in.reset or not self._in.ended
         self.closed = True
         self._in.leave()

@@ -132,3 +132,47 @@ async def test_through_kproxy_it_does_so_too_and_the_order_is_kept() -> None:
         await eventually(lambda: client.has_delivered(2))
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
         client.close()
+
+
+async def test_with_any_number_in_flight_too_while_there_are_too_few_replicas() -> None:
+    """Requests wait for room in kproxy for longer than their time-out, some are refused, and the client sends on."""
+    count, refused = 6000, 0
+
+    def refuse(call: Call) -> Answer | None:
+        nonlocal refused
+        if call.request.topic_data[0].name != "t" or trio.current_time() > enough_at:
+            return None
+        refused += 1
+        row = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1)
+        return Answer(
+            ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])])
+        )
+
+    delivered: list[str] = []
+    async with proxied(connection_buffer_bytes=8192) as proxy:
+        proxy.brokers.create_topic("t")
+        enough_at = trio.current_time() + 5
+        proxy.brokers.control(ApiKey.PRODUCE, refuse)
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{proxy.port}",
+                "enable.idempotence": False,
+                "linger.ms": 0,
+                "batch.num.messages": 10,
+                "request.timeout.ms": 1000,
+                "log_level": 0,
+            }
+        )
+        for number in range(count):
+            producer.produce(
+                "t", b"%d" % number, partition=0, on_delivery=lambda error, _: delivered.append(str(error))
+            )
+            if not number % 10:
+                producer.poll(0)
+                await trio.sleep(0.01)
+        await eventually(lambda: producer.poll(0) is not None and len(delivered) == count)
+        assert set(delivered) == {"None"}
+        assert refused
+        assert proxy.stats.produce.requests_timed_out
+        written = [int(value or b"") for value in values_in(proxy.brokers, "t")]
+        assert written == list(range(count))

@@ -82,14 +82,14 @@ async def test_closing_with_unread_bytes_is_a_reset(network: VirtualNetwork, aut
     assert near.was_reset()
 
 
-async def test_what_was_in_flight_when_this_end_closed_is_not_surely_missing(
+async def test_what_was_in_flight_when_this_end_closed_is_not_acknowledged(
     network: VirtualNetwork, autojump_clock: MockClock
 ) -> None:
     near, _ = await Pair(network).connect()
     await near.send_all([b"abc"])
     assert near.unacked() == 3
     near.close()
-    assert near.unacked() == 0
+    assert near.unacked() > 0
 
 
 async def test_an_end_in_good_order_is_no_reset(network: VirtualNetwork, autojump_clock: MockClock) -> None:

@@ -1,0 +1,111 @@
+"""Records that were refused unsent, in the order in which their client repeats them: nothing overtakes them.
+
+librdkafka keeps its queue in the order in which the application produced: it sends what was refused before anything
+that it has not sent yet, whatever it had in flight. So a request that begins with another record was sent before its
+client had read the refusal. If it were accepted, its records would be in the log before those that were refused. It is
+refused as well, and its records are awaited after the others.
+
+No request is refused for ever: its records are awaited, and its retry is accepted. A client that has given up records
+(``message.timeout.ms``) repeats later ones without them. That shows it if the later ones were refused last: responses
+are read in their order, so the client has read that the earlier ones were refused, too. Otherwise the request may
+have been in flight while they were refused again.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kproxy.dedup.digest import Digest
+
+#: So many records are remembered on a partition: 1.6 MB. Others that are refused meanwhile are accepted when none is
+#: awaited any more.
+MOST_RECORDS: Final = 100_000
+_UNSIGNED: Final = (1 << 64) - 1
+
+
+class AwaitedRecords:
+    """Of one producer, on one partition."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        #: 64 bits of each.
+        self._records = array("Q")
+        #: The number of the refusal of each that was the last.
+        self._refusals = array("Q")
+        self._last_refusal = 0
+        #: When a request was last refused whose records are remembered, or a retry was accepted; in seconds.
+        self.since = 0.0
+
+    def __len__(self) -> int:
+        """How many records are awaited."""
+        return len(self._records)
+
+    def refuse(self, records: Sequence[Digest], now: float) -> None:
+        """Takes the records of a request that is refused at ``now`` (seconds).
+
+        Those of a retry that is refused again keep their places. Records before them in that request were accepted, and
+        only their responses are missing.
+        """
+        hashes, following = _hashes(records), 0
+        self._last_refusal += 1
+        while hashes and (found := self._first_in(hashes, following)) is not None:
+            self.since = now
+            number, at = found
+            run = self._run(at, hashes[number:])
+            self._refusals[at : at + run] = array("Q", [self._last_refusal]) * run
+            hashes, following = hashes[number + run :], at + run
+        room = MOST_RECORDS - len(self._records)
+        if hashes and room > 0:
+            self.since = now
+            self._records += hashes[:room]
+            self._refusals += array("Q", [self._last_refusal]) * (len(self._records) - len(self._refusals))
+
+    def admits(self, records: Sequence[Digest], now: float) -> bool:
+        """Whether a request with these records, at ``now`` (seconds), repeats the first of those that still come.
+
+        Then they are not awaited any more, nor those before them, which their client has given up.
+        """
+        hashes = _hashes(records)
+        found = self._first_in(hashes, 0)
+        if found is None:
+            return not self._records
+        number, at = found
+        if at and max(self._refusals[:at]) >= self._refusals[at]:
+            return False
+        self.since = now
+        following = at + self._run(at, hashes[number:])
+        del self._records[:following], self._refusals[:following]
+        return True
+
+    def _first_in(self, hashes: "array[int]", start: int) -> tuple[int, int] | None:
+        """The number of the first of some records that is awaited from ``start`` on, and its place; None if none is.
+
+        They are one part of their client's queue. So this is the first awaited one, or the part begins after that.
+        """
+        if start == len(self._records):
+            return None
+        number = _index(hashes, self._records[start])
+        if number is not None:
+            return number, start
+        at = _index(self._records, hashes[0], start)
+        return None if at is None else (0, at)
+
+    def _run(self, at: int, hashes: "array[int]") -> int:
+        """How many of these records are awaited one after another from a place on; at least one."""
+        known = self._records[at : at + len(hashes)]
+        if known == hashes[: len(known)]:
+            return len(known)
+        return next(number for number, pair in enumerate(zip(known, hashes, strict=False)) if pair[0] != pair[1])
+
+
+def _index(records: "array[int]", record: int, start: int = 0) -> int | None:
+    try:
+        return records.index(record, start)
+    except ValueError:
+        return None
+
+
+def _hashes(records: Iterable[Digest]) -> "array[int]":
+    return array(
+        "Q", (int.from_bytes(record.content[:8], "big") ^ (record.timestamp_ms & _UNSIGNED) for record in records)
+    )

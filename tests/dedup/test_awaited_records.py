@@ -1,0 +1,153 @@
+"""What was refused comes again before anything else: which requests may be accepted meanwhile."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kproxy.dedup import awaited_records
+from kproxy.dedup.awaited_records import AwaitedRecords
+from kproxy.dedup.digest import UNTIMED, Digest
+
+
+def records(text: str, time: int = 7) -> list[Digest]:
+    """A record for each letter."""
+    return [Digest(letter.encode() * 16, time) for letter in text]
+
+
+def awaiting(*refused: str) -> AwaitedRecords:
+    awaited = AwaitedRecords()
+    for text in refused:
+        awaited.refuse(records(text), 1.0)
+    return awaited
+
+
+def test_anything_is_admitted_while_nothing_is_awaited() -> None:
+    awaited = AwaitedRecords()
+    assert awaited.admits(records("a"), 3.0)
+    assert not awaited
+
+
+@pytest.mark.parametrize(
+    "retries", [["ab", "cd", "e"], ["abcde"], ["a", "b", "c", "d", "e"], ["abc", "de"], ["abcdexy"]]
+)
+def test_retries_are_admitted_however_their_client_groups_them(retries: list[str]) -> None:
+    awaited = awaiting("ab", "cd", "e")
+    assert len(awaited) == 5
+    assert all(awaited.admits(records(text), 3.0) for text in retries)
+    assert not awaited
+
+
+@pytest.mark.parametrize("new", ["x", "xb", "b" * 9])
+def test_a_request_that_begins_with_another_record_is_not(new: str) -> None:
+    awaited = awaiting("a")
+    assert not awaited.admits(records(new), 3.0)
+    assert not awaited.admits(records("a", time=8), 3.0), "the same value at another time is another record"
+    assert awaited.admits(records("a"), 3.0)
+
+
+def test_what_is_refused_meanwhile_is_awaited_after_it() -> None:
+    awaited = awaiting("ab")
+    assert not awaited.admits(records("x"), 3.0)
+    awaited.refuse(records("x"), 2.0)
+    assert awaited.since == 2.0
+    assert awaited.admits(records("ab"), 3.0)
+    assert not awaited.admits(records("y"), 3.0)
+    assert awaited.admits(records("xy"), 3.0)
+
+
+def test_a_retry_that_is_refused_again_keeps_its_place() -> None:
+    awaited = awaiting("ab", "cd")
+    awaited.refuse(records("ab"), 2.0)
+    awaited.refuse(records("cde"), 2.0)  # with a record that was not refused before
+    awaited.refuse(records("xyabcd"), 2.0)  # after records that were accepted, of which it heard nothing
+    awaited.refuse(records("bde"), 2.0)  # without one that was given up
+    assert len(awaited) == 5
+    assert awaited.admits(records("abcde"), 3.0)
+    assert not awaited
+
+
+def test_records_that_their_client_has_given_up_are_not_awaited_any_more() -> None:
+    awaited = awaiting("ab", "cd", "ef")
+    assert not awaited.admits(records("d"), 3.0), "it was refused together with c, which may still come"
+    awaited.refuse(records("d"), 3.0)
+    assert awaited.admits(records("d"), 4.0)
+    assert not awaited.admits(records("a"), 5.0)
+    assert awaited.admits(records("ef"), 5.0)
+
+
+def test_what_was_in_flight_while_the_first_ones_were_refused_again_waits_for_them() -> None:
+    awaited = awaiting("ab", "cd", "ef")
+    awaited.refuse(records("ab"), 2.0)
+    assert not awaited.admits(records("cd"), 3.0)
+    awaited.refuse(records("cd"), 3.0)
+    assert not awaited.admits(records("ef"), 3.0)
+    awaited.refuse(records("ef"), 3.0)
+    assert all(awaited.admits(records(text), 4.0) for text in ("ab", "cd", "ef"))
+
+
+def test_it_does_not_if_it_is_repeated_without_them() -> None:
+    awaited = awaiting("ab", "cd")
+    awaited.refuse(records("ab"), 2.0)
+    assert not awaited.admits(records("cd"), 3.0)
+    awaited.refuse(records("cd"), 3.0)
+    assert awaited.admits(records("cd"), 4.0)
+    assert not awaited
+
+
+def test_equal_records_are_awaited_one_by_one() -> None:
+    awaited = AwaitedRecords()
+    equal = [Digest(b"a" * 16, UNTIMED)]
+    for _ in range(3):
+        awaited.refuse(equal, 1.0)
+    assert len(awaited) == 1, "a retry of the first one looks like the second one"
+    awaited.refuse(equal * 3, 1.0)
+    assert len(awaited) == 3
+    for left in (2, 1, 0):
+        assert awaited.admits(equal, 3.0)
+        assert len(awaited) == left
+
+
+def test_a_retry_may_follow_records_that_were_accepted() -> None:
+    awaited = awaiting("ab")
+    assert awaited.admits(records("xya"), 3.0)
+    assert awaited.admits(records("yb"), 3.0)
+    assert not awaited
+
+
+def test_what_is_more_than_is_remembered_is_refused_until_nothing_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(awaited_records, "MOST_RECORDS", 3)
+    awaited = awaiting("ab", "cd")
+    assert len(awaited) == 3
+    awaited.refuse(records("e"), 2.0)
+    assert awaited.since == 1.0, "it can't show that the others still come"
+    assert not awaited.admits(records("e"), 3.0)
+    awaited.refuse(records("abcd"), 4.0)
+    assert (len(awaited), awaited.since) == (3, 4.0)
+    assert awaited.admits(records("abcd"), 5.0)
+    assert awaited.admits(records("e"), 5.0)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.data())
+def test_a_queue_that_keeps_its_order_comes_through_in_order(sizes: list[int], data: st.DataObject) -> None:
+    """The client sends its queue from the front again, in groups of any size, until each is accepted."""
+    letters = [chr(65 + number) for number in range(sum(sizes))]
+    awaited, log, at = AwaitedRecords(), [], 0
+    for size in sizes:
+        awaited.refuse(records("".join(letters[at : at + size])), 1.0)
+        at += size
+    queue, new = letters[:], iter("abcdefgh")
+    for _ in range(4 * len(letters)):
+        if data.draw(st.booleans()) and (one := next(new, None)) is not None:
+            queue.append(one)
+            if awaited.admits(records(one), 3.0):  # sent before its client had read the refusals
+                log.append(queue.pop())
+            else:
+                awaited.refuse(records(one), 1.0)
+        if not queue:
+            break
+        group = queue[: data.draw(st.integers(1, 5))]
+        assert awaited.admits(records("".join(group)), 3.0)
+        log += group
+        del queue[: len(group)]
+    assert log == [*letters, *(letter for letter in log if letter.islower())][: len(log)]
+    assert [letter for letter in log if letter.islower()] == sorted(letter for letter in log if letter.islower())
