@@ -1,4 +1,4 @@
-"""What was refused comes again before anything else: which requests may be accepted meanwhile."""
+"""Refused records are repeated before anything else: which requests may be accepted meanwhile."""
 
 import pytest
 from hypothesis import given
