@@ -220,7 +220,7 @@ class Fleet:
         return Calls(Host(self._network, name, "none"), name, 30.0, (instance.name, PORT))
 
     def _judge(self, writers: "Sequence[_Writer]", found: Findings) -> None:
-        values = [value for log in read_logs(self._fake.cluster) for value in log.values()]
+        values = [content.value for log in read_logs(self._fake.cluster) for content in log.values()]
         for writer in writers:
             found.acknowledged += len(writer.written)
             found.faults += writer.faults

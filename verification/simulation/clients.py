@@ -76,7 +76,10 @@ class Client:
     def _request(self, nth: int) -> Request:
         request: Request = {}
         for partition, values in self.plan.sends[nth].batches:
-            request[partition] = [Sent(self.plan, nth, partition, value) for value in values]
+            labels = [self.plan.labels.label(value, nth + at) for at, value in enumerate(values)]
+            request[partition] = [
+                Sent(self.plan, nth, partition, value, key=key, headers=headers) for value, key, headers in labels
+            ]
             self._history.records += request[partition]
         return request
 
@@ -261,7 +264,7 @@ class Client:
         data = [
             ProduceRequestPartitionProduceData(
                 index=index,
-                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.value) for sent in batch], plan.key),
+                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.content) for sent in batch]),
             )
             for index, batch in request.items()
         ]

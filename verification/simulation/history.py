@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 import trio
 
+from verification.simulation.contents import Content, Headers
 from verification.simulation.network import Link
 from verification.simulation.plan import ClientPlan
 
@@ -72,6 +74,22 @@ class Sent:
     mixed: bool = False
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
+    key: bytes | None = None
+    headers: Headers = ()
+    content: Content = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compares it with others by its content."""
+        self.content = Content(self.value, self.key, self.headers)
+
+    @property
+    def place(self) -> "Place":
+        """Its partition and content."""
+        return self.partition, self.content
+
+
+#: Partition and content.
+Place: TypeAlias = tuple[int, Content]
 
 
 @dataclass(slots=True)
@@ -79,8 +97,10 @@ class History:
     """Of one run."""
 
     records: list[Sent] = field(default_factory=list)
-    #: Records that were sent, by partition, value and identity of the producer.
-    sent: dict[tuple[int, bytes, str, str], list[Sent]] = field(default_factory=dict)
+    #: Records that were sent, by place and identity of the producer.
+    sent: dict[tuple[Place, str, str], list[Sent]] = field(default_factory=dict)
+    #: The timestamps that records of a place were sent with.
+    stamps: dict[Place, set[int]] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
     #: The first invariant that was broken during the run, and how.
     broken: tuple[str, str] | None = None
@@ -96,22 +116,21 @@ class History:
     #: The topic's records get the broker's time (LogAppendTime).
     untimed: bool = False
     #: What was in partitions before the topic was deleted and made again, once for each time.
-    deleted: list[list[dict[int, bytes]]] = field(default_factory=list)
-    #: Partition and value of records in batches of a producer epoch that was over, written since the broker had
-    #: forgotten it.
-    outlived: set[tuple[int, bytes]] = field(default_factory=set)
-    #: Partition and value of records of which one was answered with the offset of another, which has another timestamp:
-    #: the response to that one was surely not received, and it was retried where nobody knew which record was answered.
-    retold: set[tuple[int, bytes]] = field(default_factory=set)
-    #: By partition and value the offsets of copies that lay before the last batches of their producer id, when the
-    #: record was written again under another one: a kproxy that knows them only from the log does not read so far back.
-    buried: dict[tuple[int, bytes], set[int]] = field(default_factory=dict)
+    deleted: list[list[dict[int, Content]]] = field(default_factory=list)
+    #: Records in batches of a producer epoch that was over, written since the broker had forgotten it.
+    outlived: set[Place] = field(default_factory=set)
+    #: Records of which one was answered with the offset of another, which has another timestamp: the response to that
+    #: one was surely not received, and it was retried where nobody knew which record was answered.
+    retold: set[Place] = field(default_factory=set)
+    #: The offsets of copies that lay before the last batches of their producer id, when the record was written again
+    #: under another one: a kproxy that knows them only from the log does not read so far back.
+    buried: dict[Place, set[int]] = field(default_factory=dict)
     #: At which instance a client is that has moved.
     places: dict[int, int] = field(default_factory=dict)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
     #: What compaction took out of partitions.
-    compacted: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    compacted: dict[int, dict[int, Content]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         """Adds a line to the trace."""
@@ -124,7 +143,8 @@ class History:
 
     def sends(self, sent: Sent, attempt: Attempt) -> None:
         """A record is sent, perhaps not for the first time."""
-        equal = self.sent.setdefault((sent.partition, sent.value, sent.client.client_id, sent.client.host), [])
+        equal = self.sent.setdefault((sent.place, sent.client.client_id, sent.client.host), [])
+        self.stamps.setdefault(sent.place, set()).add(sent.timestamp)
         sent.mixed |= any(other is not sent and _is_doubtful(other, sent, attempt.link) for other in equal)
         sent.unseen |= any(former.is_hidden_from(attempt) for former in sent.attempts)
         if sent.left:
@@ -137,7 +157,7 @@ class History:
         """A request gets an error, or no response in time; a request in flight may be treated as its retry."""
         for sent in records:
             sent.amiss = True
-            key = (sent.partition, sent.value, sent.client.client_id, sent.client.host)
+            key = (sent.place, sent.client.client_id, sent.client.host)
             for other in self.sent.get(key, ()):
                 other.mixed |= other is not sent and other.state is State.OPEN
 

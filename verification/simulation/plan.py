@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from verification.simulation.contents import Labels
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -95,8 +97,8 @@ class ClientPlan:
     #: Of the request, as in kproxy's option.
     timeout_ms: int = 4000
     tries: int = 12
-    #: Of all its records; a compacted topic needs one.
-    key: bytes | None = None
+    #: Keys and headers of its records; a compacted topic needs keys, and format 2 alone has headers.
+    labels: Labels = Labels()
     #: Its records are so old when they are sent first (seconds).
     age: float = 0.0
     #: Seconds that it waits before it connects again, one of these.
@@ -171,6 +173,15 @@ GZIP: Final[Settings] = (("compression.type", "gzip"),)
 #: Two days: brokers forget a producer whose records are so old when they next look.
 OLD: Final = 172_800.0
 _FEW_TRIES: Final = 2
+_TRACED: Final = (("trace", b"1"),)
+#: None, one for all records, and such that records with one value are others by their key or headers.
+LABELS: Final = (
+    Labels(),
+    Labels(),
+    Labels((b"k",), (_TRACED,)),
+    Labels((None, b"k", b""), ((), _TRACED)),
+    Labels((b"k", b"k", b"k", b"l"), (_TRACED, _TRACED, (("trace", None), ("span", b"")))),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +223,8 @@ class Taste:
     pioneers: float = 0.1
     #: Clients go from one instance to another.
     fails_over: bool = False
+    #: Keys and headers, of client.ids.
+    labels: tuple[Labels, ...] = LABELS
     #: Of clients that close a connection when a request times out.
     keeps_connections: tuple[bool, ...] = (False, False, True)
 
@@ -256,6 +269,7 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
         replace(client, in_rounds=_is_orderly(client) and rounds.choice(taste.in_rounds)) for client in clients
     )
     clients = tuple(_renewing(client, plan.seed, taste) for client in clients)
+    clients = tuple(replace(client, labels=_labels(client, plan.seed, taste)) for client in clients)
     kept = Random(f"connections {plan.seed}")
     clients = tuple(
         replace(client, keeps_connections=_may_keep(client) and kept.choice(taste.keeps_connections))
@@ -264,6 +278,12 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     if taste.fails_over:
         clients = tuple(replace(client, instances=plan.instances) for client in clients)
     return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+
+
+def _labels(client: ClientPlan, seed: int, taste: Taste) -> Labels:
+    """The keys and headers of a client.id: two programs of one name write equal records."""
+    labels = Random(f"labels {seed} {client.client_id}").choice(taste.labels)
+    return labels if client.magic > 1 else Labels(labels.keys)
 
 
 def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import trio
@@ -195,7 +196,8 @@ class World:
         self.history.outlived |= invariants.read_outlived(self.brokers)
         self.history.buried = invariants.read_buried(self.brokers)
         self.history.retold |= invariants.read_retold(self.brokers, self.history)
-        return next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
+        found = invariants.broken(self.history, invariants.read_logs(self.brokers))
+        return next(chain(found, invariants.altered(self.brokers, self.history)), None)
 
     def _serve(self, node: int, io: VirtualIO) -> None:
         if not self.brokers.brokers[node].alive:
