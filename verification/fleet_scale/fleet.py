@@ -29,9 +29,10 @@ from verification.simulation.history import History
 from verification.simulation.instance import PORT, Instance
 from verification.simulation.invariants import read_logs
 from verification.simulation.logs import watched_logs
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.plan import BROKERS, PARTITIONS, TOPIC
 from verification.simulation.transactions.calls import LOST, Calls
+from verification.simulation.virtual_io import VirtualIO
 
 _EPOCH: Final = 1_700_000_000.0
 _TIMEOUT_MS: Final = 10_000

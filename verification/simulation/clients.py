@@ -16,9 +16,11 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ErrorCode, Message
 from verification.simulation.frames import FrameIO
 from verification.simulation.history import Attempt, History, Sent, State
-from verification.simulation.network import Host, Link, VirtualIO
+from verification.simulation.link import Link
+from verification.simulation.network import Host
 from verification.simulation.plan import TOPIC, ClientPlan, instance_name
 from verification.simulation.record_sets import record_set
+from verification.simulation.virtual_io import VirtualIO
 
 #: One request: its batches by partition.
 Request = dict[int, list[Sent]]

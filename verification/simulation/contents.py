@@ -1,7 +1,7 @@
 """The content of a record: two records are equal if value, key and headers are, whatever their timestamps."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec.batch import Record
 
@@ -36,3 +36,6 @@ class Labels(NamedTuple):
     def label(self, value: bytes, nth: int) -> Content:
         """The content of a record of a client's ``nth`` request."""
         return Content(value, self.keys[nth % len(self.keys)], self.headers[nth % len(self.headers)])
+
+
+UNLABELLED: Final = Labels()

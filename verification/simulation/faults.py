@@ -14,7 +14,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.testing.fake_broker import Answer, Call, CloseAfter, Delay, Drop, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.instance import LEG
-from verification.simulation.network import Link
+from verification.simulation.link import Link
 from verification.simulation.plan import BROKERS, BUSY_SECONDS, PARTITIONS, TOPIC, FaultPlan
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import trio
 
 from verification.simulation.contents import Content, Headers
-from verification.simulation.network import Link
+from verification.simulation.link import Link
 from verification.simulation.plan import ClientPlan
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from verification.simulation.contents import Labels
+from verification.simulation.contents import UNLABELLED, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -98,7 +98,7 @@ class ClientPlan:
     timeout_ms: int = 4000
     tries: int = 12
     #: Keys and headers of its records; a compacted topic needs keys, and format 2 alone has headers.
-    labels: Labels = Labels()
+    labels: Labels = UNLABELLED
     #: Its records are so old when they are sent first (seconds).
     age: float = 0.0
     #: Seconds that it waits before it connects again, one of these.
@@ -176,8 +176,8 @@ _FEW_TRIES: Final = 2
 _TRACED: Final = (("trace", b"1"),)
 #: None, one for all records, and such that records with one value are others by their key or headers.
 LABELS: Final = (
-    Labels(),
-    Labels(),
+    UNLABELLED,
+    UNLABELLED,
     Labels((b"k",), (_TRACED,)),
     Labels((None, b"k", b""), ((), _TRACED)),
     Labels((b"k", b"k", b"k", b"l"), (_TRACED, _TRACED, (("trace", None), ("span", b"")))),

@@ -26,7 +26,7 @@ from verification.simulation.faults import BROKER_LEG, strike
 from verification.simulation.history import History, State
 from verification.simulation.instance import PORT, Instance
 from verification.simulation.logs import watched_logs
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.plan import (
     BROKERS,
     BUSY_SECONDS,
@@ -40,6 +40,7 @@ from verification.simulation.plan import (
     make_plan,
 )
 from verification.simulation.streams import BrokerStream
+from verification.simulation.virtual_io import VirtualIO
 
 _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest.

@@ -9,7 +9,8 @@ import trio.testing
 from tests.verification.simulation.worlds import client
 from verification.simulation.clock import VirtualClock
 from verification.simulation.history import Attempt, History, Sent, State
-from verification.simulation.network import Link, VirtualNetwork
+from verification.simulation.link import Link
+from verification.simulation.network import VirtualNetwork
 from verification.simulation.plan import plain_client
 from verification.simulation.wire import GIVE_UP_SECONDS
 

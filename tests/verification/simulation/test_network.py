@@ -6,7 +6,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from verification.simulation.clock import VirtualClock
-from verification.simulation.network import Host, VirtualIO, VirtualListener, VirtualNetwork
+from verification.simulation.network import Host, VirtualListener, VirtualNetwork
+from verification.simulation.virtual_io import VirtualIO
 from verification.simulation.wire import GIVE_UP_SECONDS
 
 
