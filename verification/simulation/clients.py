@@ -118,8 +118,13 @@ class Client:
         return link is self.link or any(link is kept for _, kept in self._kept.values())
 
     async def _step(self) -> None:
-        if self._io is not None and self._goes_elsewhere() and not self._flight:
-            self._keep()
+        if self._io is not None and not self._flight:
+            if self.plan.closes_each and self._io.next_id > 1:
+                self._leave()
+            elif self._goes_elsewhere():
+                self._keep()
+        if self.plan.closes_each and not self.waits and self._next < len(self._program):
+            await trio.sleep_until(self._due)
         if self._io is None:
             await self._connect()
         if not self._flight or not self._holds_back():
@@ -128,6 +133,13 @@ class Client:
             await self._await_answer()
         elif self._next < len(self._program):
             await trio.sleep_until(self._due)
+
+    def _leave(self) -> None:
+        """Closes the connection in good order; all has been read. The next process, or request, knows nothing of it."""
+        self._say("closes its connection")
+        self._close()
+        self._place = None
+        self._leaders.clear()
 
     async def _fill(self) -> None:
         self._todo.extendleft(reversed(self._of_round))
@@ -159,7 +171,7 @@ class Client:
                 sent.timestamp = self._stamp()
 
     def _stamp(self) -> int:
-        stamp = int((self._host.wall() - self.plan.age) * 1000)
+        stamp = int((self._host.wall() - self.plan.age) * 1000) // self.plan.clock_ms * self.plan.clock_ms
         if self.plan.in_rounds:
             stamp = self._stamped = max(stamp, self._stamped + 1)
         return stamp

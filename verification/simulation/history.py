@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import trio
 
@@ -41,6 +41,32 @@ class Attempt:
         return not link.half_open and max(self.arrives, link.up.stalled_until) < end
 
 
+class Doubt(NamedTuple):
+    """An equal record that was acknowledged, or is another process's: whether a record may be taken for its retry shows
+    when its connection ends.
+
+    For granted is taken that a FIN after the acknowledgement of all responses means that they were read, and that a
+    process has one connection: a record that comes over one which was in use before the doubt arose is another's.
+    """
+
+    link: Link
+    #: It had no response yet.
+    is_open: bool
+    #: When its response was an error or too late, by trio's clock.
+    amiss_at: float | None
+    #: The connection of the other process that sent this record; None: the same process, or one with several.
+    over: Link | None
+
+    @property
+    def arose(self) -> bool:
+        """Whether the record may be taken for a retry."""
+        if self.over is None:
+            return not self.link.ended_well
+        if self.amiss_at is not None:
+            return self.over.used_at >= self.amiss_at
+        return (self.is_open or not self.link.ended_well) and self.over.used_at >= self.link.far.closed_at
+
+
 @dataclass(slots=True, eq=False)
 class Sent:
     """One record that a client means to write once."""
@@ -72,6 +98,11 @@ class Sent:
     resumed_at: float = -1.0
     #: It was sent while an equal record of its producer was in doubt, or may have been taken for such a one.
     mixed: bool = False
+    #: Or it will show whether it was.
+    doubts: list[Doubt] = field(default_factory=list)
+    #: The kproxy that knew of its acknowledgement was killed, or its client has moved to another one.
+    forgotten: bool = False
+    amiss_at: float = 0.0
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
     key: bytes | None = None
@@ -115,6 +146,8 @@ class History:
     strict: bool = False
     #: The topic's records get the broker's time (LogAppendTime).
     untimed: bool = False
+    #: kproxy's option says that something in between ends TCP (clean.close.window.ms): a FIN says nothing.
+    declared: bool = False
     #: What was in partitions before the topic was deleted and made again, once for each time.
     deleted: list[list[dict[int, Content]]] = field(default_factory=list)
     #: Records in batches of a producer epoch that was over, written since the broker had forgotten it.
@@ -145,7 +178,10 @@ class History:
         """A record is sent, perhaps not for the first time."""
         equal = self.sent.setdefault((sent.place, sent.client.client_id, sent.client.host), [])
         self.stamps.setdefault(sent.place, set()).add(sent.timestamp)
-        sent.mixed |= any(other is not sent and _is_doubtful(other, sent, attempt.link) for other in equal)
+        attempt.link.used_at = min(attempt.link.used_at, trio.current_time())
+        for other in equal:
+            if other is not sent and not other.evident:
+                self._compare(other, sent, attempt.link)
         sent.unseen |= any(former.is_hidden_from(attempt) for former in sent.attempts)
         if sent.left:
             sent.left, sent.resumed_at = False, attempt.arrives
@@ -153,10 +189,25 @@ class History:
             equal.append(sent)
         sent.attempts.append(attempt)
 
+    def _compare(self, other: Sent, sent: Sent, link: Link) -> None:
+        """Records whether a record that is sent over a connection may be taken for a retry of an equal one."""
+        before, is_twin = other.attempts[-1].link, other.client.number != sent.client.number
+        keeps = other.client.keeps_connections or sent.client.keeps_connections
+        is_open = other.state is not State.OK
+        if other.forgotten or (other.amiss and not (is_twin and not keeps)):
+            sent.mixed = True
+        elif is_twin and not keeps:
+            sent.doubts.append(Doubt(before, is_open, other.amiss_at if other.amiss else None, link))
+        elif before is not link:
+            if is_open or self.declared:
+                sent.mixed = True
+            else:
+                sent.doubts.append(Doubt(before, False, None, None))
+
     def goes_amiss(self, records: Iterable[Sent]) -> None:
         """A request gets an error, or no response in time; a request in flight may be treated as its retry."""
         for sent in records:
-            sent.amiss = True
+            sent.amiss, sent.amiss_at = True, trio.current_time()
             key = (sent.place, sent.client.client_id, sent.client.host)
             for other in self.sent.get(key, ()):
                 other.mixed |= other is not sent and other.state is State.OPEN
@@ -179,7 +230,7 @@ class History:
     def _leave(self, client: ClientPlan) -> None:
         for sent in self.records:
             if sent.client.number == client.number:
-                sent.left, sent.evident = sent.tries > 0, False
+                sent.left, sent.evident, sent.forgotten = sent.tries > 0, False, sent.tries > 0
         self.disturb(client)
 
     def disturb(self, client: ClientPlan) -> None:
@@ -188,11 +239,3 @@ class History:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True
         self.troubled.add(client.number)
-
-
-def _is_doubtful(other: Sent, sent: Sent, link: Link) -> bool:
-    """Whether a record that is sent over a connection may be taken for a retry of an equal one."""
-    if other.evident:
-        return False
-    same = other.client.number == sent.client.number and other.attempts[-1].link is link
-    return other.amiss or not same

@@ -183,9 +183,9 @@ def _counts(history: History, partition: int, lives: list[Log], records: list[Se
         text = f"{content} in partition {partition}: {count} in the log, {ok} acknowledged, {unknown} unknown"
         if ok and not count:
             yield LOST, text
-        elif count < ok and _told_apart(history, sents):
+        elif count < ok - (mergeable := _mergeable(history, sents)):
             yield MERGED, text
-        elif count < ok + len(_silent(history, sents)) and _told_apart(history, sents) and len(lives) == 1:
+        elif count < ok + len(_silent(history, sents)) - mergeable and len(lives) == 1:
             yield UNANSWERED, text
         elif most.get(content, 0) > ok + unknown and not _copies_unseen(history, sents):
             yield DUPLICATE, text
@@ -202,7 +202,7 @@ def judged(history: History) -> Judged:
         len(values),
         sum(_copies_unseen(history, sents) for sents in values.values()),
         len(equal),
-        sum(not _told_apart(history, sents) for sents in equal),
+        sum(_mergeable(history, sents) > 0 for sents in equal),
     )
 
 
@@ -232,17 +232,32 @@ def _silent(history: History, sents: list[Sent]) -> list[Sent]:
     ]
 
 
-def _told_apart(history: History, sents: list[Sent]) -> bool:
-    if history.strict or not any(sent.mixed for sent in sents):
-        return True
+def _mergeable(history: History, sents: list[Sent]) -> int:
+    """How many of a group of equal records kproxy may answer without writing them.
+
+    These are records that came while an equal one was in doubt, and whose timestamps do not tell them apart from
+    another of the group. For granted is taken that a record with a timestamp of its own is never a retry of one with
+    another. One of another process of the name is, if that surely had no success: its own retry may bear another time.
+    """
+    if history.strict:
+        return 0
+    may = [sent for sent in sents if sent.mixed or any(doubt.arose for doubt in sent.doubts)]
+    if not may:
+        return 0
     if any(sent.place in history.retold for sent in sents):
-        return False
+        return len(sents)
     alone = len({sent.client.number for sent in sents}) == 1
     if not alone and any(sent.shaken for sent in sents):
-        return False  # a retry may bear another time, and this one may be another process's
-    timed = [sent for sent in sents if sent.client.magic and not sent.client.renews_timestamps and not history.untimed]
-    stamps = [sent.timestamp for sent in timed]
-    return len(set(stamps)) == len(sents)
+        return len(may)
+    stamps = Counter(sent.timestamp for sent in sents)
+    if not all(_is_timed(history, sent) for sent in sents):
+        return len(may)
+    return sum(stamps[sent.timestamp] > 1 for sent in may)
+
+
+def _is_timed(history: History, sent: Sent) -> bool:
+    """Whether its retries bear its own timestamp, and no other record need do."""
+    return bool(sent.client.magic) and not sent.client.renews_timestamps and not history.untimed
 
 
 def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
@@ -253,7 +268,7 @@ def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[
             if log.get(sent.offset) != sent.content:
                 yield OFFSETS, f"{sent.content} is not at {sent.offset} of partition {sent.partition}"
     for offset, sents in given.items():
-        if len(sents) > 1 and _told_apart(history, sents):
+        if len(sents) - 1 > _mergeable(history, sents):
             yield MERGED, f"{len(sents)} records {sents[0].content} were answered with offset {offset}"
 
 
@@ -268,7 +283,7 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
     distinct = {
         one
         for one, count in counts.items()
-        if count == 1 or (history.single and _told_apart(history, [sent for sent in records if sent.content == one]))
+        if count == 1 or (history.single and not _mergeable(history, [sent for sent in records if sent.content == one]))
     }
     for number, client in clients.items():
         twins = [

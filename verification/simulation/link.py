@@ -1,31 +1,20 @@
 """A connection in memory between two hosts, from outside: how far they are from each other, and what harms it."""
 
-from collections.abc import Mapping
+from math import inf
 from random import Random
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
 from verification.simulation.clock import VirtualClock
 from verification.simulation.kernel import KernelEnd
-from verification.simulation.tcp import USUAL, AckHabits, Acknowledgements
+from verification.simulation.tcp import Acknowledgements
 from verification.simulation.virtual_io import VirtualIO
+from verification.simulation.weather import NEAR, Weather
 from verification.simulation.wire import GIVE_UP_SECONDS, Pipe
 
-_LATENCIES: Final = (0.001, 0.003, 0.01, 0.04)
-_CAPACITIES: Final = (700, 5_000, 65_536, 65_536)
-
-
-class Weather(NamedTuple):
-    """How far hosts are from each other, and how their kernels acknowledge."""
-
-    #: Seconds one way, one of these, by leg; jitter doubles it at most.
-    latencies: Mapping[str, tuple[float, ...]] = MappingProxyType({})
-    acks: AckHabits = USUAL
-
-
-NEAR: Final = Weather()
+#: Seconds within which kproxy must notice that a response is not acknowledged (TCP_USER_TIMEOUT).
+NOTICED_WITHIN: Final = 30.0
 
 
 class Link:
@@ -45,12 +34,15 @@ class Link:
         self.leg = leg
         self.hosts = hosts
         self.half_open = False
-        #: When the kernels give up a half-open connection (trio's clock).
+        #: When the first batch was sent over it, by trio's clock.
+        self.used_at = inf
+        self.was_cut = False
+        #: When a half-open connection is reset (trio's clock).
         self._given_up_at = 0.0
-        latency = rng.choice(weather.latencies.get(leg, _LATENCIES))
+        latency = rng.choice(weather.latencies(leg))
         late = Random(number)
         self.up, self.down = (
-            Pipe(clock, number, rng, latency, rng.choice(_CAPACITIES), Acknowledgements(late, weather.acks))
+            Pipe(clock, number, rng, latency, rng.choice(weather.capacities), Acknowledgements(late, weather.acks))
             for _ in range(2)
         )
         self.up.back, self.down.back = self.down, self.up
@@ -79,7 +71,7 @@ class Link:
         self.down.stall(seconds)
 
     def vanish(self) -> None:
-        """Half-open: packets vanish; the kernels give up in the end."""
+        """Half-open: packets vanish, until something between the ends resets it."""
         self.half_open = True
         self.up.vanish()
         self.down.vanish()
@@ -88,6 +80,7 @@ class Link:
 
     def cut_route(self, seconds: float, *, up: bool = True, down: bool = True) -> None:
         """Loses all packets of the directions for so long."""
+        self.was_cut = True
         for pipe, is_cut in ((self.up, up), (self.down, down)):
             if is_cut:
                 pipe.block(seconds)
@@ -96,7 +89,23 @@ class Link:
 
     @property
     def end_unseen_until(self) -> float:
-        """When the far end can first see that the near end has left (trio's clock); 0 if it can see it now."""
+        """When the far end can first see that the near end has left (trio's clock); 0 if it can see it now.
+
+        Of a route that is cut it sees nothing before the FIN is sent again. With a user time-out it need not wait for
+        that for longer than ``NOTICED_WITHIN``, from the first byte that was not acknowledged. For granted is taken
+        that an end which has nothing unacknowledged, and waits for no longer than keepalive does, can't know.
+        """
         if self.far.closed or self.up.ended or self.up.reset:
             return 0.0
-        return self._given_up_at if self.half_open else self.up.last_arrival
+        if self.half_open:
+            return self._given_up_at
+        if not self.was_cut:
+            return self.up.last_arrival
+        since = self.down.waiting_since
+        noticed = (trio.current_time() if since is None else since) + NOTICED_WITHIN
+        return min(self.up.last_arrival, noticed) if self.near.closed and self.up.has_end else noticed
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the far end saw a FIN, and all that it wrote acknowledged before: so its peer has read it."""
+        return self.far.closed and not self.far.was_reset() and not self.far.unacked()

@@ -8,9 +8,10 @@ from typing import Final
 import trio
 
 from verification.simulation.clock import VirtualClock
-from verification.simulation.link import NEAR, Link, Weather
+from verification.simulation.link import Link
 from verification.simulation.tcp import syn_after
 from verification.simulation.virtual_io import VirtualIO
+from verification.simulation.weather import NEAR, Weather
 
 _FIRST_FREE_PORT: Final = 40_000
 

@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from verification.simulation.contents import UNLABELLED, Labels
+from verification.simulation.weather import NEAR, Weather
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -105,6 +106,13 @@ class ClientPlan:
     backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
     #: With each connection it goes to one of so many instances; 0: it stays at its own.
     instances: int = 0
+    #: Closes its connection in good order when it has read its responses, and begins anew: one process for each record,
+    #: or one connection for each request.
+    closes_each: bool = False
+    #: Its clock shows multiples of so many ms: equal records may have equal timestamps.
+    clock_ms: int = 1
+    #: Comes through a balancer that ends TCP; kproxy sees its address all the same (PROXY protocol).
+    relayed: bool = False
     #: Has a connection to each leader and keeps it when leaders move, as librdkafka and Java do: a retry may come over
     #: a connection that is older than the one on which the request was sent.
     keeps_connections: bool = False
@@ -159,6 +167,9 @@ class Plan:
     script: "Callable[[World], Awaitable[None]] | None" = None
     #: kproxy can tell all equal records of this run apart.
     strict: bool = False
+    weather: Weather = NEAR
+    #: Sequence numbers of leased producer ids begin here on their first lease.
+    first_sequence: int = 0
 
     @property
     def sends(self) -> int:
@@ -172,7 +183,11 @@ LOG_APPEND_TIME: Final[Settings] = (("message.timestamp.type", "LogAppendTime"),
 GZIP: Final[Settings] = (("compression.type", "gzip"),)
 #: Two days: brokers forget a producer whose records are so old when they next look.
 OLD: Final = 172_800.0
+#: Of a client through a balancer kproxy can't see how many requests it has in flight: it may have so many.
+_ASSUMED_DEPTH: Final = 5
 _FEW_TRIES: Final = 2
+MOSTLY: Final = 0.9
+LAST_SEQUENCE: Final = 2**31 - 1
 _TRACED: Final = (("trace", b"1"),)
 #: None, one for all records, and such that records with one value are others by their key or headers.
 LABELS: Final = (
@@ -215,6 +230,16 @@ class Taste:
     renews_timestamps: tuple[bool, ...] = (False, False, False, True)
     #: Of kproxy.
     options: tuple[tuple[str, Any], ...] = ()
+    #: Of kproxy, in ms; above 0 it says that something in between ends TCP, so that a FIN is no evidence.
+    clean_close_windows: tuple[int, ...] = (10_000,)
+    #: Beside these a part of the runs has mostly equal records.
+    mostly_equal: float = 0.0
+    clocks_ms: tuple[int, ...] = (1,)
+    closes_each: tuple[bool, ...] = (False,)
+    relayed: tuple[bool, ...] = (False,)
+    weathers: tuple[Weather, ...] = (NEAR,)
+    #: Sequence numbers begin here: in some runs so that they wrap.
+    first_sequences: tuple[int, ...] = (0, 0, 0, LAST_SEQUENCE - 3, LAST_SEQUENCE - 25)
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
     topics: tuple[Settings, ...] = ((), (), (), (), LOG_APPEND_TIME, GZIP)
     #: How old records are when they are sent, in seconds.
@@ -242,6 +267,8 @@ FLEET: Final = Taste(
 def make_plan(seed: int, taste: Taste) -> Plan:
     """The plan of a seed."""
     rng = Random(f"plan {seed}")
+    if taste.mostly_equal and Random(f"equal {seed}").random() < taste.mostly_equal:
+        taste = replace(taste, equal=MOSTLY)
     instances = rng.choice(taste.instances)
     clients: list[ClientPlan] = []
     for number in range(rng.randint(*taste.clients)):
@@ -277,7 +304,36 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     )
     if taste.fails_over:
         clients = tuple(replace(client, instances=plan.instances) for client in clients)
-    return replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+    plan = replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
+    return _habits(plan, Random(f"habits {plan.seed}"), taste)
+
+
+def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:
+    """What the network is like, how clients use connections, and what kproxy is told of it."""
+    window = rng.choice(taste.clean_close_windows)
+    clocks: dict[str, int] = {}
+    closes: dict[str, bool] = {}
+    relayed: dict[str, bool] = {}
+    for client in plan.clients:  # two programs of one name are of one kind
+        clocks.setdefault(client.client_id, rng.choice(taste.clocks_ms))
+        closes.setdefault(client.client_id, rng.choice(taste.closes_each))
+        relayed.setdefault(client.client_id, rng.choice(taste.relayed))
+    clients = tuple(
+        replace(
+            client,
+            clock_ms=1 if client.in_rounds else clocks[client.client_id],
+            closes_each=closes[client.client_id] and bool(client.acks) and not client.keeps_connections,
+            relayed=relayed[client.client_id] and client.depth <= _ASSUMED_DEPTH,
+        )
+        for client in plan.clients
+    )
+    return replace(
+        plan,
+        clients=clients,
+        options={**plan.options, **({"clean_close_window_ms": window} if window else {})},
+        weather=rng.choice(taste.weathers),
+        first_sequence=rng.choice(taste.first_sequences),
+    )
 
 
 def _labels(client: ClientPlan, seed: int, taste: Taste) -> Labels:

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 import trio
@@ -29,6 +30,8 @@ class VirtualIO:
         self.peer_host = peer_host
         self.peer = peer_host
         self.closed = False
+        #: When this end closed it, by trio's clock.
+        self.closed_at = inf
         self.stalled_at: float | None = None
 
     async def introduced(self) -> None:
@@ -141,7 +144,9 @@ class VirtualIO:
         self._unacked = self.unacked() if self.peer_closed() else 0
         self._was_reset = self._in.reset or not self._in.ended
         self.closed = True
+        self.closed_at = trio.current_time()
         self._in.leave()
-        self._out.end(RST if self._in.inbox else FIN)
+        if not self._in.reset:  # a connection that is over has nothing more to say
+            self._out.end(RST if self._in.inbox else FIN)
         self._in.readers.unpark_all()
         self._out.writers.unpark_all()

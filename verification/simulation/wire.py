@@ -176,6 +176,11 @@ class Pipe:
         """When the last that was written arrives, by trio's clock, unless a fault delays it later."""
         return max(self._last, self.stalled_until) if self._queue else self._last
 
+    @property
+    def has_end(self) -> bool:
+        """Whether the end is in flight."""
+        return bool(self._queue) and isinstance(self._queue[-1][1], str)
+
     def when_over(self, tell: Callable[[], None]) -> None:
         """Calls ``tell`` when the end or a reset has arrived, or the reader has closed its end; at once if so."""
         self._over = tell

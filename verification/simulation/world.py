@@ -41,6 +41,7 @@ from verification.simulation.plan import (
 )
 from verification.simulation.streams import BrokerStream
 from verification.simulation.virtual_io import VirtualIO
+from verification.simulation.wrap import sequences_from
 
 _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest.
@@ -75,11 +76,14 @@ class World:
         """Nothing runs yet."""
         self.plan = plan
         self.history = History(
-            single=plan.options.get("clients_in_flight") == 1, strict=plan.strict, untimed=plan.topic == LOG_APPEND_TIME
+            single=plan.options.get("clients_in_flight") == 1,
+            strict=plan.strict,
+            untimed=plan.topic == LOG_APPEND_TIME,
+            declared=plan.options.get("clean_close_window_ms", 0) > 0,
         )
         self.clients: list[Client] = []
         self.instances: list[Instance] = []
-        self.network = VirtualNetwork(plan.seed, VirtualClock(MockClock(autojump_threshold=0)), self.wall)
+        self.network = VirtualNetwork(plan.seed, VirtualClock(MockClock(autojump_threshold=0)), self.wall, plan.weather)
         self._wall = _EPOCH
         self._fake: FakeServer
         self._nursery: trio.Nursery
@@ -305,7 +309,7 @@ def _deterministic(seed: int) -> Iterator[None]:
 def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:
     """Runs a plan. The same plan gives the same outcome, trace and all; an exception is a broken invariant."""
     world = make(plan)
-    with _deterministic(plan.seed), watched_logs(world.history):
+    with _deterministic(plan.seed), watched_logs(world.history), sequences_from(plan.first_sequence):
         try:
             return trio.run(world.run, clock=world.network.clock.trio_clock)
         except Exception as error:

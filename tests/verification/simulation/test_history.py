@@ -80,18 +80,37 @@ async def test_a_retry_that_overtakes_the_end_of_its_connection_is_unseen_if_the
     assert (first.unseen, last.unseen) == (True, False)  # what comes with the end is known to be nobody's
 
 
-async def test_an_equal_record_is_mixed_up_with_one_in_doubt(network: VirtualNetwork) -> None:
+async def test_an_equal_record_is_mixed_up_with_one_whose_connection_broke(network: VirtualNetwork) -> None:
     history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
-    had, again, more, fresh = sent(), sent(), sent(), sent()
+    had, again, more, fresh = (sent(state=State.OK) for _ in range(4))
     history.sends(had, attempt(old))
     history.sends(again, attempt(old))
-    assert not again.mixed  # the connection stands, and nothing went wrong
+    assert not (again.mixed or again.doubts)  # the connection stands, and nothing went wrong
     history.sends(more, attempt(new))
-    assert more.mixed
     for one in had, again, more:
         one.evident = True
     history.sends(fresh, attempt(new))
-    assert not fresh.mixed
+    assert not (fresh.mixed or fresh.doubts)
+    old.cut()
+    old.far.close()
+    assert [doubt.arose for doubt in more.doubts] == [True, True]
+
+
+async def test_it_is_not_if_the_connection_ended_in_good_order_after_the_response(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    had, again, declared = (sent(state=State.OK) for _ in range(3))
+    history.sends(had, attempt(old))
+    old.near.close()
+    await trio.sleep(1)
+    old.far.close()
+    history.sends(again, attempt(new))
+    assert not again.mixed
+    assert [doubt.arose for doubt in again.doubts] == [False]
+    history.declared = True  # something in between ends TCP
+    history.sends(declared, attempt(new))
+    assert declared.mixed
 
 
 async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(network: VirtualNetwork) -> None:
@@ -104,18 +123,28 @@ async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(net
     assert [one.mixed for one in (refused, on_its_way, known, later)] == [False, True, False, True]
 
 
-async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_the_answer_was_received(
-    network: VirtualNetwork,
+async def test_what_another_process_of_the_name_sends_is_mixed_up_if_its_connection_is_newer_than_the_doubt(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock
 ) -> None:
-    history, link = History(), network.connect("a", "kproxy", 1)
-    mine = sent()
-    history.sends(mine, attempt(link))
-    for evident in True, False:
-        mine.evident = evident
-        twin = Sent(plain_client(4, (), client_id="c3", host=mine.client.host), 0, 0, b"a")
-        history.sends(twin, attempt(link))
-        twin.evident = True
-        assert twin.mixed is not evident
+    history, (mine, older, newer) = History(), (network.connect("a", "kproxy", 1) for _ in range(3))
+    had = sent()
+    in_use, late, known = (
+        Sent(plain_client(4, (), client_id="c3", host=had.client.host), 0, 0, b"a", state=State.OK) for _ in range(3)
+    )
+    history.sends(had, attempt(mine))
+    await trio.sleep(1)
+    history.sends(in_use, attempt(older))
+    await trio.sleep(1)
+    mine.far.close()
+    await trio.sleep(1)
+    history.sends(late, attempt(newer))
+    had.evident = True
+    history.sends(known, attempt(newer))
+    assert [any(doubt.arose for doubt in one.doubts if doubt.link is mine) for one in (in_use, late, known)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 async def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from verification.simulation.clock import VirtualClock
-from verification.simulation.link import Link, Weather
+from verification.simulation.link import Link
 from verification.simulation.tcp import (
     KEEPALIVE_SECONDS,
     PATIENCE_SECONDS,
@@ -16,9 +16,10 @@ from verification.simulation.tcp import (
     retransmission,
     syn_after,
 )
+from verification.simulation.weather import Weather
 
-PROMPT = Weather({"client": (0.1,)}, AckHabits((0.0,), 0.0))
-LATE = Weather({"client": (0.1,)}, AckHabits((0.2,), 0.0))
+PROMPT = Weather((0.1,), acks=AckHabits((0.0,), 0.0))
+LATE = Weather((0.1,), acks=AckHabits((0.2,), 0.0))
 #: Seconds within which bytes that are sent over 0.1 s (and jitter) have arrived, and are acknowledged.
 THERE, BACK = 0.25, 0.4
 
@@ -56,7 +57,7 @@ async def test_a_delayed_acknowledgement_is_late_though_the_program_has_read(aut
 
 @pytest.mark.parametrize("closes", [False, True])
 async def test_bytes_and_a_fin_carry_the_acknowledgement(autojump_clock: MockClock, closes: bool) -> None:
-    one = link(autojump_clock, Weather({"client": (0.1,)}, AckHabits((30.0,), 0.0)))
+    one = link(autojump_clock, Weather((0.1,), acks=AckHabits((30.0,), 0.0)))
     one.far.send_at_once([b"abc"])
     await trio.sleep_until(one.down.last_arrival)
     read(one)
@@ -81,7 +82,7 @@ async def test_a_reset_acknowledges_nothing(autojump_clock: MockClock) -> None:
 
 
 async def test_a_lost_acknowledgement_is_said_again_when_the_bytes_come_again(autojump_clock: MockClock) -> None:
-    one = link(autojump_clock, Weather({"client": (0.1,)}, AckHabits((0.0,), 1.0)))
+    one = link(autojump_clock, Weather((0.1,), acks=AckHabits((0.0,), 1.0)))
     one.far.send_at_once([b"abc"])
     await trio.sleep_until(one.down.last_arrival)
     await trio.sleep(0.5)
