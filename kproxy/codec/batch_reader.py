@@ -81,6 +81,25 @@ def records_of(header: BatchHeader, batch: memoryview, max_decompressed_bytes: i
     return bytes(compression.decompress(header.codec, batch[HEADER_SIZE:], max_bytes=max_decompressed_bytes))
 
 
+def least_timestamp(batch: memoryview, max_decompressed_bytes: int) -> int:
+    """The smallest timestamp in a whole batch of format v2, in ms: the header has only the first and the largest.
+
+    Raises ``RemoteProtocolError`` as ``iter_records`` does. Of each record only its length and timestamp are read.
+    """
+    header = read_header(batch)
+    data = records_of(header, batch, max_decompressed_bytes)
+    pos = least = 0
+    for _ in range(header.record_count):
+        size, pos = read_varint(data, pos)
+        if size < 1 or size > len(data) - pos:
+            raise CorruptRecord("record reaches beyond its batch")
+        delta, _ = read_varint(data, pos + 1)
+        if delta < least:
+            least = delta
+        pos += size
+    return header.base_timestamp + least
+
+
 def _iter_batch(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> Iterator[Record]:
     data = records_of(header, batch, max_decompressed_bytes)
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None

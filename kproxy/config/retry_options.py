@@ -4,7 +4,7 @@ from kproxy.config.broker_options import BrokerOptions, ClusterOptions
 from kproxy.config.client_options import SizeOptions
 from kproxy.config.option_units import BYTES, DAY_MS, HOUR_MS, MIB, MS
 from kproxy.config.options import option
-from kproxy.config.values import BOOLEAN, PATTERNS, choice, whole_number
+from kproxy.config.values import AUTO, BOOLEAN, PATTERNS, Auto, automatic, choice, whole_number
 
 
 class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
@@ -30,19 +30,33 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         "with what the same producer sends. Make it longer than clients retry: Kafka's delivery.timeout.ms. A longer "
         "window needs memory for each unconfirmed batch.",
     )
-    clean_close_window_ms: int = option(
-        10_000,
-        whole_number(0, DAY_MS, "ms"),
-        "Like retry.window.ms, for a client that closed its connection in good order after all responses and whose "
-        "records have no timestamps (message format 0). 0: nothing between clients and kproxy closes connections by "
-        "itself, so such an end proves that the client received the responses.",
+    clean_close_window_ms: int | Auto = option(
+        AUTO,
+        automatic(whole_number(0, DAY_MS, "ms")),
+        "For balancers, meshes and relays that end TCP between clients and kproxy: how long after kproxy has accepted "
+        "a record it compares records without timestamps (message format 0, LogAppendTime) with it, although its "
+        "connection closed in good order after the response. Such an end proves that a client that connects directly "
+        "has received the response, but not that a client of a balancer has. auto: 0 for direct connections, 10000 "
+        "for those with a PROXY protocol header (proxy.protocol.hosts). Make it longer than clients wait for a "
+        "response and retry. Higher: an equal record within this time counts as a retry and is not written. Lower: a "
+        "retry after this time is written twice. 0: nothing is compared.",
     )
-    clients_in_flight: int = option(
-        5,
-        whole_number(1, 100, "requests"),
-        "Produce requests that a client may send before it reads a response, unless it was seen to send more. That "
-        "many later requests prove that it received the response. Most clients' default for max.in.flight is 5; set 1 "
-        "if all clients wait for each response.",
+    clean_close_window_hosts: tuple[str, ...] = option(
+        ("*",),
+        PATTERNS,
+        "The connections to which a number in clean.close.window.ms applies: patterns of the addresses that they come "
+        "from, as kproxy sees them, such as those of a balancer. Others have 0. Connections with a PROXY protocol "
+        "header are always included.",
+    )
+    clients_in_flight: int | Auto = option(
+        AUTO,
+        automatic(whole_number(1, 1_000_000, "requests")),
+        "Produce requests that a client may send after its host has a response and before it reads it, unless it was "
+        "seen to send more. That many later requests prove that it received the response. auto: 5, the usual "
+        "max.in.flight, for Java, sarama, franz-go, kafka-python, aiokafka and kafkajs by their software names "
+        "(KIP-511), and for clients without a name that were only seen to wait for each response; 1000 for librdkafka "
+        "and others. Set 1 if all clients wait for each response. Higher: batches are confirmed later, which takes up "
+        "to 1 MiB of memory for a connection. Lower: retries of a client that sends more are written twice.",
     )
     clients_request_timeout_ms: int = option(
         60_000,
@@ -57,6 +71,15 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         'application sets timestamps: sarama, kafkajs and kafka-go, by their default client.ids ("" is that of '
         "kafka-go: none). Add the client.ids that you gave such clients. Their retries are recognised without "
         "comparing timestamps; so, right after a lost connection, an equal record counts as a retry.",
+    )
+    clients_connection_pools: tuple[str, ...] = option(
+        ("", "*(github.com/segmentio/kafka-go)"),
+        PATTERNS,
+        "Patterns of client.ids of clients that use several connections to one broker at the same time, and may retry "
+        'over another one than they sent: kafka-go, by its default client.ids ("" is none). Add the client.ids that '
+        "you gave such clients, otherwise some of their retries are written twice. Of other clients, two connections "
+        "to one broker that are in use at the same time belong to two programs with one client.id: a record of the "
+        "one is never taken for a retry of the other's.",
     )
     crash_recovery_enable: bool = option(
         True,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from kproxy.proxy.applications import CommitRule
@@ -21,6 +21,8 @@ from kproxy.proxy.routing import Address
 
 _Value = TypeVar("_Value")
 Raw = str | list[Any] | dict[str, Any]
+Auto: TypeAlias = Literal["auto"]
+AUTO: Final[Auto] = "auto"
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Kafka's compression types; the index is the code in a batch's attributes."""
@@ -158,6 +160,20 @@ def whole_number(lowest: int, highest: int, unit: str) -> Kind[int]:
         raise ValueError(f"must be a whole number from {lowest} to {highest}{also}")
 
     return Kind(f"integer, {lowest} to {highest}", parse, "N", unit)
+
+
+def automatic(kind: Kind[_Value]) -> Kind[_Value | Auto]:
+    """A value of a kind, or ``auto``: kproxy decides by what it knows of each case."""
+
+    def parse(raw: Raw) -> _Value | Auto:
+        if isinstance(raw, str) and raw.strip().lower() == AUTO:
+            return AUTO
+        try:
+            return kind.parse(raw)
+        except ValueError as error:
+            raise ValueError(f"{error}, or auto") from None
+
+    return Kind(f"auto, or {kind.label}", parse, kind.metavar, kind.unit)
 
 
 def choice(*valid: str) -> Kind[str]:

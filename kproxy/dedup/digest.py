@@ -24,6 +24,11 @@ class Digest(NamedTuple):
     """The client's CreateTime, or ``UNTIMED``."""
 
 
+def have_same_time(one: Digest, other: Digest) -> bool:
+    """Whether two records have the same timestamp, given by their client."""
+    return one.timestamp_ms == other.timestamp_ms and one.timestamp_ms != UNTIMED
+
+
 def read_batch(
     batch: bytes | bytearray | memoryview, *, arrival_ms: int | None, max_decompressed_bytes: int
 ) -> list[tuple[Digest, Record]]:

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.origin import NO_SILENCE, Origin, Silence
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
@@ -50,24 +51,24 @@ class Suspect:
         return self.only is None or (epoch, sequence) in self.only
 
 
-@dataclass(slots=True)
-class LastUse:
-    """When the last request of a connection was accepted, in seconds since the epoch."""
-
-    at: float = 0.0
+#: About how many bytes a request takes until its response is received, and each partition in it.
+_REQUEST_BYTES: Final = 600
+_PARTITION_BYTES: Final = 400
+#: Requests of one connection take no more, beyond those that a client usually has in flight. Where they would, a
+#: written response counts as arrived, and a client as one of usual depth.
+_MOST_BYTES: Final = 1 << 20
 
 
 class ProducerConnection:
     """A connection of a producer. ``arrived`` and ``closed`` report requests in order; ``end`` reports its end."""
 
-    def __init__(self, ledger: "RetryLedger", wire: Wire, since: float) -> None:
+    def __init__(self, ledger: "RetryLedger", wire: Wire, since: float, origin: Origin) -> None:
         """Use ``RetryLedgers.join``."""
         self.ledger = ledger
         self.wire = wire
         self.since = since
-        self.ended = False
-        #: The broker that its requests go to; -1 if there is none yet.
-        self.node_id = -1
+        #: What the records that it leaves refer to.
+        self.origin = origin
         #: Tells connections of a producer apart.
         self.number = ledger.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
@@ -77,15 +78,32 @@ class ProducerConnection:
         #: The partitions for which one was refused unsent since then: it may have repeated what is unconfirmed.
         self.refused: set[TrackKey] = set()
         self.last_serial = 0
-        self.last_use = LastUse()
         #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
         self._number = 0
-        self._unread: deque[PendingProduce] = deque()
+        #: Requests without a response; with one that may not have arrived; with one that may not have been read.
         self._asked: deque[PendingProduce] = deque()
+        self._written: deque[PendingProduce] = deque()
+        self._unread: deque[PendingProduce] = deque()
+        #: About how many bytes the last two take.
+        self._held = 0
+        #: The request with which the kernel is asked next which responses have arrived.
+        self._look_with = 0
+        #: ``Rules.most_unread`` for a depth of the producer.
+        self._most_unread, self._depth = 0, 0
         self._left_open: dict[PendingProduce, None] = {}
         #: The partitions of a request that waits to be accepted, and its place among all that arrived.
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client has closed it."""
+        return self.origin.ended
+
+    @property
+    def node_id(self) -> int:
+        """The broker that its requests go to; -1 if there is none yet."""
+        return self.origin.node_id
 
     # -- while it lives
 
@@ -124,7 +142,10 @@ class ProducerConnection:
         if self.ended:
             self._leave_open(answer)
             return
-        self.last_use.at = now
+        origin = self.origin
+        origin.used_at = now
+        if not self._number:
+            origin.first_at = answer.received_at
         self._number += 1
         self.ledger.requests += 1
         self._asked.append(answer)
@@ -139,32 +160,93 @@ class ProducerConnection:
         """Records how many requests arrived before a response was written."""
         if requests > self.ledger.depth:
             self.ledger.depth = requests
-            self.ledger.window = self.ledger.rules.depth(requests)
 
-    def review(self) -> None:
-        """Checks which responses the client has surely received, since another request has arrived."""
-        asked, unread, ledger = self._asked, self._unread, self.ledger
-        number = self._number + 1
+    def review(self, now: float, silence: Silence = NO_SILENCE) -> None:
+        """Checks which responses the client has surely received, since another request has arrived.
+
+        ``silence``: the last time of a second or more in which the client sent nothing, before that request.
+        """
+        ledger, number = self.ledger, self._number + 1
         if ledger.waits:
             self._give_up_open()
+        if self._asked:
+            self._note_written()
+        if self._depth != ledger.depth:
+            self._depth = ledger.depth
+            self._most_unread = ledger.rules.most_unread(ledger.depth, self.origin.software.name)
+        if self._written and (number >= self._look_with or self._held > _MOST_BYTES):
+            self.look(now)
+        if self._unread:
+            self._release(number, silence)
+
+    def _note_written(self) -> None:
+        """Passes on the requests whose responses the kernel has taken."""
+        asked, rules, written = self._asked, self.ledger.rules, self.wire.written
         while asked:
             answer = asked[0]
             position = answer.position
-            if not position or not (position <= self.wire.written or answer.failed):
+            if not position or not (position <= written or answer.failed):
                 break
             asked.popleft()
             if answer.given_up:
                 continue  # all connections of the producer know of it
-            if (answer.failed or answer.at > answer.due) and ledger.rules.may_repeat(answer):
+            if (answer.failed or answer.at > answer.due) and rules.may_repeat(answer):
                 self._keep(answer)
             else:
-                answer.behind = number
-                unread.append(answer)
-        # what the rule says, first by a comparison: this is on the way of every request
-        while unread and unread[0].behind + ledger.window <= number:
-            if not ledger.rules.received_by_requests(unread[0], number, ledger.window):
+                self._written.append(answer)
+                self._held += _size(answer)
+
+    def look_between(self, now: float) -> bool:
+        """Checks between requests which responses have arrived; returns whether some may not have been read."""
+        if self._asked:
+            self._note_written()
+        if self._written:
+            self.look(now)
+        return bool(self._unread)
+
+    def look(self, now: float) -> None:
+        """Asks the kernel which responses have arrived at the client.
+
+        A question for each request would cost much of what a request costs; a late one only takes longer to confirm.
+        """
+        written, rules, number = self._written, self.ledger.rules, self._number + 1
+        self._look_with = number + (self._most_unread + 1) // 2
+        waits, origin = self.ledger.waits, self.origin
+        acknowledged = self.wire.written if waits else self.wire.written - self.wire.unacked()
+        while written:
+            answer = written[0]
+            # a client that waits sends no request before it has read what was written
+            if not waits and rules.has_arrived(answer, acknowledged, now, is_direct=origin.is_direct):
+                origin.heard_at = answer.at
+            elif not waits and self._held <= _MOST_BYTES:
                 break
-            unread.popleft()
+            answer.behind, answer.arrived_at = number, now
+            self._unread.append(written.popleft())
+        while self._unread and rules.received_by_time(self._unread[0], now, acknowledged):
+            self._held -= _size(self._unread.popleft())
+
+    def hear(self) -> int:
+        """Asks the kernel which response arrived last, for ``Origin.heard_at``; returns the acknowledged bytes."""
+        acknowledged, origin = self.wire.written - self.wire.unacked(), self.origin
+        for answer in chain(reversed(self._asked), reversed(self._written), reversed(self._unread)):
+            if 0 < answer.position <= acknowledged:
+                origin.heard_at = max(origin.heard_at, answer.at)
+                break
+        return acknowledged
+
+    def _release(self, number: int, silence: Silence) -> None:
+        """Forgets the requests whose responses were received, as request ``number`` shows."""
+        unread, rules = self._unread, self.ledger.rules
+        most = self._most_unread if self._held <= _MOST_BYTES else rules.depth(self._depth)
+        while unread:
+            answer = unread[0]
+            # what the rules say, first by comparisons: this is on the way of every request
+            by_requests = answer.behind + most <= number and rules.received_by_requests(answer, number, most)
+            if not by_requests and not (
+                answer.arrived_at < silence.until and rules.received_by_silence(answer, silence)
+            ):
+                break
+            self._held -= _size(unread.popleft())
 
     def _give_up_open(self) -> None:
         for answer in self._asked:
@@ -201,7 +283,7 @@ class ProducerConnection:
 
     def owed(self, key: TrackKey) -> list[PendingProduce]:
         """The requests for a partition whose response the client may not have received."""
-        return [answer for answer in (*self._unread, *self._asked) if key in answer.keys]
+        return [answer for answer in (*self._unread, *self._written, *self._asked) if key in answer.keys]
 
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Records that the outcome of each batch of a request is known."""
@@ -217,7 +299,7 @@ class ProducerConnection:
             self._add_kept(entry)
 
     def _add_kept(self, entry: UnconfirmedBatch) -> None:
-        entry.origin = self.number
+        entry.origin = self.origin
         insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
         self.ledger.disturb(entry.key)
 
@@ -227,13 +309,14 @@ class ProducerConnection:
         """Records that the client has closed the connection, whether or not all its bytes have been read."""
         if self.ended:
             return
-        self.ended, self._waiting = True, None
+        self._waiting = None
         rules = self.ledger.rules
         self.ledger.leaves(self)
-        acknowledged = self.wire.written - self.wire.unacked()
-        perhaps = acknowledged + self.wire.writing
-        clean = not self.wire.was_reset()
-        for answer in (*self._unread, *self._asked):
+        acknowledged = self.hear()
+        self.origin.ended = True
+        handed_over = self.wire.written + self.wire.writing
+        reset = self.wire.was_reset()
+        for answer in (*self._unread, *self._written, *self._asked):
             late = rules.may_repeat(answer)
             if answer.given_up:
                 continue  # all connections of the producer know of it
@@ -242,13 +325,13 @@ class ProducerConnection:
             elif not answer.position:
                 self._leave(_entries(answer, sure=True, since=now))
             elif late or not rules.received_by_time(answer, now, acknowledged):
-                sure = rules.surely_not_received(answer, perhaps, now)
-                had = clean and not late and answer.position <= acknowledged
-                self._leave(_entries(answer, sure=sure, since=now, clean=had), answered=not late)
+                sure = rules.surely_not_received(answer, handed_over)
+                clean = rules.received_by_end(answer, acknowledged, reset=reset)
+                self._leave(_entries(answer, sure=sure, since=now, clean=clean), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since, entry.beside = now, frozenset()
             self._leave([entry])
-        for mine in (self.kept, self._unread, self._asked):
+        for mine in (self.kept, self._unread, self._written, self._asked):
             mine.clear()
         self.ledger.left(self)
 
@@ -266,7 +349,7 @@ class ProducerConnection:
         for entry in entries:
             if retires and entry.serial < self.passed.get(entry.key, 0):
                 continue
-            entry.origin, entry.answered = self.number, answered
+            entry.origin, entry.answered = self.origin, answered
             self.ledger.add(entry)
 
     def abandon(self, lane: Lane, now: float) -> None:
@@ -283,6 +366,10 @@ class ProducerConnection:
     def drained(self) -> None:
         """Records that nothing more of the connection will be read."""
         self.ledger.drained(self)
+
+
+def _size(answer: PendingProduce) -> int:
+    return _REQUEST_BYTES + _PARTITION_BYTES * len(answer.places)
 
 
 def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:

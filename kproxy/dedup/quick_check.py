@@ -1,4 +1,4 @@
-"""Rules out, by its header and at most its first record, that a batch repeats unconfirmed records.
+"""Rules out, by its timestamps and at most its first record, that a batch repeats unconfirmed records.
 
 A producer that returns after a clean end leaves batches unconfirmed until ``retry.window.ms`` has passed. A comparison
 of every record with them costs several times what the relay of a batch costs. Clients send retries before new records,
@@ -11,15 +11,17 @@ from struct import Struct
 from typing import Final
 
 from kproxy.codec.batch import HEADER_SIZE
+from kproxy.codec.batch_reader import least_timestamp
 from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, first_content
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
+from kproxy.errors import RemoteProtocolError
 
-#: Of a batch header: magic, attributes, base timestamp, max timestamp.
-_HEADER: Final = Struct(">16xb4xh4xqq")
+#: Of a batch header: magic, attributes, base timestamp (of the first record), max timestamp, record count.
+_HEADER: Final = Struct(">16xb4xh4xqq14xi")
 _ANOTHER_TIME: Final = -2
 
 
@@ -33,6 +35,9 @@ class QuickCheck:
     at_any_time: frozenset[bytes]
     #: Contents that a record without a timestamp may repeat.
     untimed: frozenset[bytes]
+    #: A batch may hold older records than its first one, and they count. Not so where all connections ended in good
+    #: order after the responses: no retry is expected, and a header has to do, so that such an end costs nothing.
+    thorough: bool
     #: When the check has to be rebuilt, in seconds: fewer records can be repeated from then on.
     until: float
 
@@ -52,9 +57,10 @@ class QuickCheck:
                     at_any_time.add(digest.content)
                 if rules.times_agree(entry, digest, digest._replace(timestamp_ms=UNTIMED), now):
                     untimed.add(digest.content)
+        thorough = not all(rules.is_answered(entry) for entry in entries)
         until = min(ends for entry in entries for ends in rules.ends_of(entry) if ends > now)
         oldest, newest = (min(times), max(times)) if times else (0, -1)
-        return cls(oldest, newest, frozenset(at_any_time), frozenset(untimed), until)
+        return cls(oldest, newest, frozenset(at_any_time), frozenset(untimed), thorough, until)
 
     def clears(self, batch: memoryview, max_decompressed_bytes: int, arrival_ms: int | None = None) -> bool:
         """Whether no record of a batch needs to be compared; False also for what is no whole batch of format v2.
@@ -63,17 +69,27 @@ class QuickCheck:
         """
         if len(batch) < HEADER_SIZE:
             return False
-        magic, attributes, base, latest = _HEADER.unpack_from(batch)
+        magic, attributes, base, latest, count = _HEADER.unpack_from(batch)
         if magic != 2:
             return False
         timed = base not in (UNTIMED, arrival_ms) and not attributes & LOG_APPEND_TIME
-        if timed and base <= self.newest_ms and not base <= latest < self.oldest_ms:
-            return False
+        if timed and not base <= latest < self.oldest_ms:  # else all are older
+            if base <= self.newest_ms:
+                return False
+            if self.thorough and count > 1 and not self._is_newer(batch, max_decompressed_bytes):
+                return False
         contents = self.at_any_time if timed else self.untimed
         if not contents:
             return True
         first = first_content(batch, max_decompressed_bytes)
         return first is not None and first not in contents
+
+    def _is_newer(self, batch: memoryview, max_decompressed_bytes: int) -> bool:
+        """Whether all records of a batch are newer than the unconfirmed ones."""
+        try:
+            return least_timestamp(batch, max_decompressed_bytes) > self.newest_ms
+        except RemoteProtocolError:
+            return False
 
 
 class QuickChecks:

@@ -11,7 +11,8 @@ from kproxy.codec.batch import BatchHeader
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.producer_connection import LastUse, ProducerConnection, Suspect
+from kproxy.dedup.origin import Origin
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
@@ -56,7 +57,7 @@ class _Use:
     #: When the newest connection was opened that has used it, here or at another instance, in seconds.
     newest: float
     #: Of the connection that used it last; None: that was at another instance.
-    last: LastUse | None = None
+    last: Origin | None = None
     #: The last request of that one whose partitions had to be looked at (``PendingProduce.serial``).
     serial: int = 0
     #: No request for it was seen between the last two looks (``RetryLedger._forget_unused``).
@@ -88,9 +89,9 @@ class RetryLedger:
         self._look_for_ends = look_for_ends
         #: The most requests that one of its connections had without a response.
         self.depth = 1
-        #: Requests that it may have sent before it reads a response, as far as is known.
-        self.window = rules.depth(1)
         self.waits = rules.gave_up_open()
+        #: A record of it was matched without an equal timestamp, and a warning was logged.
+        self.warned = False
         #: How many requests came of it.
         self.requests = 0
         #: By number, and by broker and number.
@@ -130,9 +131,9 @@ class RetryLedger:
         #: When it was last checked which were, in seconds.
         self._uses_checked_at = 0.0
 
-    def join(self, wire: Wire, since: float) -> ProducerConnection:
+    def join(self, wire: Wire, since: float, origin: Origin) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
-        member = ProducerConnection(self, wire, since)
+        member = ProducerConnection(self, wire, since, origin)
         self.members[member.number] = member
         self._by_broker.setdefault(member.node_id, {})[member.number] = member
         return member
@@ -140,7 +141,7 @@ class RetryLedger:
     def moved(self, member: ProducerConnection, node_id: int) -> None:
         """Records the broker that a connection's requests go to from now on."""
         self._leave_broker(member)
-        member.node_id = node_id
+        member.origin.node_id = node_id
         self._by_broker.setdefault(node_id, {})[member.number] = member
 
     def _leave_broker(self, member: ProducerConnection) -> None:
@@ -269,7 +270,7 @@ class RetryLedger:
         if member is None or member.ended:
             return member is not None and self.is_outrun(member, key)
         use = self._uses.get(key)
-        return use is not None and use.last is not member.last_use and member.waited_at(use.serial)
+        return use is not None and use.last is not member.origin and member.waited_at(use.serial)
 
     def repeats_none(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
         """Whether a request of a connection that was read by then can't be a retry of what is open or unconfirmed."""
@@ -329,30 +330,33 @@ class RetryLedger:
         The likeliest is the newest of those that were surely not received. A batch whose error another live connection
         received is more likely repeated by that one.
         """
-        mine, live, keys = member.number, self.members, answer.keys
+        mine, keys = member.origin, answer.keys
 
         def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, int]:
-            here = entry.origin == mine
-            return here or entry.origin not in live, here, self.rules.surely_retried(entry), entry.serial
+            here = entry.origin is mine
+            return here or entry.origin.ended, here, self.rules.surely_retried(entry), entry.serial
 
         return sorted(
             (
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
                 if entry.beside.issubset(keys)
-                and not (entry.origin == mine and self.rules.sent_too_soon(entry.repeated_from, answer.received_at))
+                and not (entry.origin is mine and self.rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,
         )
 
     def _unconfirmed_on(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
-        first = member.passed.get(key, 0)
+        first, mine, rules = member.passed.get(key, 0), member.origin, self.rules
+        if key in self.entries:
+            member.hear()
         return [
             entry
             for entry in self._entries(member, key)
             if entry.serial >= first
-            and not (entry.answered and entry.origin == member.number)
-            and not self.rules.expired(entry, now)
+            and not (entry.answered and entry.origin is mine)
+            and not rules.expired(entry, now)
+            and not rules.is_of_another_program(entry.origin, mine)
         ]
 
     def _entries(self, member: ProducerConnection, key: TrackKey) -> Iterator[UnconfirmedBatch]:
@@ -375,8 +379,8 @@ class RetryLedger:
         use = self._uses.get(key)
         if use is None:
             return False
-        last = use.last
-        return use.newest > member.since or (last is not None and last.at > max(member.since, member.last_use.at))
+        last, used_at = use.last, member.origin.used_at
+        return use.newest > member.since or (last is not None and last.used_at > max(member.since, used_at))
 
     def _used(self, key: TrackKey, since: float) -> _Use:
         """Records that a partition was used by a connection that was opened at ``since`` (seconds)."""
@@ -403,7 +407,7 @@ class RetryLedger:
         member.refused.discard(key)
         for entry in [entry for entry in self._entries(member, key) if entry.serial < last]:
             entry.sure = False  # an equal record may be a new one by now, if its time is another
-            if self.rules.retires() and entry.origin == member.number:
+            if self.rules.retires() and entry.origin is member.origin:
                 self.forget(entry)
 
     def claim(self, member: ProducerConnection, answer: PendingProduce, new: Iterable[TrackKey], now: float) -> None:
@@ -416,7 +420,7 @@ class RetryLedger:
         for key in answer.keys:
             use = self._used(key, member.since)
             if not member.ended:
-                use.last, use.serial = member.last_use, answer.serial
+                use.last, use.serial = member.origin, answer.serial
             _prune(self.entries, key)
             _prune(member.kept, key)
             self._look_again(key)

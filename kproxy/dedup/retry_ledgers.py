@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import count
 
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
@@ -44,8 +45,10 @@ class RetryLedgers:
         #: About how many bytes of memory the unconfirmed batches took when they were last swept.
         self.size = 0
 
-    def join(self, identity: Identity, wire: Wire, since: float = 0.0) -> ProducerConnection:
-        """A new connection of a producer, opened at ``since`` (seconds)."""
+    def join(
+        self, identity: Identity, wire: Wire, since: float = 0.0, origin: Origin | None = None
+    ) -> ProducerConnection:
+        """A new connection of a producer, opened at ``since`` (seconds); ``origin``: what is known of it."""
         ledger = self._ledgers.get(identity)
         if ledger is None:
             ledger = RetryLedger(
@@ -59,7 +62,7 @@ class RetryLedgers:
                 self._recent,
             )
             self._ledgers[identity] = ledger
-        return ledger.join(wire, since)
+        return ledger.join(wire, since, origin or Origin())
 
     def sweep(self, now: float) -> int:
         """Forgets what is too old to matter; the number of entries that were dropped for want of room."""

@@ -8,24 +8,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, have_same_time
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.origin import Origin, Silence
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 
 #: The clocks of two instances may differ by less.
 CLOCKS_AGREE_SECONDS = 1.0
 #: Clients look at their clocks now and then, and take a while to close a connection.
 _TIMEOUT_MARGIN = 1.5
-#: Seconds. A host may take its time to acknowledge what it has (delayed ACK, up to 0.2 s), and networks theirs.
-_SLOWEST_ACKNOWLEDGEMENT = 1.0
+#: Seconds after the write within which a response passes whatever ends TCP between kproxy and the client, and a request
+#: that was sent before has arrived.
+_LONGEST_ROUND_TRIP = 1.0
+#: Seconds. A program that has written nothing for so long has read what its kernel had received by then.
+_SILENCE = 1.0
+#: Requests in flight that clients have by default, as these do by their names (KIP-511). Others that have a name are
+#: librdkafka, or built on it.
+USUAL_DEPTH = 5
+_OF_USUAL_DEPTH = frozenset({"apache-kafka-java", "sarama", "kgo", "franz-go", "kafka-python", "aiokafka", "kafkajs"})
+#: Requests that a client of unknown depth may have in flight: librdkafka allows a million, but its buffers do not.
+_UNKNOWN_DEPTH = 1000
 #: Times a client's window. More than a client sends before its first retry, if it reconnects under full load.
 _SETTLED_WINDOWS = 2
 #: After so many requests, each sent after the response to the one before, a client is known to wait for each response.
 _TELLING_REQUESTS = 100
 
 
-def renews_timestamps(client_id: str, patterns: Iterable[str]) -> bool:
-    """Whether a client gives a record a new timestamp when it sends it again (``clients.new.timestamps``)."""
+def is_among(client_id: str, patterns: Iterable[str]) -> bool:
+    """Whether a client.id matches one of the glob patterns of an option (``clients.new.timestamps``)."""
     return any(fnmatchcase(client_id, pattern) for pattern in patterns)
 
 
@@ -35,39 +45,77 @@ class Rules:
 
     #: retry.window.ms
     window: float
-    #: clean.close.window.ms
-    clean_window: float
-    #: clients.in.flight
-    in_flight: int
+    #: clients.in.flight; None: auto.
+    in_flight: int | None
     #: clients.request.timeout.ms
     client_timeout: float
     #: clients.new.timestamps
     new_timestamps: tuple[str, ...] = ()
+    #: clients.connection.pools
+    connection_pools: tuple[str, ...] = ()
     #: Whether this client gives a record a new timestamp when it sends it again.
     renews_timestamps: bool = False
+    #: Whether this client may have several connections to one broker in use.
+    pools_connections: bool = False
 
     def of(self, identity: Identity) -> "Rules":
         """The rules for one producer."""
-        renews = renews_timestamps(identity.client_id, self.new_timestamps)
-        return replace(self, renews_timestamps=True) if renews else self
+        renews = is_among(identity.client_id, self.new_timestamps)
+        pools = is_among(identity.client_id, self.connection_pools)
+        return replace(self, renews_timestamps=renews, pools_connections=pools) if renews or pools else self
 
     # -- had
 
     def depth(self, observed: int) -> int:
-        """Requests that a client may have sent before it reads a response."""
-        return 1 if self.in_flight == 1 else max(observed, self.in_flight)
+        """Requests that a client surely sends before it reads a response; ``observed`` of it had none at one time."""
+        if self.in_flight == 1:
+            return 1
+        return max(observed, USUAL_DEPTH if self.in_flight is None else self.in_flight)
+
+    def most_unread(self, observed: int, software: str) -> int:
+        """Requests that a client may send after its kernel has a response and before it reads the response.
+
+        ``software``: its name (KIP-511), empty if it has none. What a client of unknown depth has written may wait in
+        its kernel, however many requests that are. If it was only seen to send one at a time, none was waiting.
+        """
+        usual = software in _OF_USUAL_DEPTH if software else observed == 1
+        least = self.depth(observed)
+        return least if usual or self.in_flight is not None else max(least, _UNKNOWN_DEPTH)
 
     def gave_up_open(self) -> bool:
         """A client that waits for each response has given up what is open when it sends another request."""
         return self.in_flight == 1
 
-    def received_by_requests(self, answer: PendingProduce, number: int, depth: int) -> bool:
+    def has_arrived(self, answer: PendingProduce, acknowledged: int, now: float, *, is_direct: bool) -> bool:
+        """Whether a response is in the client's kernel, so that what the client sends from now on may be evidence.
+
+        That kernel has acknowledged it (``acknowledged`` bytes); where something between ends TCP, that one has.
+        """
+        return answer.position <= acknowledged and (is_direct or now - answer.at >= _LONGEST_ROUND_TRIP)
+
+    def received_by_requests(self, answer: PendingProduce, number: int, most_unread: int) -> bool:
         """Request ``number`` shows that the response was received: the client had no room to send it before."""
-        return answer.behind + depth <= number
+        return answer.behind + most_unread <= number
+
+    def received_by_silence(self, answer: PendingProduce, silence: Silence) -> bool:
+        """A request shows that the response was received: its client had sent nothing for a while before.
+
+        Nothing that it had written waited in its kernel then. A program that writes a request has read what has been
+        in its kernel for so long.
+        """
+        return max(answer.arrived_at, silence.since) + _SILENCE <= silence.until
 
     def received_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
         """The connection outlived every time-out of its client after a response that was acknowledged."""
         return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
+
+    def received_by_end(self, answer: PendingProduce, acknowledged: int, *, reset: bool) -> bool:
+        """The client closed the connection in good order after its kernel had acknowledged the response.
+
+        Linux, BSD and Windows reset a connection that a program closes with unread data. Where something between ends
+        TCP it proves less (``untimed_until``).
+        """
+        return not (reset or self.may_repeat(answer)) and answer.position <= acknowledged
 
     def may_repeat(self, answer: PendingProduce) -> bool:
         """The client may send the request again although it has received the response.
@@ -88,9 +136,12 @@ class Rules:
         """
         return received_at < repeated_from and self.in_flight != 1
 
-    def surely_not_received(self, answer: PendingProduce, acknowledged: int, now: float) -> bool:
-        """The end of the response has not reached the client's host, which had the time to say so."""
-        return answer.position > acknowledged and now - answer.at > _SLOWEST_ACKNOWLEDGEMENT
+    def surely_not_received(self, answer: PendingProduce, handed_over: int) -> bool:
+        """The end of the response was never handed to the kernel (``handed_over`` bytes of the connection were).
+
+        A missing acknowledgement shows nothing: it may be late or lost, and the response have been read.
+        """
+        return answer.position > handed_over
 
     def surely_not_received_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
         """No other instance can have answered a retry: none had the producer at ``in_use_until`` (s) or later.
@@ -151,19 +202,47 @@ class Rules:
         """
         return _SETTLED_WINDOWS * self.depth(observed)
 
+    def untimed_until(self, entry: UnconfirmedBatch) -> float:
+        """Until when (s) a record may repeat an unconfirmed one without an equal timestamp, whoever repeats it.
+
+        It counts from what happened first to the record, so that no match renews it.
+        """
+        if entry.clean:
+            return (entry.taken_at or entry.doubted_at) + entry.origin.clean_window
+        return entry.doubted_at + self.window
+
+    def is_answered(self, entry: UnconfirmedBatch) -> bool:
+        """Its client has received the response, unless something ended TCP before the client that nobody declared."""
+        return entry.clean and entry.origin.is_direct
+
     def ends_of(self, entry: UnconfirmedBatch) -> tuple[float, ...]:
         """The times (s) at which fewer records may repeat an entry than before; the last is when none may."""
-        clean_end = (entry.since + self.clean_window,) if entry.clean else ()
-        return (*clean_end, entry.since + self.window)
+        return self.untimed_until(entry), entry.since + self.window
 
     def times_agree(self, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, now: float) -> bool:
         """Whether the timestamps of an unconfirmed record and of one that equals it allow that they are one."""
-        if ours.timestamp_ms == theirs.timestamp_ms and ours.timestamp_ms != UNTIMED:
+        if have_same_time(ours, theirs):
             return True
         untimed = UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms)
         if untimed or (self.renews_timestamps and not entry.sure):
-            return not entry.clean or now - entry.since <= self.clean_window
+            return now < self.untimed_until(entry)
         return entry.sure
+
+    def is_of_another_program(self, left: Origin, now_used: Origin) -> bool:
+        """Whether two programs of one name have the connection that left a record, and the one now used.
+
+        Their software is different. Or both connections are to one broker and were open at the same time: over the
+        one that was used first a response arrived that was given after the other one was in use. A client with one
+        connection for each broker closes it before it opens the next; what arrives at a closed one is not acknowledged.
+        """
+        if left is now_used:
+            return False
+        if "" not in (left.software.name, now_used.software.name) and left.software != now_used.software:
+            return True
+        if self.pools_connections or left.node_id != now_used.node_id or not (left.is_direct and now_used.is_direct):
+            return False
+        first, second = sorted((left, now_used), key=lambda one: one.first_at)
+        return first.heard_at > second.first_at
 
     def newest_first(self) -> bool:
         """Of equal records the last is what was not had: answers are read in order."""

@@ -7,8 +7,9 @@ from operator import attrgetter
 from typing import Protocol
 
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, have_same_time
 from kproxy.dedup.lanes import Send, TrackKey
+from kproxy.dedup.origin import ELSEWHERE, Origin
 
 
 class Wire(Protocol):
@@ -19,7 +20,7 @@ class Wire(Protocol):
         """Bytes of responses handed to the kernel so far."""
 
     def unacked(self) -> int:
-        """Bytes of these that the peer's kernel has not acknowledged; may be asked when the connection has ended."""
+        """Bytes of these that the peer's kernel has not acknowledged; after the end of the connection, by then."""
 
     def was_reset(self) -> bool:
         """Whether it ended otherwise than in good order (RST, a time-out of the network)."""
@@ -52,8 +53,7 @@ class UnconfirmedBatch:
     stamp: Stamp
     #: Orders entries by the time of acceptance.
     serial: int
-    #: The client surely had no success, however often it sent the records: no answer was written, an error was, or its
-    #: bytes were not acknowledged.
+    #: The client surely had no success, however often it sent the records: no response was written, or an error was.
     sure: bool
     #: The connection ended in good order after the response.
     clean: bool
@@ -68,14 +68,20 @@ class UnconfirmedBatch:
     digests: list[Digest] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
     offsets: list[int] = field(default_factory=list)
-    #: The number of the connection that brought it last; -1: one of a former kproxy.
-    origin: int = -1
+    #: The connection that brought it last.
+    origin: Origin = ELSEWHERE
     #: It was answered there in time: no request of that connection repeats it.
     answered: bool = False
     #: Nor does one that was read there before this time (``PendingProduce.repeated_from``), in seconds.
     repeated_from: float = 0.0
     #: It is in the log.
     written: bool = True
+    #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
+    doubted_at: float = -1.0
+
+    def __post_init__(self) -> None:
+        if self.doubted_at < 0:
+            self.doubted_at = self.since
 
     @classmethod
     def unwritten(cls, key: TrackKey, serial: int, digests: Sequence[Digest], now: float) -> "UnconfirmedBatch":
@@ -88,6 +94,11 @@ class UnconfirmedBatch:
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
         self.digests, self.offsets = digests, offsets
+
+    def has_time_of(self, place: int, record: Digest) -> bool:
+        """Whether its record at ``place`` and a record have the same timestamp, given by their client."""
+        assert self.digests is not None
+        return have_same_time(self.digests[place], record)
 
     def taken_as(self, place: int, record: Digest) -> None:
         """Records that a request was answered with a record in place of ``record``: its own retries have that
@@ -107,6 +118,7 @@ class UnconfirmedBatch:
         other = UnconfirmedBatch(
             self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
         )
+        other.doubted_at = self.doubted_at
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]
         self.recall([digests[at] for at in kept], [offsets[at] for at in kept])
@@ -148,8 +160,9 @@ class PendingProduce:
     #: The end of the response among the bytes of the connection (0: not given yet), and when it was given.
     position: int = 0
     at: float = 0.0
-    #: Requests that had come when it was seen to be written.
+    #: Requests that had come when it was seen to be in the client's kernel, and when that was.
     behind: int = 0
+    arrived_at: float = inf
 
     @property
     def repeated_from(self) -> float:

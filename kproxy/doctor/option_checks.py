@@ -5,6 +5,7 @@ from typing import Final
 
 from kproxy.config import Config
 from kproxy.config.os_limits import open_files_for
+from kproxy.config.values import AUTO
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Finding, fail, ok, skipped, warn
 from kproxy.proxy.coordinator_rules import Home
@@ -31,7 +32,7 @@ def _contradictions(config: Config) -> Iterator[Finding]:
             f"retry.window.ms = {window} is shorter than delivery.timeout.ms = {config.delivery_timeout_ms}",
             "kproxy may write a batch when its client's retry is no longer compared: make the window as long",
         )
-    if config.clean_close_window_ms > window:
+    if config.clean_close_window_ms != AUTO and config.clean_close_window_ms > window:
         yield warn(
             f"clean.close.window.ms = {config.clean_close_window_ms} exceeds retry.window.ms = {window}",
             "an end in good order says more than a broken one, so its window is the shorter one",

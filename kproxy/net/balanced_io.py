@@ -31,6 +31,10 @@ class BalancedIO(SocketIO):
             self._ends_told, self.peer_host = told, told.client
 
     @property
+    def balanced(self) -> bool:
+        return True
+
+    @property
     def local_host(self) -> str:
         return super().local_host if self._ends_told is None else self._ends_told.balancer
 

@@ -12,6 +12,7 @@ import trio
 
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config.model import ConnectionOptions
+from kproxy.dedup.origin import Silence
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.client_time import ClientTime
 from kproxy.net.coordinator_calls import CoordinatorCalls
@@ -241,6 +242,14 @@ class Connection:
         """Called every now and then: in a wait of whatever kind nothing is read."""
         if not self.listening:
             self.look_whether_empty()
+
+    def look_between(self, now: float) -> None:
+        """Called every now and then: which responses have arrived, and for how long the client has been silent."""
+        since = self._time.since
+        if not self.session.look_between(now + self.wall) or since is None or now - since < _SILENT_SECONDS:
+            return
+        if not (self._splitter.held or self.client.pending()):  # what is there may have come at any time
+            self.session.was_silent(Silence(since + self.wall, now + self.wall))
 
     def look_whether_empty(self) -> None:
         """In a long wait, and after it: requests that arrive from now on have not waited as long."""

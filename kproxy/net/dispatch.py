@@ -11,7 +11,7 @@ from kproxy.errors import FencedByAnother, LocalProtocolError
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
-from kproxy.proxy.commands import AskCoordinator, Close, Mute, Resend, Unsettled, WaitForLog
+from kproxy.proxy.commands import AskCoordinator, Close, Mute, Resend, Unsettled, WaitForLog, WarnOfUntimed
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Dispatch:
                     self.muted_until = max(self.muted_until, until)
                 case Close():
                     self.ending = True
+                case WarnOfUntimed(member, key):
+                    self._connection.keeper.warn_of_untimed(member, key)
 
     async def _ask(self, command: AskCoordinator, work: Callable[[], Awaitable[CoordinatorAnswer | None]]) -> None:
         answer = await work()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.origin import Software
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
@@ -202,7 +203,9 @@ class Intake:
             return
         self._joined = True
         opened_at = self._opened_at + self._connection.wall
-        member = self._keeper.join(identity, self._connection, self._connection.client, opened_at)
+        client = self._session.client
+        software = Software(client.software, client.software_version)
+        member = self._keeper.join(identity, self._connection, self._connection.client, opened_at, software)
         member.pipelined(self._together)
         self._session.join(member)
         self._session.delayed.waits(frame)

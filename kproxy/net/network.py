@@ -26,6 +26,10 @@ class ByteIO(Protocol):
         """The peer's address without the port."""
 
     @property
+    def balanced(self) -> bool:
+        """Whether a load balancer that names its clients (PROXY protocol) has the connection to the client."""
+
+    @property
     def server_name(self) -> str | None:
         """The name under which the peer asked for this end (TLS's SNI), once it has sent something; None without."""
 
@@ -72,7 +76,7 @@ class ByteIO(Protocol):
     def unacked(self) -> int:
         """Bytes written that the peer's kernel has not acknowledged.
 
-        After ``close``: the number at that time, and 0 if the peer had not ended the connection before.
+        After ``close``: the number at that time.
         """
 
     def peer_closed(self) -> bool:

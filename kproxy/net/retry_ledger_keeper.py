@@ -11,9 +11,11 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
+from kproxy.config.values import AUTO
 from kproxy.dedup.digest import Digest
-from kproxy.dedup.identity import Identity
+from kproxy.dedup.identity import Identity, normal_host
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.origin import Origin, Software
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover, RetryLedger
 from kproxy.dedup.retry_ledgers import RetryLedgers
@@ -27,6 +29,7 @@ from kproxy.net.lane_leases import Lanes
 from kproxy.net.network import ByteIO
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
+from kproxy.proxy.permits import is_listed
 from kproxy.proxy.retries import digests_at
 from kproxy.proxy.retry_stats import RetryStats
 
@@ -38,6 +41,8 @@ log = structlog.get_logger("kproxy.doubts")
 T = TypeVar("T")
 
 _TOPIC_ID_SIZE = 16
+#: clean.close.window.ms of clients of balancers, where it is not set.
+_BALANCED_WINDOW_S = 10.0
 
 
 class RetryLedgerKeeper:
@@ -60,10 +65,10 @@ class RetryLedgerKeeper:
         self.version = 0
         rules = Rules(
             window=config.retry_window_ms / 1000,
-            clean_window=config.clean_close_window_ms / 1000,
-            in_flight=config.clients_in_flight,
+            in_flight=None if config.clients_in_flight == AUTO else config.clients_in_flight,
             client_timeout=config.clients_request_timeout_ms / 1000,
             new_timestamps=config.clients_new_timestamps,
+            connection_pools=config.clients_connection_pools,
         )
         self._ends = EndWatch()
         self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent)
@@ -88,11 +93,21 @@ class RetryLedgerKeeper:
     def _recent(self, identity: Identity) -> set[int]:
         return {lane.producer_id for lane in self._lanes.fleet.recent(identity)}
 
-    def join(self, identity: Identity, wire: Wire, client: ByteIO, since: float) -> ProducerConnection:
+    def join(
+        self, identity: Identity, wire: Wire, client: ByteIO, since: float, software: Software
+    ) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
-        member = self._ledgers.join(identity, wire, since)
+        member = self._ledgers.join(identity, wire, since, Origin(software, self._clean_window(client)))
         client.watch_end(self._ends, member.end)
         return member
+
+    def _clean_window(self, client: ByteIO) -> float:
+        """For how many seconds an end in good order proves nothing, since something ends TCP before the client."""
+        window = self._config.clean_close_window_ms
+        if window == AUTO:
+            return _BALANCED_WINDOW_S if client.balanced else 0.0
+        declared = client.balanced or is_listed(normal_host(client.peer_host), self._config.clean_close_window_hosts)
+        return window / 1000 if declared else 0.0
 
     async def changed(self, seen: int) -> None:
         """Waits for a change after ``version`` ``seen``: the outcome of a batch became known, or records were read."""
@@ -145,6 +160,25 @@ class RetryLedgerKeeper:
         finally:
             self._busy.discard(ledger)
             self._changed()
+
+    def warn_of_untimed(self, member: ProducerConnection, key: TrackKey) -> None:
+        """Logs, with the name of the topic, that a record was matched without an equal timestamp."""
+        self._nursery.start_soon(self._warn_of_untimed, member.ledger.identity, key)
+
+    async def _warn_of_untimed(self, identity: Identity, key: TrackKey) -> None:
+        try:
+            topic = await self._name(key[0])
+        except (OSError, RemoteProtocolError):
+            topic = None
+        log.warning(
+            "a record was taken for a retry without an equal timestamp: answered, not written. Further ones of this "
+            "producer are only counted (kproxy_records_matched_untimed_total). If it sends equal records, give each "
+            "program a client.id of its own, and use a client that sends timestamps",
+            client_id=identity.client_id,
+            host=identity.host,
+            topic=topic or key[0].hex(),
+            partition=key[1],
+        )
 
     # -- lanes of the past
 

@@ -193,6 +193,7 @@ class Server:
         oldest: float | None = None
         for connection in self._connections:
             connection.look_while_busy()
+            connection.look_between(now)
             producer = connection.session.producer
             if producer.is_open:
                 connection.check_open(now)

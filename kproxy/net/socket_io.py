@@ -44,6 +44,10 @@ class SocketIO:
         self.stalled_at: float | None = None
 
     @property
+    def balanced(self) -> bool:
+        return False
+
+    @property
     def server_name(self) -> None:
         """Nobody is asked for by name without TLS."""
 
@@ -179,7 +183,7 @@ class SocketIO:
     def close(self) -> None:
         if not self.closed:
             self._ended_by = self._ends()
-            self._unacked = self.unacked() if self._ended_by else 0  # bytes in flight may still arrive
+            self._unacked = self.unacked()
             self.closed = True
             if self._watch is not None and (ended := self._watch.forget(self._sock.fileno())) is not None:
                 self._watch.found(ended)

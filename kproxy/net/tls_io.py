@@ -273,7 +273,7 @@ class TlsIO(WrappedIO):
         """Says farewell, if that can be done at once, and closes the socket. May be called again."""
         if self.closed:
             return
-        self._unacked = self.unacked() if self.peer_closed() else 0
+        self._unacked = self.unacked()
         if self._done and not (self._sending or self._left or self.peer_closed()):
             with suppress(OSError):  # the peer's own farewell is not waited for
                 self._ssl.unwrap()

@@ -25,6 +25,10 @@ class WrappedIO:
         return self._inner.peer_host
 
     @property
+    def balanced(self) -> bool:
+        return self._inner.balanced
+
+    @property
     def server_name(self) -> str | None:
         return self._inner.server_name
 

@@ -173,4 +173,12 @@ class Close:
     """End the client's connection once ``Session.to_client`` is written."""
 
 
-Queued: TypeAlias = AskCoordinator | WaitForLog | Resend | Mute | Close
+@dataclass(frozen=True, slots=True)
+class WarnOfUntimed:
+    """Log that a record on a partition was taken for a retry although its timestamp did not show it."""
+
+    member: ProducerConnection
+    key: TrackKey
+
+
+Queued: TypeAlias = AskCoordinator | WaitForLog | Resend | Mute | Close | WarnOfUntimed

@@ -23,7 +23,7 @@ from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.unconfirmed import PendingProduce
-from kproxy.proxy.commands import AwaitOutcomes, Blocking, Convert, LeaseProducerId, Resend, Resolve
+from kproxy.proxy.commands import AwaitOutcomes, Blocking, Convert, LeaseProducerId, Resend, Resolve, WarnOfUntimed
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
@@ -255,7 +255,7 @@ class ProduceGate:
         retries, calm = None, True
         if not slot.silent:
             slot.owed = PendingProduce(layout.partitions, self._due(layout), self._received_at)
-            self.member.review()
+            self.member.review(self._link.now, self._link.silence)
             calm = self._is_calm(self.member, slot.owed, frame)
             if not calm:
                 need = self._look(self.member, slot.owed)
@@ -301,6 +301,9 @@ class ProduceGate:
                 new = call.owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
                 member.ledger.claim(member, call.owed, taken, self._link.now)
+        if retries is not None and retries.untimed is not None and not member.ledger.warned:
+            member.ledger.warned = True
+            self._link.commands.append(WarnOfUntimed(member, retries.untimed))
         self._send_ready()
         if not call.open:
             self._finish_calls()

@@ -45,6 +45,8 @@ class Retries:
         self._now = now
         self._max_bytes = max_decompressed_bytes
         self._stats = stats
+        #: A partition on which a record was matched without an equal timestamp; None: there is none.
+        self.untimed: TrackKey | None = None
         #: The partitions for which something is left to write.
         self.new: set[TrackKey] = set()
 
@@ -87,6 +89,9 @@ class Retries:
     def _move(self, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
         """Confirms what was matched, and makes it unconfirmed again as part of this request."""
         for (entry, at), record in matched:
+            if not entry.has_time_of(at, record):
+                self._stats.records_matched_untimed += 1
+                self.untimed = entry.key
             part.matched.append(entry.offsets[at])
             entry.taken_as(at, record)
         for entry, taken in group([place for place, _ in matched]):

@@ -20,6 +20,10 @@ class RetryStats:
     records_matched: int = counter(
         "Records recognised as retries: answered, not written; each would have been a duplicate."
     )
+    records_matched_untimed: int = counter(
+        "Of the matched records, those without an equal timestamp: equal new records may be among them. The log names "
+        "the producers; give each program a client.id of its own, and use clients that send timestamps."
+    )
     records_stripped: int = counter("Of the matched records, those taken out of a batch whose others were new.")
     requests_dropped: int = counter(
         "Produce requests read after their connection had closed, and dropped because another connection had used the "

@@ -19,6 +19,7 @@ from kproxy.codec.produce_layout import walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.lanes import Lane
+from kproxy.dedup.origin import Silence
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
@@ -234,6 +235,15 @@ class Session:
     def read_all(self, at: float) -> None:
         """At this time nothing more of the client was there to read: later requests have waited since then at most."""
         self._link.empty_at = at
+
+    def look_between(self, now: float) -> bool:
+        """Checks which responses have arrived; returns whether the client may not have read some of Produce."""
+        member = self._gate.member
+        return member is not None and member.look_between(now)
+
+    def was_silent(self, silence: Silence) -> None:
+        """The client has sent nothing for a while: later requests were written after it."""
+        self._link.silence = silence
 
     def time_out(self, now: float) -> None:
         """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""

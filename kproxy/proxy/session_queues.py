@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
+from kproxy.dedup.origin import NO_SILENCE
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.commands import Close, Mute, Queued
 from kproxy.proxy.handlers.base import Exchange, Handler
@@ -49,6 +50,7 @@ class Link:
         "now",
         "order",
         "position",
+        "silence",
         "to_client",
         "to_upstream",
         "trace",
@@ -73,6 +75,8 @@ class Link:
         self.now = 0.0
         #: When the client was last seen to have sent nothing more: what came since may have waited so long.
         self.empty_at = 0.0
+        #: The last time of a second or more in which the client sent nothing.
+        self.silence = NO_SILENCE
         #: What the client uses of its quotas; None: it has none.
         self.meter: Meter | None = None
         #: Called for each request that leaves the order: with its slot, the time and the bytes of its response.

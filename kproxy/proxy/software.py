@@ -1,17 +1,12 @@
 """The names of clients' software: which are connected, counted so that random names can't flood the metrics."""
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
+
+from kproxy.dedup.origin import Software
 
 _LABEL_LIMIT: Final = 128
 _MOST_KINDS: Final = 200
-
-
-class Software(NamedTuple):
-    """Name and version of a client's software, from ApiVersions v3 on (KIP-511)."""
-
-    name: str
-    version: str
 
 
 UNKNOWN: Final = Software("unknown", "")

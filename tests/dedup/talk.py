@@ -7,6 +7,7 @@ from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
+from kproxy.dedup.origin import NO_SILENCE, Origin, Software
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
@@ -75,10 +76,10 @@ class World:
         letters = {digests_at(batch_of(chr(n)), LIMIT)[0][0].content: chr(n) for n in range(ord("a"), ord("z") + 1)}
         return "".join(letters[digest.content] for batch in digests for digest in batch)
 
-    def connect(self, identity: Identity = ONE) -> "Talk":
+    def connect(self, identity: Identity = ONE, *, clean_window: float = 0.0, software: str = "") -> "Talk":
         """A new connection of a producer, with a lane of its own."""
         self._producer_id += 1
-        return Talk(self, identity, Lane(self._producer_id))
+        return Talk(self, identity, Lane(self._producer_id), Origin(Software(software, ""), clean_window))
 
     def clear(self, talk: "Talk", prerequisite: Prerequisite) -> None:
         """Does what the shell does of what hinders a request; not of one that has to wait."""
@@ -100,13 +101,14 @@ class World:
 class Talk:
     """One connection. ``ask`` is what comes of the client; ``write``, ``tell`` what comes of it."""
 
-    def __init__(self, world: World, identity: Identity, lane: Lane) -> None:
+    def __init__(self, world: World, identity: Identity, lane: Lane, origin: Origin) -> None:
         self.world = world
         self.wire = FakeWire(written=0)
         self.lane = lane
         world.now += 0.001
-        self.member = world.ledgers.enter(identity, self.wire, world.now)
+        self.member = world.ledgers.enter(identity, self.wire, world.now, origin)
         self.position = 0
+        self.silence = NO_SILENCE
         self.parts: dict[PendingProduce, list[PartitionCall]] = {}
         self._batches: dict[Send, bytes] = {}
 
@@ -145,7 +147,7 @@ class Talk:
     def is_cleared(self, answer: PendingProduce, frame: bytearray) -> bool:
         """Whether a request is taken without a comparison though something is in doubt."""
         ledger = self.member.ledger
-        self.member.review()
+        self.member.review(self.world.now, self.silence)
         if ledger.is_calm(self.member, answer):
             return False
         return ledger.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
@@ -153,7 +155,7 @@ class Talk:
     def prerequisite(self, answer: PendingProduce | None = None) -> Prerequisite | None:
         """What hinders a request on the partition."""
         answer = answer or PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
-        self.member.review()
+        self.member.review(self.world.now)
         if self.member.ledger.is_calm(self.member, answer):
             return None
         return self.member.ledger.prerequisite(self.member, answer, self.world.now)

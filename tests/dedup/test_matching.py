@@ -7,7 +7,7 @@ from kproxy.dedup.matching import group, match, offset_of
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 
-RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
+RULES = Rules(window=120.0, in_flight=5, client_timeout=60.0)
 NOW = 1000.0
 
 

@@ -35,7 +35,7 @@ SCENARIOS = {
 
 def rules(depth: int) -> Rules:
     """A client's depth is known; a clean end proves that answers were had."""
-    return Rules(window=120.0, clean_window=0.0, in_flight=depth, client_timeout=60.0)
+    return Rules(window=120.0, in_flight=depth, client_timeout=60.0)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)

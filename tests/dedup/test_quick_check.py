@@ -9,17 +9,21 @@ from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.origin import Origin
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.retries import digests_at
 from tests.dedup.talk import KEY, LIMIT, OTHER, Talk, World, batch_of
-from tests.dedup.wires import RULES
+from tests.dedup.wires import CLEAN_WINDOW, RULES
 
 NOW = 1000.0
 
 
-def entry(text: str, *, time: int = 50, sure: bool = False, clean: bool = True) -> UnconfirmedBatch:
+def entry(
+    text: str, *, time: int = 50, sure: bool = False, clean: bool = True, window: float = 0.0
+) -> UnconfirmedBatch:
     one = UnconfirmedBatch(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=clean, since=NOW)
+    one.taken_at, one.origin = NOW, Origin(clean_window=window, ended=True)
     digests = [Digest(digest.content, time) for digest in digests_at(batch_of(text), LIMIT)[0]]
     one.recall(digests, list(range(40, 40 + len(text))))
     return one
@@ -46,6 +50,42 @@ def test_a_batch_that_reaches_into_the_range_is_compared() -> None:
     assert not clears([entry("a")], bytes(build_batch(records)))
 
 
+def mixed(*records: tuple[int, bytes], codec: int = 0) -> bytes:
+    """A batch of records with these timestamps and values."""
+    return bytes(build_batch([Record(at, *one, ()) for at, one in enumerate(pairs(records))], codec=codec))
+
+
+def pairs(records: Sequence[tuple[int, bytes]]) -> list[tuple[int, None, bytes]]:
+    return [(time, None, value) for time, value in records]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_a_retry_after_a_newer_record_is_found_where_a_connection_broke(codec: int) -> None:
+    """The header has the timestamp of the first record and the largest one, not the smallest."""
+    retry_last = mixed((5050, b"new"), (50, b"a"), codec=codec)
+    assert not clears([entry("a", clean=False)], retry_last)
+    assert not clears([entry("a", window=CLEAN_WINDOW)], retry_last), "a balancer may have closed it"
+    assert clears([entry("a", clean=False)], mixed((5050, b"new"), (51, b"a"), codec=codec))
+
+
+def test_after_an_end_in_good_order_the_header_decides_alone() -> None:
+    """No retry is expected: the client has received every response."""
+    batch = bytearray(mixed((5050, b"new"), (5060, b"a")))
+    del batch[62:]  # its records could not be read
+    assert clears([entry("a")], bytes(batch))
+    assert not clears([entry("a", clean=False)], bytes(batch))
+
+
+def test_a_batch_with_one_record_needs_no_look_at_it() -> None:
+    assert clears([entry("a", clean=False)], mixed((5050, b"new"))[:62])
+
+
+def test_a_record_that_reaches_beyond_its_batch_leaves_it_to_the_comparison() -> None:
+    batch = bytearray(mixed((5050, b"new"), (5060, b"a")))
+    batch[61] = 0x7E
+    assert not clears([entry("a", clean=False)], bytes(batch))
+
+
 def test_a_max_timestamp_below_the_base_timestamp_proves_nothing() -> None:
     batch = bytearray(batch_of("ab", 40))
     batch[35:43] = (39).to_bytes(8, "big")
@@ -66,14 +106,17 @@ def test_the_first_record_is_read_from_compressed_batches(codec: int) -> None:
 def test_records_without_timestamps_are_compared_only_as_long_as_the_rule_allows() -> None:
     arrival = 99
     batch = batch_of("a", arrival)
-    assert not clears([entry("a")], batch, arrival_ms=arrival)
-    assert clears([entry("a")], batch, now=NOW + RULES.clean_window + 1, arrival_ms=arrival)
-    assert not clears([entry("a", clean=False)], batch, now=NOW + RULES.clean_window + 1, arrival_ms=arrival)
+    declared, later = entry("a", window=CLEAN_WINDOW), NOW + CLEAN_WINDOW
+    assert not clears([declared], batch, arrival_ms=arrival)
+    assert clears([declared], batch, now=later, arrival_ms=arrival)
+    assert clears([entry("a")], batch, arrival_ms=arrival)
+    assert not clears([entry("a", clean=False)], batch, now=later, arrival_ms=arrival)
 
 
 def test_entries_without_timestamps_are_found_by_their_content() -> None:
-    assert not clears([entry("a", time=UNTIMED)], batch_of("a", 99))
-    assert clears([entry("a", time=UNTIMED)], batch_of("b", 99))
+    broken = [entry("a", time=UNTIMED, clean=False)]
+    assert not clears(broken, batch_of("a", 99))
+    assert clears(broken, batch_of("b", 99))
 
 
 @pytest.mark.parametrize("batch", [b"", b"\0" * 60, *(bytes(16) + magic + bytes(60) for magic in (b"\1", b"\3"))])
@@ -91,10 +134,11 @@ def test_there_is_no_check_before_all_is_read_back() -> None:
 
 
 def test_a_check_ends_when_fewer_records_can_be_repeated() -> None:
-    check = QuickCheck.of([entry("a")], RULES, NOW)
+    declared = [entry("a", window=CLEAN_WINDOW)]
+    check = QuickCheck.of(declared, RULES, NOW)
     assert check is not None
-    assert check.until == NOW + RULES.clean_window
-    later = QuickCheck.of([entry("a")], RULES, check.until)
+    assert check.until == NOW + CLEAN_WINDOW
+    later = QuickCheck.of(declared, RULES, check.until)
     assert later is not None
     assert later.until == NOW + RULES.window
 
@@ -195,21 +239,21 @@ def test_after_another_connection_has_used_the_partition_the_next_request_is_che
 
 def test_a_check_holds_until_fewer_records_can_be_repeated_and_no_longer() -> None:
     world = World()
-    first, second = world.connect(), world.connect()
+    first, second = world.connect(clean_window=CLEAN_WINDOW), world.connect(clean_window=CLEAN_WINDOW)
+    since = world.now
     first.did("ab", time=50)
     first.close()
-    since = world.now
     for number in range(RULES.settled_requests(1)):
         second.did("c", time=60 + number)
     assert second.check() is not None
-    world.now = since + RULES.clean_window
+    world.now = since + CLEAN_WINDOW
     assert second.check() is None
 
 
 def test_timestamps_of_the_broker_are_not_the_clients() -> None:
     batch = bytearray(batch_of("a", 99))
     batch[21:23] = LOG_APPEND_TIME.to_bytes(2, "big")
-    assert not clears([entry("a")], bytes(batch))
+    assert not clears([entry("a", clean=False)], bytes(batch))
 
 
 def test_the_arrival_in_the_range_of_what_is_in_doubt_says_nothing() -> None:

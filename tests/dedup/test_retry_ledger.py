@@ -187,7 +187,7 @@ def test_of_equal_records_the_one_of_a_connection_that_has_ended_is_the_likelies
     for talk, last in ((retry, ended), (live, live)):
         found = ledger.candidates(talk.member, KEY, PendingProduce([PartitionData(KEY, 0, 0)], 1e9), world.now)
         assert len(found) == 2
-        assert found[-1].origin == last.member.number
+        assert found[-1].origin is last.member.origin
 
 
 def test_what_no_client_repeats_any_more_is_new_also_before_it_is_swept_away() -> None:

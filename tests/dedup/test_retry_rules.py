@@ -1,20 +1,27 @@
 """Each rule by itself."""
 
 from dataclasses import replace
+from math import inf
+from typing import Any
 
 import pytest
 
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.origin import ELSEWHERE, NO_SILENCE, Origin, Silence, Software
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
-from tests.dedup.wires import ALONE, RULES
+from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
 
 NOW = 1000.0
 TIMED, LATER, UNKNOWN = Digest(b"a", 7), Digest(b"a", 8), Digest(b"a", UNTIMED)
 
 
-def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> UnconfirmedBatch:
-    return UnconfirmedBatch((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, sure, clean, NOW - age)
+def entry(
+    *, sure: bool = False, clean: bool = False, age: float = 0.0, window: float = CLEAN_WINDOW
+) -> UnconfirmedBatch:
+    found = UnconfirmedBatch((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, sure, clean, NOW - age, taken_at=NOW - age)
+    found.origin = Origin(clean_window=window)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,10 @@ def entry(*, sure: bool = False, clean: bool = False, age: float = 0.0) -> Uncon
         (entry(), UNKNOWN, LATER, True),
         (entry(clean=True, age=9), UNKNOWN, UNKNOWN, True),
         (entry(clean=True, age=11), UNKNOWN, UNKNOWN, False),
+        (entry(clean=True, window=0), UNKNOWN, UNKNOWN, False),
+        (entry(clean=True, window=0), TIMED, TIMED, True),
+        (entry(age=119), UNKNOWN, UNKNOWN, True),
+        (entry(age=120), UNKNOWN, UNKNOWN, False),
     ],
 )
 def test_times(doubt: UnconfirmedBatch, ours: Digest, theirs: Digest, agree: bool) -> None:
@@ -106,15 +117,141 @@ def test_a_connection_is_compared_in_full_for_two_windows_of_requests() -> None:
 
 
 def test_a_comparison_ends_with_the_window_and_after_an_orderly_close_untimed_records_sooner() -> None:
-    assert RULES.ends_of(entry()) == (NOW + RULES.window,)
-    assert RULES.ends_of(entry(clean=True)) == (NOW + RULES.clean_window, NOW + RULES.window)
-    assert RULES.times_agree(entry(clean=True, age=10), UNKNOWN, UNKNOWN, NOW)
+    assert RULES.ends_of(entry()) == (NOW + RULES.window, NOW + RULES.window)
+    assert RULES.ends_of(entry(clean=True)) == (NOW + CLEAN_WINDOW, NOW + RULES.window)
+    assert not RULES.times_agree(entry(clean=True, age=10), UNKNOWN, UNKNOWN, NOW)
 
 
-def test_an_answer_was_surely_not_received_when_the_client_had_a_second_to_acknowledge_its_end() -> None:
+def test_no_match_renews_the_time_in_which_records_without_timestamps_are_compared() -> None:
+    declared, broken = entry(clean=True, age=9), entry(age=9)
+    for matched in declared, broken:
+        matched.recall([UNKNOWN], [0])
+        again = matched.part([0])
+        again.since, again.clean, again.origin = NOW, matched.clean, matched.origin
+        assert RULES.untimed_until(again) == RULES.untimed_until(matched)
+
+
+def test_what_was_read_from_the_log_counts_from_then() -> None:
+    found = UnconfirmedBatch((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, False, True, NOW)
+    found.origin = Origin(clean_window=CLEAN_WINDOW)
+    assert RULES.untimed_until(found) == NOW + CLEAN_WINDOW
+
+
+def test_only_a_response_that_was_not_handed_over_was_surely_not_received() -> None:
+    """A missing acknowledgement may be late or lost."""
     answer = PendingProduce((), due=NOW, position=10, at=NOW)
-    assert [RULES.surely_not_received(answer, 9, NOW + age) for age in (0, 1.0, 1.001)] == [False, False, True]
-    assert not RULES.surely_not_received(answer, 10, NOW + 60)
+    assert [RULES.surely_not_received(answer, handed_over) for handed_over in (9, 10)] == [True, False]
+
+
+def test_an_end_in_good_order_shows_that_acknowledged_responses_were_received() -> None:
+    answer = PendingProduce((), due=NOW, position=10, at=NOW)
+    assert RULES.received_by_end(answer, 10, reset=False)
+    assert not RULES.received_by_end(answer, 9, reset=False)
+    assert not RULES.received_by_end(answer, 10, reset=True)
+    answer.at = NOW + 1  # too late
+    assert not RULES.received_by_end(answer, 10, reset=False)
+
+
+@pytest.mark.parametrize(("window", "answered"), [(0.0, True), (CLEAN_WINDOW, False)])
+def test_what_something_on_the_way_has_closed_may_be_unanswered(window: float, answered: bool) -> None:
+    assert RULES.is_answered(entry(clean=True, window=window)) is answered
+    assert not RULES.is_answered(entry(window=window))
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "age", "is_direct", "arrived"),
+    [(10, 0.0, True, True), (9, 9.0, True, False), (10, 0.9, False, False), (10, 1.0, False, True)],
+)
+def test_a_response_has_arrived_when_it_is_acknowledged_and_through_a_balancer_a_second_later(
+    acknowledged: int, age: float, is_direct: bool, arrived: bool
+) -> None:
+    answer = PendingProduce((), due=NOW, position=10, at=NOW)
+    assert RULES.has_arrived(answer, acknowledged, NOW + age, is_direct=is_direct) is arrived
+
+
+@pytest.mark.parametrize(
+    ("arrived_at", "silence", "received"),
+    [
+        (NOW, Silence(NOW - 5, NOW + 1), True),
+        (NOW, Silence(NOW - 5, NOW + 0.9), False),
+        (NOW - 5, Silence(NOW, NOW + 1), True),
+        (NOW - 5, Silence(NOW, NOW + 0.9), False),
+        (NOW - 5, NO_SILENCE, False),
+    ],
+)
+def test_a_request_after_a_silence_shows_that_what_had_arrived_was_read(
+    arrived_at: float, silence: Silence, received: bool
+) -> None:
+    answer = PendingProduce((), due=NOW, arrived_at=arrived_at)
+    assert RULES.received_by_silence(answer, silence) is received
+
+
+@pytest.mark.parametrize(
+    ("observed", "software", "most"),
+    [
+        (1, "apache-kafka-java", 5),
+        (9, "apache-kafka-java", 9),
+        (1, "librdkafka", 1000),
+        (2000, "librdkafka", 2000),
+        (1, "confluent-kafka-javascript", 1000),
+        (1, "", 5),
+        (2, "", 1000),
+    ],
+)
+def test_a_client_of_unknown_depth_may_have_a_thousand_requests_in_flight(
+    observed: int, software: str, most: int
+) -> None:
+    assert replace(RULES, in_flight=None).most_unread(observed, software) == most
+
+
+@pytest.mark.parametrize(("observed", "most"), [(1, 30), (40, 40)])
+def test_a_number_of_requests_in_flight_counts_for_every_client(observed: int, most: int) -> None:
+    assert replace(RULES, in_flight=30).most_unread(observed, "librdkafka") == most
+    assert ALONE.most_unread(observed, "librdkafka") == 1
+
+
+JAVA = Software("apache-kafka-java", "3.9.1")
+
+
+def origin(first_at: float, heard_at: float = 0.0, **more: Any) -> Origin:
+    return Origin(first_at=first_at, heard_at=heard_at, node_id=1, **more)
+
+
+@pytest.mark.parametrize(
+    ("left", "used", "another"),
+    [
+        (origin(1, heard_at=5), origin(4), True),
+        (origin(1, heard_at=4), origin(4), False),
+        (origin(4, heard_at=9), origin(1, heard_at=5), True),
+        (origin(4, heard_at=9), origin(1, heard_at=3), False),
+        (origin(1, heard_at=5), origin(inf), False),
+        (origin(1, heard_at=5), replace(origin(4), node_id=2), False),
+        (origin(1, heard_at=5, clean_window=1.0), origin(4), False),
+        (origin(1, heard_at=5), origin(4, clean_window=1.0), False),
+        (origin(1, software=JAVA), origin(4, software=JAVA), False),
+        (origin(1, software=JAVA), origin(4, software=Software("librdkafka", "2.3.0")), True),
+        (origin(1, software=JAVA), origin(4, software=JAVA._replace(version="3.9.0")), True),
+        (origin(1, software=JAVA), origin(4), False),
+        (ELSEWHERE, origin(4), False),
+    ],
+)
+def test_two_connections_that_were_open_at_the_same_time_are_of_two_programs(
+    left: Origin, used: Origin, another: bool
+) -> None:
+    assert RULES.is_of_another_program(left, used) is another
+
+
+def test_a_connection_is_of_its_own_program() -> None:
+    one = origin(1, heard_at=5)
+    assert not RULES.is_of_another_program(one, one)
+
+
+def test_clients_that_pool_connections_retry_over_any_of_them() -> None:
+    pooling = replace(RULES, connection_pools=("go-*",)).of(Identity("", "go-1", ""))
+    left, used = origin(1, heard_at=5, software=JAVA), origin(4, software=JAVA)
+    assert not pooling.is_of_another_program(left, used)
+    assert RULES.is_of_another_program(left, used)
+    assert not pooling.renews_timestamps
 
 
 def test_the_retry_of_what_had_no_success_comes_before_an_equal_request() -> None:

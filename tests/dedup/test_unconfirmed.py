@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.origin import ELSEWHERE
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 
 
@@ -39,7 +40,7 @@ def test_a_new_request_is_open_and_owed_its_answer() -> None:
 
 def test_a_batch_that_was_read_from_the_log_has_no_connection_and_no_log_append_time() -> None:
     entry = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 4, 3), 1, sure=True, clean=True, since=9.0)
-    assert (entry.origin, entry.answered, entry.log_append_time_ms) == (-1, False, -1)
+    assert (entry.origin, entry.answered, entry.log_append_time_ms) == (ELSEWHERE, False, -1)
     assert (entry.taken_at, entry.repeated_from, entry.written) == (0.0, 0.0, True)
     entry.recall([Digest(letter.encode(), 7) for letter in "ab"], [4, 5])
     assert not entry.part([0]).clean

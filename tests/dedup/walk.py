@@ -289,7 +289,7 @@ class Walk:
         assert conn.lane is not None
         if not conn.lane.track(KEY).has_room(IN_FLIGHT):
             return False
-        member.review()
+        member.review(self.now)
         while not member.ledger.is_calm(member, answer):
             prerequisite = member.ledger.prerequisite(member, answer, self.now)
             if isinstance(prerequisite, Settle):

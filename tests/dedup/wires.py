@@ -4,13 +4,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 
-RULES = Rules(window=120.0, clean_window=10.0, in_flight=5, client_timeout=60.0)
+RULES = Rules(window=120.0, in_flight=5, client_timeout=60.0)
 #: For clients that wait for each response.
 ALONE = replace(RULES, in_flight=1)
+#: clean.close.window.ms of a connection of which something ends TCP on the way, in seconds.
+CLEAN_WINDOW = 10.0
 ONE = Identity("", "one", "localhost")
 
 
@@ -23,8 +26,11 @@ class FakeWire:
     gone: bool = False
     reset: bool = False
     writing: int = 0
+    #: How often the kernel was asked.
+    asked: int = 0
 
     def unacked(self) -> int:
+        self.asked += 1
         return self.missing
 
     def was_reset(self) -> bool:
@@ -45,9 +51,11 @@ class Ledgers(RetryLedgers):
         super().__init__(rules, former, changed, self._look, elsewhere, recent)
         self._joined: list[tuple[FakeWire, ProducerConnection]] = []
 
-    def enter(self, identity: Identity, wire: FakeWire, since: float) -> ProducerConnection:
+    def enter(
+        self, identity: Identity, wire: FakeWire, since: float, origin: Origin | None = None
+    ) -> ProducerConnection:
         """As ``join``, and watches the wire."""
-        member = self.join(identity, wire, since)
+        member = self.join(identity, wire, since, origin)
         self._joined.append((wire, member))
         return member
 

@@ -11,7 +11,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
-from kproxy.dedup.retry_rules import renews_timestamps
+from kproxy.dedup.retry_rules import is_among
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
@@ -58,7 +58,7 @@ class Coordinator:
 
     def renews_timestamps(self, client_id: str) -> bool:
         """Whether a client gives a record a new timestamp when it sends it again."""
-        return renews_timestamps(client_id, self._config.clients_new_timestamps)
+        return is_among(client_id, self._config.clients_new_timestamps)
 
     @property
     def any_at_broker(self) -> bool:

@@ -1,0 +1,301 @@
+"""What a client has received, and whose retry a record is: scripts of connections, acknowledgements and ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from kproxy.dedup.digest import UNTIMED
+from kproxy.dedup.origin import Silence
+from kproxy.dedup.unconfirmed import PendingProduce
+from tests.dedup.talk import ANSWER_BYTES, Talk, World
+from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
+
+AUTO = replace(RULES, in_flight=None)
+
+
+# -- ends in good order
+
+
+def test_equal_records_of_one_process_for_each_are_all_written() -> None:
+    world = World(AUTO)
+    for state in "ococo":
+        process = world.connect()
+        process.did(state, time=UNTIMED)
+        process.close()
+    assert world.text() == "ococo"
+
+
+def test_what_runs_twice_is_written_twice() -> None:
+    world = World(AUTO)
+    for _ in range(2):
+        process = world.connect()
+        for _ in range(20):
+            process.did("x", time=UNTIMED)
+        process.close()
+    assert world.text() == 40 * "x"
+
+
+def test_a_response_that_is_on_its_way_when_the_client_leaves_is_in_doubt() -> None:
+    """The client reached its time-out, and closed its connection in good order."""
+    world = World(AUTO)
+    first, second = world.connect(), world.connect()
+    first.did("a", time=UNTIMED)
+    first.wire.missing = ANSWER_BYTES
+    first.close()
+    second.did("a", time=UNTIMED)
+    assert world.text() == "a"
+
+
+def test_where_something_on_the_way_may_have_closed_the_connection_equal_records_match() -> None:
+    world = World(AUTO)
+    for _ in range(2):
+        process = world.connect(clean_window=CLEAN_WINDOW)
+        process.did("a", time=UNTIMED)
+        process.close()
+    assert world.text() == "a"
+
+
+def test_a_match_does_not_renew_the_time_in_which_equal_records_match() -> None:
+    """A heartbeat every 4 s, of which one process each has the connection: of 9 one in 10 s is written."""
+    world = World(AUTO)
+    for _ in range(9):
+        process = world.connect(clean_window=CLEAN_WINDOW)
+        process.did("a", time=UNTIMED)
+        process.close()
+        world.now += 4
+    assert world.text() == "aaa"
+
+
+def test_a_broken_connection_keeps_equal_records_comparable_for_one_window_in_all() -> None:
+    world = World(AUTO)
+    for _ in range(4):
+        process = world.connect()
+        process.did("a", time=UNTIMED)
+        process.close(reset=True)
+        world.now += RULES.window / 2 + 1
+    assert world.text() == "aa"
+
+
+def test_records_with_equal_timestamps_match_after_an_end_in_good_order_as_well() -> None:
+    """A relay that nobody has declared."""
+    world = World(AUTO)
+    for _ in range(2):
+        process = world.connect()
+        process.did("a")
+        process.close()
+        world.now += RULES.window - 1
+    assert world.text() == "a"
+
+
+# -- responses in transit
+
+
+def test_requests_that_were_sent_while_a_response_was_on_its_way_prove_nothing() -> None:
+    """librdkafka: 1,500 records, one every millisecond, 100 ms one way, and the connection is reset twice."""
+    world, delay, count = World(AUTO), 0.1, 1500
+    talk = world.connect(software="librdkafka")
+    #: By number of the record: when its response was written; and those that the client has read.
+    given: dict[int, float] = {}
+    read: set[int] = set()
+    waiting, resets = list(range(count)), [500, 1000]
+    while waiting:
+        number = waiting.pop(0)
+        world.now += 0.001
+        read |= {one for one, at in given.items() if at <= world.now - delay}
+        talk.wire.missing = ANSWER_BYTES * sum(at > world.now - 2 * delay for at in given.values())
+        if resets and number == resets[0]:
+            del resets[0]
+            talk.close(reset=True)
+            talk = world.connect(software="librdkafka")
+            waiting = sorted({number, *waiting} | (given.keys() - read))
+            given.clear()
+            continue
+        talk.did("x", time=number)
+        given[number] = world.now
+    assert world.log().end == count
+
+
+@pytest.mark.parametrize(("missing", "log"), [(0, "aa"), (ANSWER_BYTES, "a")])
+def test_requests_count_from_when_the_response_had_arrived(missing: int, log: str) -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.did("a")
+    first.wire.missing = missing
+    for time in range(100, 112):
+        first.did("x", time=time)
+        first.wire.missing += missing
+    first.close(reset=True)
+    second.did("a")
+    assert world.text() == "a" + 12 * "x" + log[1:]
+
+
+@pytest.mark.parametrize(("seconds", "log"), [(0.05, "a"), (0.3, "aa")])
+def test_through_a_balancer_they_count_from_a_second_after_the_write(seconds: float, log: str) -> None:
+    """Its kernel acknowledges what the client has not."""
+    world = World()
+    first, second = (world.connect(clean_window=CLEAN_WINDOW) for _ in range(2))
+    first.did("a")
+    for time in range(100, 112):
+        world.now += seconds
+        first.did("x", time=time)
+    first.close(reset=True)
+    second.did("a")
+    assert world.text() == "a" + 12 * "x" + log[1:]
+
+
+def heartbeats(world: World, talk: Talk, silence: float) -> None:
+    """Three equal records without timestamps, one every so many seconds; then the connection breaks."""
+    for _ in range(3):
+        talk.did("h", time=UNTIMED)
+        world.now += 0.1
+        since = world.now
+        talk.member.look_between(world.now)
+        world.now += silence
+        talk.silence = Silence(since, world.now)
+    talk.did("h", time=UNTIMED)
+    talk.close(reset=True)
+
+
+@pytest.mark.parametrize(("silence", "unconfirmed"), [(5.0, 1), (0.5, 4)])
+def test_a_request_after_a_silence_shows_that_what_had_arrived_before_was_read(
+    silence: float, unconfirmed: int
+) -> None:
+    """A heartbeat: only the last one may be repeated by what the client sends next."""
+    world = World(AUTO)
+    heartbeats(world, world.connect(), silence)
+    after = world.connect()
+    for _ in range(5):
+        after.did("h", time=UNTIMED)
+    assert world.text() == (4 + 5 - unconfirmed) * "h"
+
+
+def test_a_silence_proves_nothing_of_a_response_that_has_not_arrived() -> None:
+    world = World(AUTO)
+    talk = world.connect()
+    talk.wire.missing = 1 << 20
+    heartbeats(world, talk, 5.0)
+    after = world.connect()
+    for _ in range(5):
+        after.did("h", time=UNTIMED)
+    assert world.text() == 5 * "h"
+
+
+def test_a_client_that_waits_has_received_what_was_written_before_it_sent_more() -> None:
+    """By its option: then the kernel is not asked."""
+    world = World(ALONE)
+    first, second = world.connect(), world.connect()
+    first.wire.missing = 1 << 20
+    first.did("a", time=1)
+    first.did("b", time=2)
+    first.did("c", time=3)
+    first.close(reset=True)
+    second.did("a", time=1)
+    assert world.text() == "abca"
+
+
+def test_the_kernel_is_asked_for_a_part_of_the_requests() -> None:
+    world = World()
+    talk = world.connect()
+    asked = talk.wire.asked
+    for time in range(300):
+        talk.did("x", time=time)
+    assert talk.wire.asked - asked <= 101
+
+
+def test_what_a_connection_keeps_of_a_client_of_unknown_depth_is_bounded() -> None:
+    world = World(AUTO)
+    talk = world.connect(software="librdkafka")
+    keys = [(b"t", number) for number in range(100)]
+    for time in range(200):
+        talk.did("x", keys=keys, time=time)
+    assert len(talk.member.owed(keys[0])) < 40
+    single = world.connect(software="librdkafka")
+    for time in range(3000):
+        single.did("x", time=time)
+    assert 400 < len(single.member.owed((b"t", 0))) < 1600
+
+
+def test_a_connection_that_outlives_every_time_out_confirms_what_had_arrived() -> None:
+    world = World(AUTO)
+    talk = world.connect(software="librdkafka")
+    talk.did("a")
+    assert talk.member.look_between(world.now)
+    world.now += 90
+    assert talk.member.look_between(world.now)  # a request may show it before: it is asked only where some arrive
+    talk.did("b")
+    talk.member.look_between(world.now)
+    assert [answer.arrived_at for answer in talk.member.owed((b"t", 0))] == [world.now]
+
+
+# -- whose retry it is
+
+
+def test_of_two_programs_with_one_client_id_none_loses_a_record_to_the_others_lost_response() -> None:
+    world = World()
+    one, other = world.connect(), world.connect()
+    for talk in one, other, one:
+        world.now += 0.01
+        talk.did("z", time=1)
+    world.now += 0.01
+    one.did("a", time=5)
+    one.wire.missing = ANSWER_BYTES
+    one.close(reset=True)
+    other.did("a", time=5)
+    again = world.connect()
+    again.did("a", time=5)
+    assert world.text() == "zzzaa"
+
+
+def test_the_same_where_the_broken_connection_was_opened_later() -> None:
+    world = World()
+    other, one = world.connect(), world.connect()
+    for talk in other, one, other:
+        world.now += 0.01
+        talk.did("z", time=1)
+    world.now += 0.01
+    one.did("a", time=5)
+    one.close(reset=True)
+    other.did("a", time=5)
+    again = world.connect()
+    again.did("a", time=5)
+    assert world.text() == "zzzaa"
+
+
+def test_a_client_that_left_a_half_open_connection_is_the_same_program() -> None:
+    """kproxy gives a response over the first connection while the client uses the second one: it never arrives."""
+    world = World()
+    first = world.connect()
+    first.did("z")
+    late = first.ask("a", time=5)
+    world.now += 1
+    second = world.connect()
+    second.did("y")
+    world.now += 1
+    first.write(late)
+    first.tell(late)
+    first.wire.missing = ANSWER_BYTES
+    world.now += 1
+    first.close(reset=True)
+    second.did("a", time=5)
+    assert world.text() == "zya"
+
+
+def test_a_request_of_another_software_is_no_retry() -> None:
+    world = World()
+    first, second = world.connect(software="librdkafka"), world.connect(software="sarama")
+    first.did("a")
+    first.close(reset=True)
+    second.did("a")
+    world.connect().did("a")  # whose it is is not known
+    assert world.text() == "aa"
+
+
+def test_a_connection_that_needs_no_comparison_is_reviewed_all_the_same() -> None:
+    """What another program has left does not slow this one down."""
+    world = World()
+    one, other = world.connect(software="librdkafka"), world.connect(software="sarama")
+    one.did("a")
+    one.close(reset=True)
+    other.did("b")
+    request = PendingProduce([], 1e9)
+    assert other.member.ledger.is_calm(other.member, request)
