@@ -349,6 +349,8 @@ class Client:
         if late:
             self._history.disturb(self.plan)  # kproxy has to assume that it has given up
         request = dict(entry[1])
+        assert self.link is not None
+        self.link.rounds.append((entry[0] - self.plan.request_timeout, trio.current_time()))
         again: Request = {}
         said = []
         assert isinstance(response, ProduceResponse)

@@ -101,15 +101,14 @@ def two_programs(seed: int) -> Plan:
     """
 
     async def script(world: World) -> None:
-        await trio.sleep_until(2.05)
-        link = world.clients[0].link
-        assert link is not None
+        link = await _acknowledged(world, 0, 2)
+        await trio.sleep(0.5)
         link.down.stall(9.0)  # kproxy's response does not arrive
-        await trio.sleep_until(2.5)
+        await trio.sleep_until(2.7)
         link.cut()
 
-    first = _client(0, (0.1, b"a"), (2.0, b"x"), clock_ms=1000, backoffs=(9.0,), **_ONE_NAME)
-    second = _client(1, (0.1, b"b"), (2.6, b"x"), (0.1, b"c"), clock_ms=1000, **_ONE_NAME)
+    first = _client(0, (0.1, b"a"), (0.9, b"d"), (1.1, b"x"), clock_ms=1000, backoffs=(9.0,), **_ONE_NAME)
+    second = _client(1, (0.3, b"b"), (2.6, b"x"), (0.1, b"c"), clock_ms=1000, **_ONE_NAME)
     return Plan(seed, (first, second), (), script=script, strict=True)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -19,6 +19,10 @@ class State(Enum):
     OPEN = "sent, unknown"
     OK = "acknowledged"
     REFUSED = "refused for good"
+
+
+#: Seconds within which a request has arrived, or the acknowledgement of a response, unless a fault holds it up.
+_SURELY_SEEN: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +50,34 @@ class Doubt(NamedTuple):
     when its connection ends.
 
     For granted is taken that a FIN after the acknowledgement of all responses means that they were read, and that a
-    process has one connection: a record that comes over one which was in use before the doubt arose is another's.
+    process has one connection to a broker. If a process read, over the connection that was in use first, the response
+    to a request that it had sent while the other was in use, there are two processes, and a record of one is none of
+    the other's. kproxy need not know that before an acknowledgement surely has arrived.
     """
 
     link: Link
     #: It had no response yet.
     is_open: bool
-    #: When its response was an error or too late, by trio's clock.
-    amiss_at: float | None
-    #: The connection of the other process that sent this record; None: the same process, or one with several.
+    #: Its response was an error, or too late.
+    is_amiss: bool
+    #: The connection of the other process that sent this record, and when; None: the same process, or one with several.
     over: Link | None
+    at: float
 
     @property
     def arose(self) -> bool:
         """Whether the record may be taken for a retry."""
-        if self.over is None:
-            return not self.link.ended_well
-        if self.amiss_at is not None:
-            return self.over.used_at >= self.amiss_at
-        return (self.is_open or not self.link.ended_well) and self.over.used_at >= self.link.far.closed_at
+        if self.over is not None and _are_two(self.link, self.over, self.at):
+            return False
+        return self.is_open or self.is_amiss or not self.link.ended_well
+
+
+def _are_two(one: Link, other: Link, at: float) -> bool:
+    """Whether it could be seen by ``at`` (trio's clock) that two processes have the connections."""
+    first, second = sorted((one, other), key=lambda link: link.used_at)
+    return not first.was_cut and any(
+        asked >= second.used_at + _SURELY_SEEN and read <= at - _SURELY_SEEN for asked, read in first.rounds
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +115,6 @@ class Sent:
     doubts: list[Doubt] = field(default_factory=list)
     #: The kproxy that knew of its acknowledgement was killed, or its client has moved to another one.
     forgotten: bool = False
-    amiss_at: float = 0.0
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
     key: bytes | None = None
@@ -197,17 +209,17 @@ class History:
         if other.forgotten or (other.amiss and not (is_twin and not keeps)):
             sent.mixed = True
         elif is_twin and not keeps:
-            sent.doubts.append(Doubt(before, is_open, other.amiss_at if other.amiss else None, link))
+            sent.doubts.append(Doubt(before, is_open, other.amiss, link, trio.current_time()))
         elif before is not link:
             if is_open or self.declared:
                 sent.mixed = True
             else:
-                sent.doubts.append(Doubt(before, False, None, None))
+                sent.doubts.append(Doubt(before, False, False, None, trio.current_time()))
 
     def goes_amiss(self, records: Iterable[Sent]) -> None:
         """A request gets an error, or no response in time; a request in flight may be treated as its retry."""
         for sent in records:
-            sent.amiss, sent.amiss_at = True, trio.current_time()
+            sent.amiss = True
             key = (sent.place, sent.client.client_id, sent.client.host)
             for other in self.sent.get(key, ()):
                 other.mixed |= other is not sent and other.state is State.OPEN

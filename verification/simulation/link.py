@@ -34,8 +34,12 @@ class Link:
         self.leg = leg
         self.hosts = hosts
         self.half_open = False
+        #: Of a connection to a balancer, that to kproxy.
+        self.beyond: Link | None = None
         #: When the first batch was sent over it, by trio's clock.
         self.used_at = inf
+        #: When requests were sent whose responses the near end has read, and when it read them.
+        self.rounds: list[tuple[float, float]] = []
         self.was_cut = False
         #: When a half-open connection is reset (trio's clock).
         self._given_up_at = 0.0
@@ -95,7 +99,10 @@ class Link:
         that for longer than ``NOTICED_WITHIN``, from the first byte that was not acknowledged. For granted is taken
         that an end which has nothing unacknowledged, and waits for no longer than keepalive does, can't know.
         """
-        if self.far.closed or self.up.ended or self.up.reset:
+        if self.beyond is not None:
+            passed_on = max(self.up.last_arrival, trio.current_time()) + 2 * self.beyond.up.latency
+            return max(passed_on, self.beyond.end_unseen_until) if not self.beyond.has_seen_end else 0.0
+        if self.has_seen_end:
             return 0.0
         if self.half_open:
             return self._given_up_at
@@ -106,6 +113,13 @@ class Link:
         return min(self.up.last_arrival, noticed) if self.near.closed and self.up.has_end else noticed
 
     @property
+    def has_seen_end(self) -> bool:
+        """Whether the far end can see that the near end has left."""
+        return self.far.closed or self.up.ended or self.up.reset
+
+    @property
     def ended_well(self) -> bool:
         """Whether the far end saw a FIN, and all that it wrote acknowledged before: so its peer has read it."""
+        if self.beyond is not None:
+            return self.beyond.ended_well
         return self.far.closed and not self.far.was_reset() and not self.far.unacked()

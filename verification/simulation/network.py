@@ -71,12 +71,18 @@ class VirtualNetwork:
         taker = self.takers.get((host, port))
         if taker is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
-        nth = self._made[source, host] = self._made.get((source, host), 0) + 1
-        rng = Random(f"{self._seed} {source} {host} {nth}")
-        link = Link(len(self.links), taker[0], self.clock, rng, (source, host), self._weather)
-        self.links.append(link)
+        link = self.join(taker[0], (source, host))
         link.stall(max(self._held.get((end, link.leg), 0.0) for end in link.hosts) - trio.current_time())
         taker[1](link.far)
+        return link
+
+    def join(self, leg: str, hosts: tuple[str, str]) -> Link:
+        """A connection between two hosts of which each takes its end."""
+        source, host = hosts
+        nth = self._made[source, host] = self._made.get((source, host), 0) + 1
+        rng = Random(f"{self._seed} {source} {host} {nth}")
+        link = Link(len(self.links), leg, self.clock, rng, hosts, self._weather)
+        self.links.append(link)
         return link
 
     def hold(self, host: str, leg: str, seconds: float) -> None:
@@ -109,8 +115,11 @@ class VirtualNetwork:
 class Host:
     """One machine; a ``kproxy.net.network.Network``."""
 
-    def __init__(self, network: VirtualNetwork, name: str, leg: str) -> None:
-        """``leg`` is what connections to its ports are called."""
+    def __init__(
+        self, network: VirtualNetwork, name: str, leg: str, reach: Callable[[str, str, int], Link] | None = None
+    ) -> None:
+        """``leg`` is what connections to its ports are called; ``reach`` connects it otherwise than directly."""
+        self._reach = reach or network.connect
         self._network = network
         self.name = name
         self._leg = leg
@@ -131,7 +140,7 @@ class Host:
         await trio.sleep(min(0.002, timeout_ms / 1000))
         if self._dead:
             raise OSError(errno.ENETDOWN, "the process has ended")
-        link = self.newest = self._network.connect(self.name, host, port)
+        link = self.newest = self._reach(self.name, host, port)
         self._ends.append(link.near)
         return link.near
 

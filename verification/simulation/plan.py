@@ -1,6 +1,7 @@
 """What one run of the simulation does: plain data, made from a seed, that can be cut down to what breaks a rule."""
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -52,6 +53,16 @@ FAULTS: Final = (
 )
 #: Kinds of which only runs that are made for them know what to expect.
 OTHER_FAULTS: Final = ("topic",)
+
+
+class Relay(Enum):
+    """What ends TCP between a client and kproxy."""
+
+    NONE = "none"
+    #: A balancer that says whose connection it is (PROXY protocol), and so that it is there.
+    NAMED = "named"
+    #: One that kproxy does not know of.
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +122,8 @@ class ClientPlan:
     closes_each: bool = False
     #: Its clock shows multiples of so many ms: equal records may have equal timestamps.
     clock_ms: int = 1
-    #: Comes through a balancer that ends TCP; kproxy sees its address all the same (PROXY protocol).
-    relayed: bool = False
+    #: What it comes through; ``host`` is the address that kproxy sees.
+    relay: Relay = Relay.NONE
     #: Has a connection to each leader and keeps it when leaders move, as librdkafka and Java do: a retry may come over
     #: a connection that is older than the one on which the request was sent.
     keeps_connections: bool = False
@@ -236,7 +247,7 @@ class Taste:
     mostly_equal: float = 0.0
     clocks_ms: tuple[int, ...] = (1,)
     closes_each: tuple[bool, ...] = (False,)
-    relayed: tuple[bool, ...] = (False,)
+    relays: tuple[Relay, ...] = (Relay.NONE,)
     weathers: tuple[Weather, ...] = (NEAR,)
     #: Sequence numbers begin here: in some runs so that they wrap.
     first_sequences: tuple[int, ...] = (0, 0, 0, LAST_SEQUENCE - 3, LAST_SEQUENCE - 25)
@@ -313,17 +324,17 @@ def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:
     window = rng.choice(taste.clean_close_windows)
     clocks: dict[str, int] = {}
     closes: dict[str, bool] = {}
-    relayed: dict[str, bool] = {}
+    relays: dict[str, Relay] = {}
     for client in plan.clients:  # two programs of one name are of one kind
         clocks.setdefault(client.client_id, rng.choice(taste.clocks_ms))
         closes.setdefault(client.client_id, rng.choice(taste.closes_each))
-        relayed.setdefault(client.client_id, rng.choice(taste.relayed))
+        relays.setdefault(client.client_id, rng.choice(taste.relays))
     clients = tuple(
         replace(
             client,
             clock_ms=1 if client.in_rounds else clocks[client.client_id],
             closes_each=closes[client.client_id] and bool(client.acks) and not client.keeps_connections,
-            relayed=relayed[client.client_id] and client.depth <= _ASSUMED_DEPTH,
+            relay=relays[client.client_id] if client.depth <= _ASSUMED_DEPTH else Relay.NONE,
         )
         for client in plan.clients
     )

@@ -29,6 +29,8 @@ class VirtualIO:
         self.local_host = local_host
         self.peer_host = peer_host
         self.peer = peer_host
+        #: Whether the peer is a balancer that names its client (PROXY protocol).
+        self.balanced = False
         self.closed = False
         #: When this end closed it, by trio's clock.
         self.closed_at = inf
@@ -141,7 +143,7 @@ class VirtualIO:
         """Ends the connection; with a reset if there are unread bytes, as Linux does."""
         if self.closed:
             return
-        self._unacked = self.unacked() if self.peer_closed() else 0
+        self._unacked = self.unacked()
         self._was_reset = self._in.reset or not self._in.ended
         self.closed = True
         self.closed_at = trio.current_time()

@@ -19,6 +19,7 @@ from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluste
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.producers import ProducerStates
 from verification.simulation import invariants
+from verification.simulation.balancer import Balancer
 from verification.simulation.broker_watch import watch_brokers
 from verification.simulation.clients import Client
 from verification.simulation.clock import VirtualClock
@@ -35,6 +36,7 @@ from verification.simulation.plan import (
     TOPIC,
     FaultPlan,
     Plan,
+    Relay,
     Taste,
     instance_name,
     make_plan,
@@ -71,6 +73,7 @@ class World:
     """Everything in one run."""
 
     brokers: FakeCluster
+    balancer: Balancer
 
     def __init__(self, plan: Plan) -> None:
         """Nothing runs yet."""
@@ -225,9 +228,11 @@ class World:
             instance = Instance(name, self.network, self._fake.bootstrap, self.history, options, decides=decides)
             self.instances.append(instance)
             await self._nursery.start(self._instance, instance)
+        self.balancer = Balancer(self.network, self._nursery)
         for plan in self.plan.clients:
             place = (instance_name(plan.instance), PORT)
-            host = Host(self.network, plan.host, "none")
+            reach = None if plan.relay is Relay.NONE else partial(self.balancer.connect, plan.relay)
+            host = Host(self.network, plan.host, "none", reach)
             self.clients.append(Client(plan, host, place, self.history, self.plan.seed))
 
     async def _faults_and_clients(self) -> None:

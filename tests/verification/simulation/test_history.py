@@ -123,28 +123,27 @@ async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(net
     assert [one.mixed for one in (refused, on_its_way, known, later)] == [False, True, False, True]
 
 
-async def test_what_another_process_of_the_name_sends_is_mixed_up_if_its_connection_is_newer_than_the_doubt(
-    network: VirtualNetwork, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize(
+    ("asked", "read", "two"), [(2.0, 2.1, True), (1.0, 2.1, False), (2.0, 9.9, False), (None, 0.0, False)]
+)
+async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_there_are_surely_two(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock, asked: float | None, read: float, two: bool
 ) -> None:
-    history, (mine, older, newer) = History(), (network.connect("a", "kproxy", 1) for _ in range(3))
+    history, (mine, other) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
     had = sent()
-    in_use, late, known = (
-        Sent(plain_client(4, (), client_id="c3", host=had.client.host), 0, 0, b"a", state=State.OK) for _ in range(3)
+    late, known = (
+        Sent(plain_client(4, (), client_id="c3", host=had.client.host), 0, 0, b"a", state=State.OK) for _ in range(2)
     )
     history.sends(had, attempt(mine))
-    await trio.sleep(1)
-    history.sends(in_use, attempt(older))
-    await trio.sleep(1)
+    other.used_at = 1.0
+    if asked is not None:
+        mine.rounds.append((asked, read))
+    await trio.sleep(10)
     mine.far.close()
-    await trio.sleep(1)
-    history.sends(late, attempt(newer))
+    history.sends(late, attempt(other))
     had.evident = True
-    history.sends(known, attempt(newer))
-    assert [any(doubt.arose for doubt in one.doubts if doubt.link is mine) for one in (in_use, late, known)] == [
-        False,
-        True,
-        False,
-    ]
+    history.sends(known, attempt(other))
+    assert [any(doubt.arose for doubt in one.doubts if doubt.link is mine) for one in (late, known)] == [not two, False]
 
 
 async def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:
