@@ -30,6 +30,8 @@ Place = tuple[str, int]
 #: written late. A response that takes this share of the request's time-out may be one that its client did not wait for.
 _LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
+#: Of a client that was seen to pipeline kproxy does not know how many requests wait in its kernel.
+_EVIDENT_BEHIND_OTHERS: Final = 1000
 #: Seconds within which kproxy has what was sent to it, and its client what kproxy wrote then, unless a fault holds
 #: it up. A response that is read later was written by a kproxy that had all of the round.
 _SEEN_WITHIN: Final = 0.2
@@ -303,7 +305,8 @@ class Client:
 
     def _find_evident(self, number: int) -> None:
         """A response to a request so far back shows kproxy that the first was received, however many are in flight."""
-        while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
+        behind = _EVIDENT_BEHIND if self.plan.depth == 1 else _EVIDENT_BEHIND_OTHERS
+        while self._had and self._had[0][0] + behind + self.plan.depth < number:
             for sent in self._had.popleft()[1]:
                 sent.evident = not sent.amiss  # a late one may have been discarded
 

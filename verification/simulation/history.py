@@ -9,7 +9,7 @@ import trio
 
 from verification.simulation.contents import Content, Headers
 from verification.simulation.link import Link
-from verification.simulation.plan import ClientPlan
+from verification.simulation.plan import ClientPlan, Relay
 
 
 class State(Enum):
@@ -203,18 +203,22 @@ class History:
 
     def _compare(self, other: Sent, sent: Sent, link: Link) -> None:
         """Records whether a record that is sent over a connection may be taken for a retry of an equal one."""
-        before, is_twin = other.attempts[-1].link, other.client.number != sent.client.number
+        before, now = other.attempts[-1].link, trio.current_time()
+        is_twin = other.client.number != sent.client.number
         keeps = other.client.keeps_connections or sent.client.keeps_connections
         is_open = other.state is not State.OK
-        if other.forgotten or (other.amiss and not (is_twin and not keeps)):
+        if other.forgotten or (before is not link and self._is_relayed(other)):
             sent.mixed = True
         elif is_twin and not keeps:
-            sent.doubts.append(Doubt(before, is_open, other.amiss, link, trio.current_time()))
-        elif before is not link:
-            if is_open or self.declared:
-                sent.mixed = True
-            else:
-                sent.doubts.append(Doubt(before, False, False, None, trio.current_time()))
+            sent.doubts.append(Doubt(before, is_open, other.amiss, link, now))
+        elif before is not link and not is_open and not other.amiss:
+            sent.doubts.append(Doubt(before, False, False, None, now))
+        elif before is not link or other.amiss:
+            sent.mixed = True
+
+    def _is_relayed(self, other: Sent) -> bool:
+        """Whether kproxy was told that something ends TCP before the client: then a FIN is no evidence."""
+        return self.declared or other.client.relay is Relay.NAMED
 
     def goes_amiss(self, records: Iterable[Sent]) -> None:
         """A request gets an error, or no response in time; a request in flight may be treated as its retry."""

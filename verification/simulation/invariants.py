@@ -20,7 +20,7 @@ from kproxy.codec.batch import Record, iter_records, read_header
 from kproxy.testing.fake_broker import FakeCluster
 from verification.simulation.contents import Content, content_of
 from verification.simulation.history import History, Place, Sent, State
-from verification.simulation.plan import PARTITIONS, TOPIC
+from verification.simulation.plan import PARTITIONS, TOPIC, Relay
 
 
 class Judged(NamedTuple):
@@ -54,6 +54,8 @@ _CONTROL = 0x20
 #: seconds if that is more.
 _TAIL_BATCHES = 5
 _TAIL_MS = 2000
+#: ``clean.close.window.ms`` of connections with a PROXY protocol header, and what clocks and latency may take of it.
+_AUTOMATIC_WINDOW = 9.0
 
 Log = dict[int, Content]
 """Records by offset."""
@@ -216,8 +218,23 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
 def _is_unseen(history: History, sent: Sent) -> bool:
     """A buried copy is excused if it is the one that the client was not told of: its retry was written."""
+    if _is_beyond_relay(history, sent):
+        return True
     buried = history.buried.get(sent.place, {sent.offset})
     return sent.unseen or (sent.resumed_at >= 0 and sent.offset not in buried)
+
+
+def _is_beyond_relay(history: History, sent: Sent) -> bool:
+    """Whether a record without a timestamp of its own was retried through a balancer that closed in good order.
+
+    For granted is taken that kproxy can't know of a balancer that nobody has declared, and need not compare for longer
+    than the option says.
+    """
+    client = sent.client
+    if client.relay is Relay.NONE or _is_timed(history, sent) or len(sent.attempts) < 2 or history.declared:
+        return False
+    took = sent.attempts[-1].arrives - sent.attempts[0].arrives
+    return client.relay is Relay.UNKNOWN or took >= _AUTOMATIC_WINDOW
 
 
 def _silent(history: History, sents: list[Sent]) -> list[Sent]:

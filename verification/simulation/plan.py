@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from verification.simulation.contents import UNLABELLED, Labels
-from verification.simulation.weather import NEAR, Weather
+from verification.simulation.weather import FAR, NEAR, Weather
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,6 +51,8 @@ FAULTS: Final = (
     "lag",
     "more_partitions",
 )
+#: Routes that are cut, in both directions or in one, for up to a minute; balancers that are restarted.
+ROUTES: Final = ("route", "route_there", "route_back", "balancer")
 #: Kinds of which only runs that are made for them know what to expect.
 OTHER_FAULTS: Final = ("topic",)
 
@@ -198,6 +200,10 @@ OLD: Final = 172_800.0
 _ASSUMED_DEPTH: Final = 5
 _FEW_TRIES: Final = 2
 MOSTLY: Final = 0.9
+#: Clients with so many requests in flight send as fast as they can, and more often.
+_DEEP: Final = 50
+_DEEP_TIMES: Final = 4
+_DEEP_GAPS: Final = (0.0, 0.0, 0.0, 0.01, 0.5)
 LAST_SEQUENCE: Final = 2**31 - 1
 _TRACED: Final = (("trace", b"1"),)
 #: None, one for all records, and such that records with one value are others by their key or headers.
@@ -273,6 +279,26 @@ FLEET: Final = Taste(
     fails_over=True,
     options=(("fleet_retries_enable", True), ("fleet_patience_ms", 300)),
 )
+
+
+def _wide(taste: Taste) -> Taste:
+    return replace(
+        taste,
+        faults=taste.faults + ROUTES,
+        depths=(1, 1, 2, 5, 50, 1000),
+        clean_close_windows=(0, 0, 60_000),
+        mostly_equal=0.5,
+        clocks_ms=(1, 1, 1000),
+        closes_each=(False, False, True),
+        relays=(Relay.NONE, Relay.NONE, Relay.NONE, Relay.NONE, Relay.NAMED, Relay.UNKNOWN),
+        weathers=(NEAR, NEAR, FAR),
+    )
+
+
+#: What networks and clients have beyond a server room: cut routes, balancers, latency, a thousand requests in flight,
+#: one process for each record, clocks that show seconds, and mostly equal records.
+WIDE: Final = _wide(Taste())
+WIDE_FLEET: Final = _wide(FLEET)
 
 
 def make_plan(seed: int, taste: Taste) -> Plan:
@@ -424,7 +450,7 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
         codec=rng.choice((0, 0, 1, 2 if magic else 1)),
         depth=depth,
         acks=acks,
-        sends=_sends(rng, taste, before if twin else None, number),
+        sends=_sends(rng, taste, before if twin else None, number, depth),
         regroup=rng.choice(taste.regroup),
         repeats_whole=rng.choice(taste.repeats_whole),
         renames=rng.choice(taste.renames),
@@ -435,14 +461,17 @@ def _client(rng: Random, taste: Taste, number: int, instances: int, before: Clie
     )
 
 
-def _sends(rng: Random, taste: Taste, twin: ClientPlan | None, number: int) -> tuple[Send, ...]:
+def _sends(rng: Random, taste: Taste, twin: ClientPlan | None, number: int, depth: int) -> tuple[Send, ...]:
     first = rng.randrange(BROKERS)
     partitions = [first, first + BROKERS][: rng.randint(1, 2)]
     if twin is not None:
         partitions = sorted({index for send in twin.sends for index, _ in send.batches})
     values = [value for send in twin.sends for _, batch in send.batches for value in batch] if twin else []
     sends = []
-    for nth in range(rng.randint(*taste.sends)):
+    gaps, count = taste.gaps, rng.randint(*taste.sends)
+    if depth >= _DEEP:
+        gaps, count = _DEEP_GAPS, count * _DEEP_TIMES
+    for nth in range(count):
         batches = []
         for index in partitions if rng.random() < 0.4 else [rng.choice(partitions)]:
             batch = []
@@ -453,5 +482,5 @@ def _sends(rng: Random, taste: Taste, twin: ClientPlan | None, number: int) -> t
                 values.append(value)
                 batch.append(value)
             batches.append((index, tuple(batch)))
-        sends.append(Send(rng.choice(taste.gaps), tuple(batches)))
+        sends.append(Send(rng.choice(gaps), tuple(batches)))
     return tuple(sends)
