@@ -298,10 +298,13 @@ class Client:
             self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         assert self.link is not None
         up = self.link.up
-        await self._io.send(message, plan.version, silent=plan.acks == 0)
+        with trio.move_on_after(plan.request_timeout) as scope:
+            await self._io.send(message, plan.version, silent=plan.acks == 0)
         attempt = Attempt(self.link, up.written, up.last_arrival)
         for sent in _all(request):
             self._history.sends(sent, attempt)
+        if scope.cancelled_caught:
+            raise OSError("timed out in a write")
 
     def _find_evident(self, number: int) -> None:
         """A response to a request so far back shows kproxy that the first was received, however many are in flight."""
@@ -329,14 +332,14 @@ class Client:
         if self.plan.closes_on_timeout:
             raise OSError("timed out")
         assert self.link is not None
-        stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until)
+        held_until = self.link.held_until
         for number, (until, request) in list(self._flight.items()):
             if until == deadline:
                 self._say(f"times out {number}")
                 del self._flight[number]
                 self._history.goes_amiss(_all(request))
                 for sent in _all(request):  # if it is held up, kproxy may have answered in time
-                    sent.unseen |= stalled_until > deadline - self.plan.request_timeout
+                    sent.unseen |= held_until > deadline - self.plan.request_timeout
                 self._again([request])
 
     # -- what came of it
@@ -437,18 +440,18 @@ class Client:
 
     def _note_held_up(self, deadline: float, again: Request) -> None:
         """A refusal that came late, or what was ready and came long after it: kproxy waits 0.5 s for a retry."""
-        if self.plan.ready and self.link is not None:
-            stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
-            if stalled_until > deadline - self.plan.request_timeout:
-                for request in (again, *self._todo):
-                    _hold_up(request)
+        if self.link is None or not self.plan.ready:
+            return
+        if max(self.link.held_until, self.reads_from) > deadline - self.plan.request_timeout:
+            for request in (again, *self._todo):
+                _hold_up(request)
 
     def _note_unseen_round(self, again: Request) -> None:
         """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
         if not self.plan.in_rounds:
             return
         assert self.link is not None
-        since = max(self._filled_at, self.link.up.stalled_until, self.link.down.stalled_until)
+        since = max(self._filled_at, self.link.held_until)
         if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
             self._seen = True
         elif not self._seen:

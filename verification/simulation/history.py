@@ -63,13 +63,16 @@ class Doubt(NamedTuple):
     #: The connection of the other process that sent this record, and when; None: the same process, or one with several.
     over: Link | None
     at: float
+    #: Both bear the same timestamp of the client: then an end in good order proves nothing. For granted is taken that
+    #: a client which writes records that are equal in all wants no more than one of them after a connection ended.
+    at_same_time: bool
 
     @property
     def arose(self) -> bool:
         """Whether the record may be taken for a retry."""
         if self.over is not None and _are_two(self.link, self.over, self.at):
             return False
-        return self.is_open or self.is_amiss or not self.link.ended_well
+        return self.is_open or self.is_amiss or self.at_same_time or not self.link.ended_well
 
 
 def _are_two(one: Link, other: Link, at: float) -> bool:
@@ -207,12 +210,13 @@ class History:
         is_twin = other.client.number != sent.client.number
         keeps = other.client.keeps_connections or sent.client.keeps_connections
         is_open = other.state is not State.OK
+        same = other.timestamp == sent.timestamp >= 0 and bool(sent.client.magic)
         if other.forgotten or (before is not link and self._is_relayed(other)):
             sent.mixed = True
         elif is_twin and not keeps:
-            sent.doubts.append(Doubt(before, is_open, other.amiss, link, now))
+            sent.doubts.append(Doubt(before, is_open, other.amiss, link, now, same))
         elif before is not link and not is_open and not other.amiss:
-            sent.doubts.append(Doubt(before, False, False, None, now))
+            sent.doubts.append(Doubt(before, False, False, None, now, same))
         elif before is not link or other.amiss:
             sent.mixed = True
 

@@ -113,6 +113,12 @@ class Link:
         return min(self.up.last_arrival, noticed) if self.near.closed and self.up.has_end else noticed
 
     @property
+    def held_until(self) -> float:
+        """Until when (trio's clock) something in flight is held up or lost."""
+        own = max(max(pipe.stalled_until, pipe.blocked_until) for pipe in (self.up, self.down))
+        return own if self.beyond is None else max(own, self.beyond.held_until)
+
+    @property
     def has_seen_end(self) -> bool:
         """Whether the far end can see that the near end has left."""
         return self.far.closed or self.up.ended or self.up.reset

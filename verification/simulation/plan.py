@@ -418,7 +418,7 @@ def _is_pioneer(client: ClientPlan) -> bool:
 
 def _pioneer(client: ClientPlan, rng: Random, taste: Taste) -> ClientPlan:
     """A client whose second partition is one that the topic does not have at first."""
-    if rng.random() >= taste.pioneers:
+    if rng.random() >= taste.pioneers or client.depth >= _DEEP:
         return client
     first = client.sends[0].batches[0][0]
     sends = tuple(
