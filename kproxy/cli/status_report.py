@@ -50,7 +50,9 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "producer ids", f"{found['lanes']:,} in use, {found['in_flight']:,} batches in flight"
     yield "unacknowledged", f"for {span(found['unacknowledged_ms'])}" if found["unacknowledged_ms"] else "nothing"
     yield "in doubt", f"{found['in_doubt']:,} batches"
-    yield "duplicates", f"{found['records_matched']:,} records kept out"
+    untimed = found["records_matched_untimed"]
+    guessed = f", {untimed:,} of them without an equal timestamp" if untimed else ""
+    yield "duplicates", f"{found['records_matched']:,} records kept out{guessed}"
     yield "buffers", f"{size(found['buffered_bytes'])} of {size(found['buffer_memory'])}"
     open_now = found["transactions"]
     oldest = f", the oldest for {span(open_now['oldest_open_ms'])}" if open_now["open"] else ""

@@ -42,11 +42,12 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         "retry after this time is written twice. 0: nothing is compared.",
     )
     clean_close_window_hosts: tuple[str, ...] = option(
-        ("*",),
+        (),
         PATTERNS,
         "The connections to which a number in clean.close.window.ms applies: patterns of the addresses that they come "
         "from, as kproxy sees them, such as those of a balancer. Others have 0. Connections with a PROXY protocol "
         "header are always included.",
+        default_text="all connections",
     )
     clients_in_flight: int | Auto = option(
         AUTO,
@@ -73,7 +74,7 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         "comparing timestamps; so, right after a lost connection, an equal record counts as a retry.",
     )
     clients_connection_pools: tuple[str, ...] = option(
-        ("", "*(github.com/segmentio/kafka-go)"),
+        ("?*(github.com/segmentio/kafka-go)", ""),
         PATTERNS,
         "Patterns of client.ids of clients that use several connections to one broker at the same time, and may retry "
         'over another one than they sent: kafka-go, by its default client.ids ("" is none). Add the client.ids that '

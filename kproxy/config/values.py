@@ -173,7 +173,7 @@ def automatic(kind: Kind[_Value]) -> Kind[_Value | Auto]:
         except ValueError as error:
             raise ValueError(f"{error}, or auto") from None
 
-    return Kind(f"auto, or {kind.label}", parse, kind.metavar, kind.unit)
+    return Kind(f"auto, or {kind.label} {kind.unit}".rstrip(), parse, kind.metavar)
 
 
 def choice(*valid: str) -> Kind[str]:

@@ -93,6 +93,7 @@ STATUS: Final = _schema(
     in_doubt="Batches whose clients may not have received the response.",
     unacknowledged_ms="Age of the oldest batch without an outcome, ms.",
     records_matched="Records recognised as retries; each would be a duplicate.",
+    records_matched_untimed="Of these, records without an equal timestamp: equal new records may be among them.",
     refusals="By reason, since the start.",
     connections_refused="By reason, since the start.",
     broker_errors="By kind, since the start.",

@@ -35,8 +35,11 @@ class Origin:
     clean_window: float = 0.0
     #: The broker that its requests go to; -1 if there is none.
     node_id: int = -1
-    #: When its first request was read.
+    #: When it was accepted.
+    opened_at: float = 0.0
+    #: When its first request was read, and the time after which the one at hand has surely arrived.
     first_at: float = inf
+    asked_at: float = 0.0
     #: When its last request was accepted.
     used_at: float = 0.0
     #: When the newest response was given that the client's kernel has acknowledged.

@@ -66,9 +66,9 @@ class ProducerConnection:
         """Use ``RetryLedgers.join``."""
         self.ledger = ledger
         self.wire = wire
-        self.since = since
         #: What the records that it leaves refer to.
         self.origin = origin
+        origin.opened_at = since
         #: Tells connections of a producer apart.
         self.number = ledger.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
@@ -99,6 +99,11 @@ class ProducerConnection:
     def ended(self) -> bool:
         """Whether the client has closed it."""
         return self.origin.ended
+
+    @property
+    def since(self) -> float:
+        """When it was opened, in seconds."""
+        return self.origin.opened_at
 
     @property
     def node_id(self) -> int:
@@ -161,11 +166,13 @@ class ProducerConnection:
         if requests > self.ledger.depth:
             self.ledger.depth = requests
 
-    def review(self, now: float, silence: Silence = NO_SILENCE) -> None:
+    def review(self, now: float, silence: Silence = NO_SILENCE, empty_at: float = 0.0) -> None:
         """Checks which responses the client has surely received, since another request has arrived.
 
-        ``silence``: the last time of a second or more in which the client sent nothing, before that request.
+        ``silence``: the last time of a second or more in which the client sent nothing, before that request;
+        ``empty_at``: when nothing of that request was there yet (s).
         """
+        self.origin.asked_at = empty_at
         ledger, number = self.ledger, self._number + 1
         if ledger.waits:
             self._give_up_open()
@@ -323,11 +330,12 @@ class ProducerConnection:
             if not answer.closed:
                 self._leave_open(answer)
             elif not answer.position:
-                self._leave(_entries(answer, sure=True, since=now))
+                self._leave(self._unanswered(_entries(answer, sure=True, since=now)))
             elif late or not rules.received_by_time(answer, now, acknowledged):
                 sure = rules.surely_not_received(answer, handed_over)
                 clean = rules.received_by_end(answer, acknowledged, reset=reset)
-                self._leave(_entries(answer, sure=sure, since=now, clean=clean), answered=not late)
+                entries = _entries(answer, sure=sure, since=now, clean=clean)
+                self._leave(self._unanswered(entries), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since, entry.beside = now, frozenset()
             self._leave([entry])
@@ -343,6 +351,13 @@ class ProducerConnection:
         self._left_open.pop(answer, None)
         self._leave(_entries(answer, sure=True, since=now))
         self.ledger.settled(answer)
+
+    def _unanswered(self, entries: Iterable[UnconfirmedBatch]) -> Iterator[UnconfirmedBatch]:
+        """What had no success on this connection may have had one since, if the client had left it unseen."""
+        for entry in entries:
+            outrun = self.ledger.is_outrun(self, entry.key)
+            entry.sure = entry.sure and not self.ledger.rules.may_be_answered_since(outrun=outrun)
+            yield entry
 
     def _leave(self, entries: Iterable[UnconfirmedBatch], *, answered: bool = False) -> None:
         retires = self.ledger.rules.retires()

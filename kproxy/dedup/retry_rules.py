@@ -143,6 +143,13 @@ class Rules:
         """
         return answer.position > handed_over
 
+    def may_be_answered_since(self, *, outrun: bool) -> bool:
+        """The client may have had a success for a record over a newer connection (``outrun``: that one was in use).
+
+        It left this one before kproxy could see the end.
+        """
+        return outrun
+
     def surely_not_received_elsewhere(self, entry: UnconfirmedBatch, in_use_until: float) -> bool:
         """No other instance can have answered a retry: none had the producer at ``in_use_until`` (s) or later.
 
@@ -203,7 +210,7 @@ class Rules:
         return _SETTLED_WINDOWS * self.depth(observed)
 
     def untimed_until(self, entry: UnconfirmedBatch) -> float:
-        """Until when (s) a record may repeat an unconfirmed one without an equal timestamp, whoever repeats it.
+        """Until when (s) a record may repeat an unconfirmed one without an equal timestamp.
 
         It counts from what happened first to the record, so that no match renews it.
         """
@@ -232,8 +239,9 @@ class Rules:
         """Whether two programs of one name have the connection that left a record, and the one now used.
 
         Their software is different. Or both connections are to one broker and were open at the same time: over the
-        one that was used first a response arrived that was given after the other one was in use. A client with one
-        connection for each broker closes it before it opens the next; what arrives at a closed one is not acknowledged.
+        older one a response arrived that was given when the other one was in use. A client with one connection for each
+        broker closes it before it opens the next; what arrives at a closed one is not acknowledged. A request may
+        arrive late, so that only the one at hand shows that the connection now used is open.
         """
         if left is now_used:
             return False
@@ -241,8 +249,8 @@ class Rules:
             return True
         if self.pools_connections or left.node_id != now_used.node_id or not (left.is_direct and now_used.is_direct):
             return False
-        first, second = sorted((left, now_used), key=lambda one: one.first_at)
-        return first.heard_at > second.first_at
+        older, newer = sorted((left, now_used), key=lambda one: one.opened_at)
+        return older.heard_at > newer.first_at or (older is now_used and older.asked_at > newer.first_at)
 
     def newest_first(self) -> bool:
         """Of equal records the last is what was not had: answers are read in order."""

@@ -106,7 +106,8 @@ class RetryLedgerKeeper:
         window = self._config.clean_close_window_ms
         if window == AUTO:
             return _BALANCED_WINDOW_S if client.balanced else 0.0
-        declared = client.balanced or is_listed(normal_host(client.peer_host), self._config.clean_close_window_hosts)
+        hosts = self._config.clean_close_window_hosts
+        declared = client.balanced or not hosts or is_listed(normal_host(client.peer_host), hosts)
         return window / 1000 if declared else 0.0
 
     async def changed(self, seen: int) -> None:

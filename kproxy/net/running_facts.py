@@ -87,6 +87,7 @@ class Facts:
             buffered_bytes=stats.clients.buffered_bytes,
             buffer_memory=config.buffer_memory,
             records_matched=stats.retries.records_matched,
+            records_matched_untimed=stats.retries.records_matched_untimed,
             per_second=self._sampler.total,
             transactions=self._transactions(now),
             refusals=dict(stats.refused.refusals),

@@ -166,6 +166,7 @@ class Status(NamedTuple):
     buffered_bytes: int
     buffer_memory: int
     records_matched: int
+    records_matched_untimed: int
     per_second: Traffic
     transactions: TransactionsFact
     refusals: dict[str, int]

@@ -255,7 +255,7 @@ class ProduceGate:
         retries, calm = None, True
         if not slot.silent:
             slot.owed = PendingProduce(layout.partitions, self._due(layout), self._received_at)
-            self.member.review(self._link.now, self._link.silence)
+            self.member.review(self._link.now, self._link.silence, self._link.empty_at)
             calm = self._is_calm(self.member, slot.owed, frame)
             if not calm:
                 need = self._look(self.member, slot.owed)

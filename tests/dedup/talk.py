@@ -109,6 +109,8 @@ class Talk:
         self.member = world.ledgers.enter(identity, self.wire, world.now, origin)
         self.position = 0
         self.silence = NO_SILENCE
+        #: When nothing of what it sends next was there yet.
+        self.empty_at = 0.0
         self.parts: dict[PendingProduce, list[PartitionCall]] = {}
         self._batches: dict[Send, bytes] = {}
 
@@ -147,7 +149,7 @@ class Talk:
     def is_cleared(self, answer: PendingProduce, frame: bytearray) -> bool:
         """Whether a request is taken without a comparison though something is in doubt."""
         ledger = self.member.ledger
-        self.member.review(self.world.now, self.silence)
+        self.member.review(self.world.now, self.silence, self.empty_at)
         if ledger.is_calm(self.member, answer):
             return False
         return ledger.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
@@ -155,7 +157,7 @@ class Talk:
     def prerequisite(self, answer: PendingProduce | None = None) -> Prerequisite | None:
         """What hinders a request on the partition."""
         answer = answer or PendingProduce([PartitionData(KEY, 0, 0)], 1e9)
-        self.member.review(self.world.now)
+        self.member.review(self.world.now, self.silence, self.empty_at)
         if self.member.ledger.is_calm(self.member, answer):
             return None
         return self.member.ledger.prerequisite(self.member, answer, self.world.now)

@@ -214,7 +214,8 @@ JAVA = Software("apache-kafka-java", "3.9.1")
 
 
 def origin(first_at: float, heard_at: float = 0.0, **more: Any) -> Origin:
-    return Origin(first_at=first_at, heard_at=heard_at, node_id=1, **more)
+    opened_at = more.pop("opened_at", min(first_at, NOW))
+    return Origin(opened_at=opened_at, first_at=first_at, heard_at=heard_at, node_id=1, **more)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +226,10 @@ def origin(first_at: float, heard_at: float = 0.0, **more: Any) -> Origin:
         (origin(4, heard_at=9), origin(1, heard_at=5), True),
         (origin(4, heard_at=9), origin(1, heard_at=3), False),
         (origin(1, heard_at=5), origin(inf), False),
+        (origin(1, asked_at=5), origin(4), False),
+        (origin(4), origin(1, asked_at=5), True),
+        (origin(4), origin(1, asked_at=4), False),
+        (origin(4, opened_at=0), origin(2, heard_at=5), False),
         (origin(1, heard_at=5), replace(origin(4), node_id=2), False),
         (origin(1, heard_at=5, clean_window=1.0), origin(4), False),
         (origin(1, heard_at=5), origin(4, clean_window=1.0), False),

@@ -53,7 +53,7 @@ class Resender:
         with RawConnection(host, int(port), client_id=client_id) as connection:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
             [broker] = connection.call(request, 1, MetadataResponse).brokers
-        self._place = broker.host, broker.port
+        self.place = broker.host, broker.port
         self._connection: RawConnection | None = None
         self.lost_answers = 0
 
@@ -87,7 +87,7 @@ class Resender:
     def _attempt(self, request: ProduceRequest) -> int | None:
         try:
             if self._connection is None:
-                self._connection = RawConnection(*self._place, client_id=self._client_id)
+                self._connection = RawConnection(*self.place, client_id=self._client_id)
             answer = self._connection.call(request, _VERSION, ProduceResponse)
         except ConnectionError:
             self.lost_answers += 1

@@ -40,6 +40,8 @@ _LOSSES: Final = {
     # Fewer requests are needed, so more responses are dropped.
     "gzip": Drop(every=8, share=0.03, ending=Ending.RST),
 }
+_DECLARED: Final = ("--clean-close-window-ms", "60000")
+"""The relay closes in good order what it loses a response on: without timestamps kproxy must be told of it."""
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
 _RETRYING: Final[dict[str, dict[str, Any]]] = {
     "java": {
@@ -127,7 +129,7 @@ def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             kafka: RealKafka = request.getfixturevalue("kafka")
             for _ in range(_LANES):
                 log = tmp_path_factory.mktemp("kproxy") / "log"
-                free.put(running.enter_context(lossy.through_kproxy(kafka.bootstrap, log)))
+                free.put(running.enter_context(lossy.through_kproxy(kafka.bootstrap, log, *_DECLARED)))
         yield free
 
 

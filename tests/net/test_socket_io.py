@@ -99,12 +99,12 @@ async def test_what_the_peers_kernel_has_is_acknowledged_and_the_rest_is_not() -
     assert one.unacked() == left
 
 
-async def test_what_was_in_flight_when_this_end_closed_is_not_surely_missing() -> None:
+async def test_what_was_in_flight_when_this_end_closed_is_not_acknowledged() -> None:
     one, two = sockets()
     one.send_at_once([bytes(8_000_000)])
     assert one.unacked() > 0
     one.close()
-    assert one.unacked() == 0
+    assert one.unacked() > 0
     two.close()
 
 

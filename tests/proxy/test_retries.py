@@ -60,6 +60,31 @@ def test_what_is_new_is_left_with_its_codec(codec: int) -> None:
     assert taker.new == {KEY}
 
 
+def test_what_is_new_is_left_as_it_was() -> None:
+    """Key, value, headers and timestamp."""
+    one, part = member(), PartitionCall(*KEY)
+    in_doubt(one, "a")
+    new = [
+        Record(0, 50, b"k", b"x", (("h", b"1"), ("h", None))),
+        Record(1, 40, b"k", None, (("g", b""),)),
+        Record(2, 60, None, b"y", ()),
+    ]
+    mixed = [new[0], Record(1, 7, None, b"a", ()), *(record._replace(offset=record.offset + 1) for record in new[1:])]
+    taker, _, _ = retries(one)
+    ((_, rest, _),) = taker.strip((part, memoryview(build_batch(mixed)), 4))
+    assert list(iter_records(rest, max_decompressed_bytes=LIMIT)) == new
+
+
+@pytest.mark.parametrize(("time", "untimed"), [(7, 0), (9, 1), (UNTIMED, 1)])
+def test_a_match_without_an_equal_timestamp_is_counted(time: int, untimed: int) -> None:
+    one, part = member(), PartitionCall(*KEY)
+    in_doubt(one, "a", sure=True)
+    taker, _, stats = retries(one)
+    assert taker.strip((part, memoryview(batch("a", time=time)), 1)) == []
+    assert (stats.retries.records_matched, stats.retries.records_matched_untimed) == (1, untimed)
+    assert taker.untimed == (KEY if untimed else None)
+
+
 def test_each_record_in_doubt_is_taken_once() -> None:
     one, part = member(), PartitionCall(*KEY)
     in_doubt(one, "a")

@@ -107,11 +107,11 @@ def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> 
     return use is not None and use.newest > member.since
 
 
-def review_all(self: ProducerConnection) -> None:
+def review_all(self: ProducerConnection, *args: Any) -> None:
     """A request that was answered in time may be retried on its connection, as one that was answered too late."""
     for answer in self._asked:
         answer.failed = answer.failed or bool(answer.position)
-    _REVIEW(self)
+    _REVIEW(self, *args)
 
 
 def base(offsets: list[int], *, whole: bool) -> int:

@@ -259,7 +259,9 @@ function figures(status) {
     `of at most ${whole.format(status.max_connections)}; buffers hold ${size(status.buffered_bytes)} of ${size(status.buffer_memory)}`;
   byId("in-doubt").textContent = whole.format(status.in_doubt);
   const waits = status.unacknowledged_ms ? `oldest unacknowledged: ${span(status.unacknowledged_ms)}` : "nothing unacknowledged";
-  byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out`;
+  const untimed = status.records_matched_untimed;
+  const guessed = untimed ? `, ${whole.format(untimed)} of them without an equal timestamp` : "";
+  byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out${guessed}`;
   byId("open").textContent = whole.format(transactions.open);
   byId("open-note").textContent =
     `open here, ${whole.format(transactions.prepared)} prepared; ${whole.format(transactions.commits)} committed, ${whole.format(transactions.aborts)} aborted`;
