@@ -38,7 +38,7 @@ _REST: Final = Retries._rest
 _READ_BATCH: Final = read_batch
 _LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
-_REVIEW: Final = ProducerConnection.review
+_NOTE_WRITTEN: Final = ProducerConnection._note_written
 _PRODUCE: Final = ProduceGate._produce
 _END: Final = Intake.end
 _BATCH_HEADER: Final = 61
@@ -107,11 +107,11 @@ def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> 
     return use is not None and use.newest > member.since
 
 
-def review_all(self: ProducerConnection, *args: Any) -> None:
+def fail_all(self: ProducerConnection) -> None:
     """A request that was answered in time may be retried on its connection, as one that was answered too late."""
     for answer in self._asked:
         answer.failed = answer.failed or bool(answer.position)
-    _REVIEW(self, *args)
+    _NOTE_WRITTEN(self)
 
 
 def base(offsets: list[int], *, whole: bool) -> int:

@@ -248,7 +248,7 @@ class Taste:
     #: Of kproxy.
     options: tuple[tuple[str, Any], ...] = ()
     #: Of kproxy, in ms; above 0 it says that something in between ends TCP, so that a FIN is no evidence.
-    clean_close_windows: tuple[int, ...] = (10_000,)
+    clean_close_windows: tuple[int, ...] = (0, 0, 10_000)
     #: Beside these a part of the runs has mostly equal records.
     mostly_equal: float = 0.0
     clocks_ms: tuple[int, ...] = (1,)

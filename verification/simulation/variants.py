@@ -334,7 +334,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what was answered in time is retried on its connection",
-        ((ProducerConnection, "review", broken_rules.review_all),),
+        ((ProducerConnection, "_note_written", broken_rules.fail_all),),
         scripts.long_cut,
         (MERGED,),
         10,
