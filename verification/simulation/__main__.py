@@ -10,7 +10,8 @@ import click
 
 from verification.simulation.command import Simulation, Wanted, options, simulate
 from verification.simulation.cuts import shrink
-from verification.simulation.plan import FAULTS, FLEET, ROUTES, WIDE, WIDE_FLEET, Taste
+from verification.simulation.plan import FAULTS, ROUTES
+from verification.simulation.tastes import FLEET, WIDE, WIDE_FLEET, Taste
 from verification.simulation.world import run_seed
 
 _SEEDS: Final = 2000

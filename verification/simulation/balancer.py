@@ -22,7 +22,7 @@ class Balancer:
         self._pairs: list[tuple[Link, Link]] = []
 
     def connect(self, relay: Relay, source: str, host: str, port: int) -> Link:
-        """A client's connection, as far as the balancer. ConnectionRefusedError if nobody listens behind it."""
+        """A client's connection, as far as the balancer. ConnectionRefusedError if kproxy does not listen."""
         inner = self._network.connect(source, host, port)
         inner.far.balanced = relay is Relay.NAMED
         outer = self._network.join(LEG, (source, LEG))

@@ -9,7 +9,7 @@ from kproxy.dedup.retry_rules import Rules
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from verification.simulation import broken_evidence, broken_rules, evidence_scripts
 from verification.simulation.invariants import ANSWERED, DUPLICATE, FAILED, LOST, MERGED, ORDER
-from verification.simulation.plan import LAST_SEQUENCE, WIDE
+from verification.simulation.tastes import LAST_SEQUENCE, WIDE
 from verification.simulation.variants import Variant
 from verification.simulation.virtual_io import VirtualIO
 

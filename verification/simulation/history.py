@@ -221,7 +221,7 @@ class History:
             sent.mixed = True
 
     def _is_relayed(self, other: Sent) -> bool:
-        """Whether kproxy was told that something ends TCP before the client: then a FIN is no evidence."""
+        """Whether an option or a header says that something ends TCP before the client: then a FIN is no evidence."""
         return self.declared or other.client.relay is Relay.NAMED
 
     def goes_amiss(self, records: Iterable[Sent]) -> None:

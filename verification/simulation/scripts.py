@@ -17,7 +17,6 @@ from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.contents import Labels
 from verification.simulation.faults import refusal
 from verification.simulation.plan import (
-    FLEET,
     OLD,
     PARTITIONS,
     TOPIC,
@@ -28,6 +27,7 @@ from verification.simulation.plan import (
     instance_name,
     plain_client,
 )
+from verification.simulation.tastes import FLEET
 from verification.simulation.world import World
 
 Script: TypeAlias = Callable[[World], Awaitable[None]]

@@ -83,7 +83,7 @@ class Acknowledgements:
             sent.popleft()
 
     def delay(self, round_trip: float) -> float:
-        """Seconds until the reader's kernel acknowledges; one that is lost is repeated when the bytes come again."""
+        """Seconds until the reader's kernel acknowledges; a lost one is repeated when the bytes are sent again."""
         delay = self._rng.choice(self._habits.delays)
         lost = self._habits.lost
         if lost and self._rng.random() < lost:
@@ -91,7 +91,7 @@ class Acknowledgements:
         return delay
 
     def comes(self, at: float, position: int) -> None:
-        """Puts one on its way that arrives at ``at``; those that arrive after it are of no more use."""
+        """Sends one that arrives at ``at``; those that arrive after it are of no more use."""
         coming = self._coming
         while coming and coming[-1][0] >= at:
             coming.pop()

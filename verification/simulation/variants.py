@@ -33,7 +33,8 @@ from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from verification.simulation import broken_rules, scripts
 from verification.simulation.invariants import ALTERED, DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
-from verification.simulation.plan import FLEET, GZIP, LABELS, Plan, Taste, make_plan
+from verification.simulation.plan import GZIP, Plan
+from verification.simulation.tastes import FLEET, LABELS, Taste, make_plan
 
 Change = tuple[Any, str, Any]
 """An owner, the name of a function or property of it, and what to put in its place."""

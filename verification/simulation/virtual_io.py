@@ -148,7 +148,7 @@ class VirtualIO:
         self.closed = True
         self.closed_at = trio.current_time()
         self._in.leave()
-        if not self._in.reset:  # a connection that is over has nothing more to say
+        if not self._in.reset:  # a connection that was reset sends nothing more
             self._out.end(RST if self._in.inbox else FIN)
         self._in.readers.unpark_all()
         self._out.writers.unpark_all()

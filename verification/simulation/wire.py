@@ -155,7 +155,7 @@ class Pipe:
     def _acknowledge(self, delay: float) -> None:
         now, back = trio.current_time(), self.back
         at = now + delay + back.latency
-        if at < back.blocked_until:  # it is lost; the bytes come again, and this is said again
+        if at < back.blocked_until:  # it is lost; the bytes are sent again, and acknowledged again
             at = retransmission(self._first_sent_at(), self._round_trip, back.blocked_until) + self._round_trip
         self._acks.comes(at, self._readable_to)
 

@@ -37,11 +37,10 @@ from verification.simulation.plan import (
     FaultPlan,
     Plan,
     Relay,
-    Taste,
     instance_name,
-    make_plan,
 )
 from verification.simulation.streams import BrokerStream
+from verification.simulation.tastes import Taste, make_plan
 from verification.simulation.virtual_io import VirtualIO
 from verification.simulation.wrap import sequences_from
 

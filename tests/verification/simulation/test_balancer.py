@@ -99,7 +99,7 @@ def test_a_process_for_each_record_has_connections_of_its_own(closes: bool, conn
     assert opened(outcome) == connections  # one of them for Metadata
 
 
-def test_a_client_behind_a_cut_route_finishes_when_it_is_healed() -> None:
+def test_a_client_finishes_when_its_cut_route_is_healed() -> None:
     sends = [send(b"%d" % nth, gap=0.5) for nth in range(6)]
     outcome = run(plan(client(*sends), faults=(fault("route", 1.2, much=0.6),)))
     assert (outcome.broken, outcome.acknowledged) == (None, 6)

@@ -6,7 +6,7 @@ from kproxy.net.socket_io import SocketIO
 from tests.verification.simulation.test_variants import is_shown
 from verification.simulation.evidence_scripts import BY_ITEM, Script, long_cut_route
 from verification.simulation.evidence_variants import EVIDENCE_VARIANTS, UNLIMITED
-from verification.simulation.plan import LAST_SEQUENCE, WIDE, make_plan
+from verification.simulation.tastes import LAST_SEQUENCE, WIDE, make_plan
 from verification.simulation.variants import Variant
 from verification.simulation.world import run
 

@@ -81,7 +81,7 @@ async def test_a_reset_acknowledges_nothing(autojump_clock: MockClock) -> None:
     assert one.far.unacked() == 3
 
 
-async def test_a_lost_acknowledgement_is_said_again_when_the_bytes_come_again(autojump_clock: MockClock) -> None:
+async def test_a_lost_acknowledgement_is_repeated_when_the_bytes_are_sent_again(autojump_clock: MockClock) -> None:
     one = link(autojump_clock, Weather((0.1,), acks=AckHabits((0.0,), 1.0)))
     one.far.send_at_once([b"abc"])
     await trio.sleep_until(one.down.last_arrival)
