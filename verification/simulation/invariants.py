@@ -252,9 +252,9 @@ def _silent(history: History, sents: list[Sent]) -> list[Sent]:
 def _mergeable(history: History, sents: list[Sent]) -> int:
     """How many of a group of equal records kproxy may answer without writing them.
 
-    These are records that came while an equal one was in doubt, and whose timestamps are those of
-    another of the group, or unknown. For granted is taken that a record with a timestamp of its own is never a retry of one with
-    another. One of another process of the name is, if that surely had no success: its own retry may bear another time.
+    These are records that came while an equal one was in doubt, and whose timestamps are those of another of the group,
+    or unknown. For granted is taken that a record with a timestamp of its own is never a retry of one with another. One
+    of another process of the name is, if that surely had no success: its own retry may bear another time.
     """
     if history.strict:
         return 0

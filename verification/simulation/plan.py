@@ -118,8 +118,8 @@ class ClientPlan:
     backoffs: tuple[float, ...] = (0.02, 0.1, 0.3)
     #: With each connection it goes to one of so many instances; 0: it stays at its own.
     instances: int = 0
-    #: Closes its connection in good order when it has read its responses, and opens another: one process for each record,
-    #: or one connection for each request.
+    #: Closes its connection in good order when it has read its responses, and opens another: one process for each
+    #: record, or one connection for each request.
     closes_each: bool = False
     #: Its clock shows multiples of so many ms: equal records may have equal timestamps.
     clock_ms: int = 1
