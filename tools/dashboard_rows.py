@@ -191,6 +191,10 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (
                 Query("sum(rate(kproxy_records_matched_total{@}[$__rate_interval]))", "matched"),
                 Query(
+                    "sum(rate(kproxy_records_matched_untimed_total{@}[$__rate_interval]))",
+                    "of these, without an equal timestamp",
+                ),
+                Query(
                     "sum(rate(kproxy_records_stripped_total{@}[$__rate_interval]))", "of these, taken out of a batch"
                 ),
             ),

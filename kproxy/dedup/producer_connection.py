@@ -57,6 +57,10 @@ _PARTITION_BYTES: Final = 400
 #: Requests of one connection take no more, beyond those that a client usually has in flight. Where they would, a
 #: written response counts as arrived, and a client as one of usual depth.
 _MOST_BYTES: Final = 1 << 20
+#: Fewer requests need not be counted.
+_FEW: Final = 16
+#: After so many requests the kernel is asked at the latest.
+_LOOKS: Final = 32
 
 
 class ProducerConnection:
@@ -85,12 +89,17 @@ class ProducerConnection:
         self._asked: deque[PendingProduce] = deque()
         self._written: deque[PendingProduce] = deque()
         self._unread: deque[PendingProduce] = deque()
-        #: About how many bytes the last two take.
-        self._held = 0
+        #: The partitions of the last ones, each as often as it is named.
+        self._partitions = 0
         #: The request with which the kernel is asked next which responses have arrived.
         self._look_with = 0
-        #: ``Rules.most_unread`` for a depth of the producer.
-        self._most_unread, self._depth = 0, 0
+        #: ``Rules.most_unread``, as of the last look; and what was known of the client's silences.
+        self._most_unread, self._silence = 1, NO_SILENCE
+        #: Of the responses that had arrived by some time, how many bytes of requests had when a second had passed; -1:
+        #: it has not.
+        self._counted = since, -1
+        #: The depth of the producer then.
+        self._depth = 0
         self._left_open: dict[PendingProduce, None] = {}
         #: The partitions of a request that waits to be accepted, and its place among all that arrived.
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
@@ -164,7 +173,7 @@ class ProducerConnection:
     def pipelined(self, requests: int) -> None:
         """Records how many requests arrived before a response was written."""
         if requests > self.ledger.depth:
-            self.ledger.depth = requests
+            self.ledger.depth, self._look_with = requests, 0
 
     def review(self, now: float, silence: Silence = NO_SILENCE, empty_at: float = 0.0) -> None:
         """Checks which responses the client has surely received, since another request has arrived.
@@ -172,18 +181,17 @@ class ProducerConnection:
         ``silence``: the last time of a second or more in which the client sent nothing, before that request;
         ``empty_at``: when nothing of that request was there yet (s).
         """
+        number, asked, unread = self._number + 1, self._asked, self._unread
         self.origin.asked_at = empty_at
-        ledger, number = self.ledger, self._number + 1
-        if ledger.waits:
+        if self.ledger.waits:
             self._give_up_open()
-        if self._asked:
+        if asked and asked[0].position:
             self._note_written()
-        if self._depth != ledger.depth:
-            self._depth = ledger.depth
-            self._most_unread = ledger.rules.most_unread(ledger.depth, self.origin.software.name)
-        if self._written and (number >= self._look_with or self._held > _MOST_BYTES):
+        if number >= self._look_with and self._written:
             self.look(now)
-        if self._unread:
+        # what the rules say, first by comparisons: this is on the way of every request
+        if unread and (unread[0].behind + self._most_unread <= number or silence is not self._silence):
+            self._silence = silence
             self._release(number, silence)
 
     def _note_written(self) -> None:
@@ -201,7 +209,6 @@ class ProducerConnection:
                 self._keep(answer)
             else:
                 self._written.append(answer)
-                self._held += _size(answer)
 
     def look_between(self, now: float) -> bool:
         """Checks between requests which responses have arrived; returns whether some may not have been read."""
@@ -216,21 +223,64 @@ class ProducerConnection:
 
         A question for each request would cost much of what a request costs; a late one only takes longer to confirm.
         """
-        written, rules, number = self._written, self.ledger.rules, self._number + 1
-        self._look_with = number + (self._most_unread + 1) // 2
-        waits, origin = self.ledger.waits, self.origin
+        ledger, written, unread, number = self.ledger, self._written, self._unread, self._number + 1
+        rules, waits = ledger.rules, ledger.waits
+        is_full = len(written) + len(unread) >= _FEW and self._is_full()
+        if is_full:
+            self._most_unread, self._depth = rules.depth(ledger.depth), 0
+        elif self._depth != ledger.depth:
+            self._depth = ledger.depth
+            self._most_unread = rules.most_unread(ledger.depth, self.origin.software.name)
+        self._look_with = number + min(self._most_unread, _LOOKS)
+        if not written:
+            return
+        # a client that waits sends no request before it has read what was written
         acknowledged = self.wire.written if waits else self.wire.written - self.wire.unacked()
+        self._note_arrived(acknowledged, now, number, anyway=waits or is_full)
+        while unread and rules.received_by_time(unread[0], now, acknowledged):
+            self._partitions -= len(unread.popleft().places)
+        if self._most_unread > _LOOKS:
+            self._count_bytes(now)
+
+    def _count_bytes(self, now: float) -> None:
+        """Forgets, of a client of unknown depth, requests whose responses it has received by the bytes that it sent.
+
+        Otherwise a thousand large requests would have to be read back from the log when the connection breaks.
+        """
+        unread, rules, received = self._unread, self.ledger.rules, self.wire.received
+        arrived_by, counted_from = self._counted
+        if counted_from < 0:
+            if unread and rules.has_had_time(arrived_by, now):
+                self._counted = arrived_by, received
+        elif rules.received_by_bytes(received - counted_from):
+            while unread and unread[0].arrived_at <= arrived_by:
+                self._partitions -= len(unread.popleft().places)
+            self._counted = now, -1
+
+    def _is_full(self) -> bool:
+        """Whether so much is kept that no more may be."""
+        kept = len(self._unread) + len(self._written)
+        partitions = self._partitions + sum([len(answer.places) for answer in self._written])
+        return kept * _REQUEST_BYTES + partitions * _PARTITION_BYTES > _MOST_BYTES
+
+    def _note_arrived(self, acknowledged: int, now: float, number: int, *, anyway: bool) -> None:
+        """Passes on the requests whose responses have arrived; ``anyway``: or are taken for such."""
+        written, unread, rules, origin = self._written, self._unread, self.ledger.rules, self.origin
+        partitions, is_direct = 0, origin.is_direct
+        # responses arrive in order: most often all of them have
+        arrived = not anyway and rules.has_arrived(written[-1], acknowledged, now, is_direct=is_direct)
+        if arrived:
+            origin.heard_at = written[-1].at
         while written:
             answer = written[0]
-            # a client that waits sends no request before it has read what was written
-            if not waits and rules.has_arrived(answer, acknowledged, now, is_direct=origin.is_direct):
+            if not (arrived or anyway):
+                if not rules.has_arrived(answer, acknowledged, now, is_direct=is_direct):
+                    break
                 origin.heard_at = answer.at
-            elif not waits and self._held <= _MOST_BYTES:
-                break
             answer.behind, answer.arrived_at = number, now
-            self._unread.append(written.popleft())
-        while self._unread and rules.received_by_time(self._unread[0], now, acknowledged):
-            self._held -= _size(self._unread.popleft())
+            partitions += len(answer.places)
+            unread.append(written.popleft())
+        self._partitions += partitions
 
     def hear(self) -> int:
         """Asks the kernel which response arrived last, for ``Origin.heard_at``; returns the acknowledged bytes."""
@@ -243,17 +293,13 @@ class ProducerConnection:
 
     def _release(self, number: int, silence: Silence) -> None:
         """Forgets the requests whose responses were received, as request ``number`` shows."""
-        unread, rules = self._unread, self.ledger.rules
-        most = self._most_unread if self._held <= _MOST_BYTES else rules.depth(self._depth)
+        unread, rules, most = self._unread, self.ledger.rules, self._most_unread
         while unread:
             answer = unread[0]
-            # what the rules say, first by comparisons: this is on the way of every request
-            by_requests = answer.behind + most <= number and rules.received_by_requests(answer, number, most)
-            if not by_requests and not (
-                answer.arrived_at < silence.until and rules.received_by_silence(answer, silence)
-            ):
+            by_requests = rules.received_by_requests(answer, number, most)
+            if not by_requests and not rules.received_by_silence(answer, silence):
                 break
-            self._held -= _size(unread.popleft())
+            self._partitions -= len(unread.popleft().places)
 
     def _give_up_open(self) -> None:
         for answer in self._asked:
@@ -381,10 +427,6 @@ class ProducerConnection:
     def drained(self) -> None:
         """Records that nothing more of the connection will be read."""
         self.ledger.drained(self)
-
-
-def _size(answer: PendingProduce) -> int:
-    return _REQUEST_BYTES + _PARTITION_BYTES * len(answer.places)
 
 
 def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:

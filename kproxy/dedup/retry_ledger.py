@@ -327,21 +327,21 @@ class RetryLedger:
     ) -> list[UnconfirmedBatch]:
         """The entries on a partition that a request of this connection may repeat; the likeliest last.
 
-        The likeliest is the newest of those that were surely not received. A batch whose error another live connection
-        received is more likely repeated by that one.
+        The likeliest is the newest of those that were surely not received, then of those in doubt, then of those that
+        were received. A batch whose error another live connection received is more likely repeated by that one.
         """
-        mine, keys = member.origin, answer.keys
+        mine, keys, rules = member.origin, answer.keys, self.rules
 
-        def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, int]:
-            here = entry.origin is mine
-            return here or entry.origin.ended, here, self.rules.surely_retried(entry), entry.serial
+        def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, bool, int]:
+            here, received = entry.origin is mine, rules.is_answered(entry)
+            return here or entry.origin.ended, here, rules.surely_retried(entry), not received, entry.serial
 
         return sorted(
             (
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
                 if entry.beside.issubset(keys)
-                and not (entry.origin is mine and self.rules.sent_too_soon(entry.repeated_from, answer.received_at))
+                and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,
         )

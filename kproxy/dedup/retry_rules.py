@@ -22,6 +22,8 @@ _TIMEOUT_MARGIN = 1.5
 _LONGEST_ROUND_TRIP = 1.0
 #: Seconds. A program that has written nothing for so long has read what its kernel had received by then.
 _SILENCE = 1.0
+#: Bytes. Less waits in the client's kernel, in the network and in kproxy's kernel.
+_MOST_UNSENT = 16 << 20
 #: Requests in flight that clients have by default, as these do by their names (KIP-511). Others that have a name are
 #: librdkafka, or built on it.
 USUAL_DEPTH = 5
@@ -62,7 +64,7 @@ class Rules:
         """The rules for one producer."""
         renews = is_among(identity.client_id, self.new_timestamps)
         pools = is_among(identity.client_id, self.connection_pools)
-        return replace(self, renews_timestamps=renews, pools_connections=pools) if renews or pools else self
+        return replace(self, renews_timestamps=renews, pools_connections=pools)
 
     # -- had
 
@@ -104,6 +106,14 @@ class Rules:
         in its kernel for so long.
         """
         return max(answer.arrived_at, silence.since) + _SILENCE <= silence.until
+
+    def has_had_time(self, arrived_at: float, now: float) -> bool:
+        """A program that writes a request from now on has read the responses that had arrived by then."""
+        return now - arrived_at >= _SILENCE
+
+    def received_by_bytes(self, received: int) -> bool:
+        """So many bytes of requests arrived since a program had had that time: it has written some of them since."""
+        return received >= _MOST_UNSENT
 
     def received_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
         """The connection outlived every time-out of its client after a response that was acknowledged."""

@@ -26,6 +26,10 @@ class Wire(Protocol):
         """Whether it ended otherwise than in good order (RST, a time-out of the network)."""
 
     @property
+    def received(self) -> int:
+        """Bytes of requests so far."""
+
+    @property
     def writing(self) -> int:
         """Bytes of responses after ``written`` of which the kernel may have taken some."""
 

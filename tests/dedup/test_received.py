@@ -7,7 +7,7 @@ import pytest
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.origin import Silence
 from kproxy.dedup.unconfirmed import PendingProduce
-from tests.dedup.talk import ANSWER_BYTES, Talk, World
+from tests.dedup.talk import ANSWER_BYTES, KEY, Talk, World
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
 
 AUTO = replace(RULES, in_flight=None)
@@ -208,11 +208,35 @@ def test_what_a_connection_keeps_of_a_client_of_unknown_depth_is_bounded() -> No
     keys = [(b"t", number) for number in range(100)]
     for time in range(200):
         talk.did("x", keys=keys, time=time)
-    assert len(talk.member.owed(keys[0])) < 40
+    assert len(talk.member.owed(keys[0])) < 64
     single = world.connect(software="librdkafka")
     for time in range(3000):
         single.did("x", time=time)
     assert 400 < len(single.member.owed((b"t", 0))) < 1600
+
+
+def test_what_large_requests_show_need_not_be_read_back_from_the_log() -> None:
+    """A client of unknown depth sends 1 MB every 0.1 s: at most 16 MiB wait between its program and kproxy."""
+    world = World(AUTO)
+    talk = world.connect(software="librdkafka")
+    for time in range(300):
+        world.now += 0.1
+        talk.wire.received += 1_000_000
+        talk.did("x", time=time)
+        talk.member.look_between(world.now)
+    assert 27 <= len(talk.member.owed(KEY)) < 70
+
+
+def test_large_requests_show_nothing_of_a_response_that_has_not_arrived() -> None:
+    world = World(AUTO)
+    talk = world.connect(software="librdkafka")
+    for time in range(100):
+        world.now += 0.1
+        talk.wire.received += 1_000_000
+        talk.did("x", time=time)
+        talk.wire.missing += ANSWER_BYTES
+        talk.member.look_between(world.now)
+    assert len(talk.member.owed(KEY)) == 100
 
 
 def test_a_connection_that_outlives_every_time_out_confirms_what_had_arrived() -> None:
@@ -288,6 +312,24 @@ def test_the_same_where_the_other_one_had_no_response_since() -> None:
     other.did("a", time=5)
     world.connect().did("a", time=5)
     assert world.text() == "zaa"
+
+
+def test_what_was_received_is_the_last_to_be_repeated() -> None:
+    """Of two equal records of two programs the older one is in doubt; the response names its offset."""
+    world = World()
+    other = world.connect()
+    one = world.connect()
+    one.did("a", time=5)
+    one.close(reset=True)
+    other.did("z", time=1)
+    other.world.log().append(bytes(one.world.log().batches[0][1]))
+    received = other.member.ledger.candidates(other.member, KEY, PendingProduce([], 1e9), world.now)[0]
+    newer = received.part([0])
+    newer.serial, newer.clean, newer.offsets = received.serial + 1, True, [9]
+    received.recall(newer.digests or [], [0])
+    other.member.ledger.add(newer)
+    found = other.member.ledger.candidates(other.member, KEY, PendingProduce([], 1e9), world.now)
+    assert [entry.offsets for entry in found] == [[9], [0]]
 
 
 def test_a_client_that_left_a_half_open_connection_is_the_same_program() -> None:

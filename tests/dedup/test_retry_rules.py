@@ -131,6 +131,12 @@ def test_no_match_renews_the_time_in_which_records_without_timestamps_are_compar
         assert RULES.untimed_until(again) == RULES.untimed_until(matched)
 
 
+def test_the_time_after_an_end_in_good_order_counts_from_the_first_send() -> None:
+    found = entry(clean=True)
+    found.taken_at = NOW - 5
+    assert RULES.untimed_until(found) == NOW - 5 + CLEAN_WINDOW
+
+
 def test_what_was_read_from_the_log_counts_from_then() -> None:
     found = UnconfirmedBatch((b"t", 0), Stamp(1, 0, 0, 0, 1), 1, False, True, NOW)
     found.origin = Origin(clean_window=CLEAN_WINDOW)
@@ -210,6 +216,25 @@ def test_a_number_of_requests_in_flight_counts_for_every_client(observed: int, m
     assert ALONE.most_unread(observed, "librdkafka") == 1
 
 
+def test_a_client_of_unknown_depth_does_not_count_as_one_that_waits() -> None:
+    auto = replace(RULES, in_flight=None)
+    assert not auto.gave_up_open()
+    assert not auto.retires()
+    assert auto.has_one_ready()
+    assert auto.keeps_matching(observed=1, requests=1, had_new=True)
+    assert auto.sent_too_soon(NOW, NOW - 1)
+
+
+@pytest.mark.parametrize(("age", "had"), [(0.9, False), (1.0, True), (5.0, True)])
+def test_a_program_reads_within_a_second(age: float, had: bool) -> None:
+    assert RULES.has_had_time(NOW, NOW + age) is had
+
+
+@pytest.mark.parametrize(("received", "enough"), [((16 << 20) - 1, False), (16 << 20, True)])
+def test_not_all_of_sixteen_mebibytes_waited_in_kernels(received: int, enough: bool) -> None:
+    assert RULES.received_by_bytes(received) is enough
+
+
 JAVA = Software("apache-kafka-java", "3.9.1")
 
 
@@ -231,6 +256,7 @@ def origin(first_at: float, heard_at: float = 0.0, **more: Any) -> Origin:
         (origin(4), origin(1, asked_at=4), False),
         (origin(4, opened_at=0), origin(2, heard_at=5), False),
         (origin(1, heard_at=5), replace(origin(4), node_id=2), False),
+        (origin(1, heard_at=5), replace(origin(4), node_id=0), False),
         (origin(1, heard_at=5, clean_window=1.0), origin(4), False),
         (origin(1, heard_at=5), origin(4, clean_window=1.0), False),
         (origin(1, software=JAVA), origin(4, software=JAVA), False),

@@ -26,6 +26,7 @@ class FakeWire:
     gone: bool = False
     reset: bool = False
     writing: int = 0
+    received: int = 0
     #: How often the kernel was asked.
     asked: int = 0
 

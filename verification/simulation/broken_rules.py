@@ -54,6 +54,11 @@ def yes(*_: Any, **__: Any) -> bool:
     return True
 
 
+def for_ever(*_: Any) -> float:
+    """A time until which a rule holds."""
+    return inf
+
+
 def same_rules(rules: Rules, _: Identity) -> Rules:
     """All clients are alike."""
     return rules
@@ -107,7 +112,7 @@ def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> 
     return use is not None and use.newest > member.since
 
 
-def fail_all(self: ProducerConnection) -> None:
+def note_all(self: ProducerConnection) -> None:
     """A request that was answered in time may be retried on its connection, as one that was answered too late."""
     for answer in self._asked:
         answer.failed = answer.failed or bool(answer.position)

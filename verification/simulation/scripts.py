@@ -310,6 +310,56 @@ def long_cut(seed: int) -> Plan:
     return Plan(seed, (client,), (), script=script)
 
 
+def one_each(seed: int) -> Plan:
+    """A process for each of some equal records; each closes its connection in good order."""
+    same: dict[str, Any] = {"client_id": "c", "host": "10.0.0.1", "magic": 0, "version": 1}
+    return Plan(seed, tuple(_client(number, (0.5 + number, b"x"), **same) for number in range(4)), (), strict=True)
+
+
+def told_and_cut(seed: int) -> Plan:
+    """A client has read a response when its connection breaks; then it sends an equal record at another time."""
+
+    async def script(world: World) -> None:
+        await _cut(world, 0, 1.0)
+
+    return Plan(seed, (_client(0, (0.5, b"x"), (1.5, b"x")),), (), script=script, strict=True)
+
+
+def two_programs(seed: int) -> Plan:
+    """Two programs of one name send equal records at the same time; the connection of one breaks before the response.
+
+    The other one's record arrives after that.
+    """
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(1.9)
+        links = [client.link for client in world.clients]
+        assert links[0] is not None
+        assert links[1] is not None
+        links[0].down.stall(5.0)
+        links[1].up.stall(1.2)
+        await _cut(world, 0, 2.5)
+
+    same: dict[str, Any] = {"client_id": "c", "host": "10.0.0.1"}
+    first = _client(0, (0.2, b"w"), (0.8, b"w2"), (1.0, b"x"), (4.0, b"y"), backoffs=(3.0,), **same)
+    return Plan(seed, (first, _client(1, (0.6, b"z"), (1.4, b"x"), **same)), (), script=script, strict=True)
+
+
+def far_away(seed: int) -> Plan:
+    """More than ten requests arrive while the responses are in flight; then the connection breaks."""
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(1.5)
+        link = world.clients[0].link
+        assert link is not None
+        link.down.stall(5.0)
+        await _cut(world, 0, 4.5)
+
+    sends = [(0.2, b"z"), *((1.6 if nth == 0 else 0.05, b"%d" % nth) for nth in range(30))]
+    client = _client(0, *sends, depth=40)
+    return Plan(seed, (client,), (), options={"clients_in_flight": 5}, script=script)
+
+
 def led_away(seed: int) -> Plan:
     """A partition's leader moves; what the client sends in rounds is refused, and repeated at the new leader."""
 

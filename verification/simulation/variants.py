@@ -192,6 +192,33 @@ VARIANTS: Final = (
         seeds=300,
         first=74,
     ),
+    Variant(
+        "equal records stay comparable after an end in good order",
+        ((Rules, "untimed_until", broken_rules.for_ever),),
+        scripts.one_each,
+        (LOST, MERGED),
+        10,
+    ),
+    Variant(
+        "a client that lost a connection has received nothing over it",
+        ((Rules, "surely_not_received", broken_rules.yes),),
+        scripts.told_and_cut,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "any connection of a client.id may bring a retry",
+        ((Rules, "is_of_another_program", broken_rules.no),),
+        scripts.two_programs,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "a response that was written has arrived",
+        ((Rules, "has_arrived", broken_rules.yes),),
+        scripts.far_away,
+        seeds=10,
+    ),
     Variant("what is in doubt is forgotten at once", ((Rules, "expired", broken_rules.yes),), _CUTS),
     Variant(
         "a host has several names",
@@ -335,7 +362,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "what was answered in time is retried on its connection",
-        ((ProducerConnection, "_note_written", broken_rules.fail_all),),
+        ((ProducerConnection, "_note_written", broken_rules.note_all),),
         scripts.long_cut,
         (MERGED,),
         10,
