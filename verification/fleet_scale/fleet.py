@@ -29,9 +29,10 @@ from verification.simulation.history import History
 from verification.simulation.instance import PORT, Instance
 from verification.simulation.invariants import read_logs
 from verification.simulation.logs import watched_logs
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.plan import BROKERS, PARTITIONS, TOPIC
 from verification.simulation.transactions.calls import LOST, Calls
+from verification.simulation.virtual_io import VirtualIO
 
 _EPOCH: Final = 1_700_000_000.0
 _TIMEOUT_MS: Final = 10_000
@@ -220,7 +221,7 @@ class Fleet:
         return Calls(Host(self._network, name, "none"), name, 30.0, (instance.name, PORT))
 
     def _judge(self, writers: "Sequence[_Writer]", found: Findings) -> None:
-        values = [value for log in read_logs(self._fake.cluster) for value in log.values()]
+        values = [content.value for log in read_logs(self._fake.cluster) for content in log.values()]
         for writer in writers:
             found.acknowledged += len(writer.written)
             found.faults += writer.faults

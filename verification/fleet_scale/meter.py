@@ -7,8 +7,8 @@ import trio
 
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Call, FakeCluster
-from verification.simulation.network import VirtualIO
 from verification.simulation.streams import BrokerStream
+from verification.simulation.virtual_io import VirtualIO
 
 
 @dataclass(slots=True)

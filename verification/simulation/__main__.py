@@ -10,7 +10,8 @@ import click
 
 from verification.simulation.command import Simulation, Wanted, options, simulate
 from verification.simulation.cuts import shrink
-from verification.simulation.plan import FAULTS, FLEET, Taste
+from verification.simulation.plan import FAULTS, ROUTES
+from verification.simulation.tastes import FLEET, WIDE, WIDE_FLEET, Taste
 from verification.simulation.world import run_seed
 
 _SEEDS: Final = 2000
@@ -18,16 +19,17 @@ _CHUNK: Final = 25
 
 
 @click.command()
+@click.option("--wide", is_flag=True, help="Networks and clients have what they have beyond a server room.")
 @click.option("--fleet", is_flag=True, help="Clients move between two or three instances.")
-@options(_SEEDS, FAULTS)
-def main(wanted: Wanted, faults: tuple[str, ...], *, fleet: bool) -> None:
+@options(_SEEDS, FAULTS, ROUTES)
+def main(wanted: Wanted, faults: tuple[str, ...], *, fleet: bool, wide: bool) -> None:
     """Simulates kproxy among clients, brokers and faults, and checks what it promises."""
-    taste = Taste(faults=faults)
-    if fleet:
-        taste = replace(FLEET, faults=tuple(fault for fault in faults if fault in FLEET.faults))
+    taste = (WIDE_FLEET if wide else FLEET) if fleet else (WIDE if wide else Taste())
+    only = " --fleet" * fleet + " --wide" * wide
+    if faults != FAULTS:
+        taste = replace(taste, faults=tuple(fault for fault in faults if fault in taste.faults))
+        only = f" --faults {quote(','.join(faults))}" + only
     one = partial(run_seed, taste)
-    only = "" if faults == FAULTS else f" --faults {quote(','.join(faults))}"
-    only += " --fleet" if fleet else ""
 
     def again(seed: int) -> str:
         return f"--first-seed {seed} --seeds 1{only}"

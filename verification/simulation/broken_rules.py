@@ -1,7 +1,7 @@
 """What is put in the place of kproxy's rules to see what happens without them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -34,6 +34,7 @@ from kproxy.proxy.retries import Retries
 
 _CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
+_REST: Final = Retries._rest
 _READ_BATCH: Final = read_batch
 _LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
@@ -187,6 +188,15 @@ def pass_over(self: Retries, part: PartitionCall, matched: list[tuple[RecordInBa
     for entry in list(ledger.entries.get((part.topic, part.index), ())):
         if entry.serial < newest:
             ledger.forget(entry)
+
+
+def rest_with(**changed: Any) -> Callable[..., tuple[PartitionCall, memoryview, int]]:
+    """What is left of a batch without its retries loses a field of its records."""
+
+    def rest(self: Retries, part: PartitionCall, data: memoryview, new: list[Record]) -> Any:
+        return _REST(self, part, data, [record._replace(**changed) for record in new])
+
+    return rest
 
 
 def bytes_of_batch(batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int) -> list[tuple[Digest, Record]]:

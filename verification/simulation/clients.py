@@ -16,9 +16,11 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ErrorCode, Message
 from verification.simulation.frames import FrameIO
 from verification.simulation.history import Attempt, History, Sent, State
-from verification.simulation.network import Host, Link, VirtualIO
+from verification.simulation.link import Link
+from verification.simulation.network import Host
 from verification.simulation.plan import TOPIC, ClientPlan, instance_name
 from verification.simulation.record_sets import record_set
+from verification.simulation.virtual_io import VirtualIO
 
 #: One request: its batches by partition.
 Request = dict[int, list[Sent]]
@@ -28,6 +30,8 @@ Place = tuple[str, int]
 #: written late. A response that takes this share of the request's time-out may be one that its client did not wait for.
 _LATE_SHARE: Final = 0.9
 _EVIDENT_BEHIND: Final = 7
+#: Of a client that was seen to pipeline kproxy does not know how many requests wait in its kernel.
+_EVIDENT_BEHIND_OTHERS: Final = 1000
 #: Seconds within which kproxy has what was sent to it, and its client what kproxy wrote then, unless a fault holds
 #: it up. A response that is read later was written by a kproxy that had all of the round.
 _SEEN_WITHIN: Final = 0.2
@@ -76,7 +80,10 @@ class Client:
     def _request(self, nth: int) -> Request:
         request: Request = {}
         for partition, values in self.plan.sends[nth].batches:
-            request[partition] = [Sent(self.plan, nth, partition, value) for value in values]
+            labels = [self.plan.labels.label(value, nth + at) for at, value in enumerate(values)]
+            request[partition] = [
+                Sent(self.plan, nth, partition, value, key=key, headers=headers) for value, key, headers in labels
+            ]
             self._history.records += request[partition]
         return request
 
@@ -113,8 +120,13 @@ class Client:
         return link is self.link or any(link is kept for _, kept in self._kept.values())
 
     async def _step(self) -> None:
-        if self._io is not None and self._goes_elsewhere() and not self._flight:
-            self._keep()
+        if self._io is not None and not self._flight:
+            if self.plan.closes_each and self._io.next_id > 1:
+                self._leave()
+            elif self._goes_elsewhere():
+                self._keep()
+        if self.plan.closes_each and not self.waits and self._next < len(self._program):
+            await trio.sleep_until(self._due)
         if self._io is None:
             await self._connect()
         if not self._flight or not self._holds_back():
@@ -123,6 +135,13 @@ class Client:
             await self._await_answer()
         elif self._next < len(self._program):
             await trio.sleep_until(self._due)
+
+    def _leave(self) -> None:
+        """Closes the connection in good order; all has been read. The next process, or request, knows nothing of it."""
+        self._say("closes its connection")
+        self._close()
+        self._place = None
+        self._leaders.clear()
 
     async def _fill(self) -> None:
         self._todo.extendleft(reversed(self._of_round))
@@ -154,7 +173,7 @@ class Client:
                 sent.timestamp = self._stamp()
 
     def _stamp(self) -> int:
-        stamp = int((self._host.wall() - self.plan.age) * 1000)
+        stamp = int((self._host.wall() - self.plan.age) * 1000) // self.plan.clock_ms * self.plan.clock_ms
         if self.plan.in_rounds:
             stamp = self._stamped = max(stamp, self._stamped + 1)
         return stamp
@@ -261,7 +280,7 @@ class Client:
         data = [
             ProduceRequestPartitionProduceData(
                 index=index,
-                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.value) for sent in batch], plan.key),
+                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.content) for sent in batch]),
             )
             for index, batch in request.items()
         ]
@@ -279,14 +298,18 @@ class Client:
             self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         assert self.link is not None
         up = self.link.up
-        await self._io.send(message, plan.version, silent=plan.acks == 0)
+        with trio.move_on_after(plan.request_timeout) as scope:
+            await self._io.send(message, plan.version, silent=plan.acks == 0)
         attempt = Attempt(self.link, up.written, up.last_arrival)
         for sent in _all(request):
             self._history.sends(sent, attempt)
+        if scope.cancelled_caught:
+            raise OSError("timed out in a write")
 
     def _find_evident(self, number: int) -> None:
         """A response to a request so far back shows kproxy that the first was received, however many are in flight."""
-        while self._had and self._had[0][0] + _EVIDENT_BEHIND + self.plan.depth < number:
+        behind = _EVIDENT_BEHIND if self.plan.depth == 1 else _EVIDENT_BEHIND_OTHERS
+        while self._had and self._had[0][0] + behind + self.plan.depth < number:
             for sent in self._had.popleft()[1]:
                 sent.evident = not sent.amiss  # a late one may have been discarded
 
@@ -309,14 +332,14 @@ class Client:
         if self.plan.closes_on_timeout:
             raise OSError("timed out")
         assert self.link is not None
-        stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until)
+        held_until = self.link.held_until
         for number, (until, request) in list(self._flight.items()):
             if until == deadline:
                 self._say(f"times out {number}")
                 del self._flight[number]
                 self._history.goes_amiss(_all(request))
                 for sent in _all(request):  # if it is held up, kproxy may have answered in time
-                    sent.unseen |= stalled_until > deadline - self.plan.request_timeout
+                    sent.unseen |= held_until > deadline - self.plan.request_timeout
                 self._again([request])
 
     # -- what came of it
@@ -332,6 +355,8 @@ class Client:
         if late:
             self._history.disturb(self.plan)  # kproxy has to assume that it has given up
         request = dict(entry[1])
+        assert self.link is not None
+        self.link.rounds.append((entry[0] - self.plan.request_timeout, trio.current_time()))
         again: Request = {}
         said = []
         assert isinstance(response, ProduceResponse)
@@ -415,18 +440,18 @@ class Client:
 
     def _note_held_up(self, deadline: float, again: Request) -> None:
         """A refusal that came late, or what was ready and came long after it: kproxy waits 0.5 s for a retry."""
-        if self.plan.ready and self.link is not None:
-            stalled_until = max(self.link.up.stalled_until, self.link.down.stalled_until, self.reads_from)
-            if stalled_until > deadline - self.plan.request_timeout:
-                for request in (again, *self._todo):
-                    _hold_up(request)
+        if self.link is None or not self.plan.ready:
+            return
+        if max(self.link.held_until, self.reads_from) > deadline - self.plan.request_timeout:
+            for request in (again, *self._todo):
+                _hold_up(request)
 
     def _note_unseen_round(self, again: Request) -> None:
         """A client that was never seen to pipeline is taken for one that waits, and has one request ready at most."""
         if not self.plan.in_rounds:
             return
         assert self.link is not None
-        since = max(self._filled_at, self.link.up.stalled_until, self.link.down.stalled_until)
+        since = max(self._filled_at, self.link.held_until)
         if len(self._flight) + 1 == self.plan.depth and trio.current_time() - since > _SEEN_WITHIN:
             self._seen = True
         elif not self._seen:

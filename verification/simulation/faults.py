@@ -14,7 +14,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.testing.fake_broker import Answer, Call, CloseAfter, Delay, Drop, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.instance import LEG
-from verification.simulation.network import Link
+from verification.simulation.link import Link
 from verification.simulation.plan import BROKERS, BUSY_SECONDS, PARTITIONS, TOPIC, FaultPlan
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _LONGEST_HOLD: Final = 5.0
 _LONGEST_OUTAGE: Final = 6.0
 #: Clocks jump by an hour at most, either way.
 _LARGEST_JUMP: Final = 3600
+#: A route is cut for 1 to so many seconds.
+_LONGEST_CUT: Final = 60.0
 
 
 async def strike(world: "World", fault: FaultPlan) -> None:
@@ -74,6 +76,21 @@ def _delay(_: "World", link: Link, fault: FaultPlan) -> None:
 
 def _half_open(_: "World", link: Link, __: FaultPlan) -> None:
     link.vanish()
+
+
+def _route(*, there: bool = True, back: bool = True) -> Callable[["World", Link, FaultPlan], None]:
+    def cut(world: "World", link: Link, fault: FaultPlan) -> None:
+        one, other = link.hosts
+        world.network.cut_route(one, other, _LONGEST_CUT**fault.much, there=there, back=back)
+        for client in world.clients:
+            if client.plan.host == one:
+                world.history.troubled.add(client.plan.number)
+
+    return cut
+
+
+async def _balancer(world: "World", _: FaultPlan) -> None:
+    world.balancer.restart()
 
 
 def _close(_: "World", link: Link, __: FaultPlan) -> None:
@@ -207,6 +224,10 @@ _KINDS: Final[dict[str, Callable[["World", FaultPlan], Any]]] = {
     "delay": _link(LEG, _delay),
     "close": _link(LEG, _close),
     "half_open": _link(LEG, _half_open),
+    "route": _link(LEG, _route()),
+    "route_there": _link(LEG, _route(back=False)),
+    "route_back": _link(LEG, _route(there=False)),
+    "balancer": _balancer,
     "slow_reader": _link(LEG, _slow_reader),
     "clock": _clock,
     "upstream_cut": _link(BROKER_LEG, _upstream_cut),

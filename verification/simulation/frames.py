@@ -3,7 +3,7 @@
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
-from verification.simulation.network import VirtualIO
+from verification.simulation.virtual_io import VirtualIO
 
 _READ = 1 << 14
 _LARGEST = 1 << 24

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from verification.simulation.network import Link
-from verification.simulation.plan import ClientPlan
+from verification.simulation.contents import Content, Headers
+from verification.simulation.link import Link
+from verification.simulation.plan import ClientPlan, Relay
 
 
 class State(Enum):
@@ -17,6 +19,10 @@ class State(Enum):
     OPEN = "sent, unknown"
     OK = "acknowledged"
     REFUSED = "refused for good"
+
+
+#: Seconds within which a request has arrived, or the acknowledgement of a response, unless a fault holds it up.
+_SURELY_SEEN: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,44 @@ class Attempt:
         if link.up.arrived >= self.position:
             return True
         return not link.half_open and max(self.arrives, link.up.stalled_until) < end
+
+
+class Doubt(NamedTuple):
+    """An equal record that was acknowledged, or is another process's: whether a record may be taken for its retry shows
+    when its connection ends.
+
+    For granted is taken that a FIN after the acknowledgement of all responses means that they were read, and that a
+    process has one connection to a broker. If a process read, over the connection that was in use first, the response
+    to a request that it had sent while the other was in use, there are two processes, and a record of one is none of
+    the other's. kproxy need not know that before an acknowledgement surely has arrived.
+    """
+
+    link: Link
+    #: It had no response yet.
+    is_open: bool
+    #: Its response was an error, or too late.
+    is_amiss: bool
+    #: The connection of the other process that sent this record, and when; None: the same process, or one with several.
+    over: Link | None
+    at: float
+    #: Both bear the same timestamp of the client: then an end in good order proves nothing. For granted is taken that
+    #: a client which writes records that are equal in all wants no more than one of them after a connection ended.
+    at_same_time: bool
+
+    @property
+    def arose(self) -> bool:
+        """Whether the record may be taken for a retry."""
+        if self.over is not None and _are_two(self.link, self.over, self.at):
+            return False
+        return self.is_open or self.is_amiss or self.at_same_time or not self.link.ended_well
+
+
+def _are_two(one: Link, other: Link, at: float) -> bool:
+    """Whether it could be seen by ``at`` (trio's clock) that two processes have the connections."""
+    first, second = sorted((one, other), key=lambda link: link.used_at)
+    return not first.was_cut and any(
+        asked >= second.used_at + _SURELY_SEEN and read <= at - _SURELY_SEEN for asked, read in first.rounds
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -70,8 +114,28 @@ class Sent:
     resumed_at: float = -1.0
     #: It was sent while an equal record of its producer was in doubt, or may have been taken for such a one.
     mixed: bool = False
+    #: Or it will show whether it was.
+    doubts: list[Doubt] = field(default_factory=list)
+    #: The kproxy that knew of its acknowledgement was killed, or its client has moved to another one.
+    forgotten: bool = False
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
+    key: bytes | None = None
+    headers: Headers = ()
+    content: Content = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compares it with others by its content."""
+        self.content = Content(self.value, self.key, self.headers)
+
+    @property
+    def place(self) -> "Place":
+        """Its partition and content."""
+        return self.partition, self.content
+
+
+#: Partition and content.
+Place: TypeAlias = tuple[int, Content]
 
 
 @dataclass(slots=True)
@@ -79,8 +143,10 @@ class History:
     """Of one run."""
 
     records: list[Sent] = field(default_factory=list)
-    #: Records that were sent, by partition, value and identity of the producer.
-    sent: dict[tuple[int, bytes, str, str], list[Sent]] = field(default_factory=dict)
+    #: Records that were sent, by place and identity of the producer.
+    sent: dict[tuple[Place, str, str], list[Sent]] = field(default_factory=dict)
+    #: The timestamps that records of a place were sent with.
+    stamps: dict[Place, set[int]] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
     #: The first invariant that was broken during the run, and how.
     broken: tuple[str, str] | None = None
@@ -95,23 +161,24 @@ class History:
     strict: bool = False
     #: The topic's records get the broker's time (LogAppendTime).
     untimed: bool = False
+    #: kproxy's option says that something in between ends TCP (clean.close.window.ms): a FIN says nothing.
+    declared: bool = False
     #: What was in partitions before the topic was deleted and made again, once for each time.
-    deleted: list[list[dict[int, bytes]]] = field(default_factory=list)
-    #: Partition and value of records in batches of a producer epoch that was over, written since the broker had
-    #: forgotten it.
-    outlived: set[tuple[int, bytes]] = field(default_factory=set)
-    #: Partition and value of records of which one was answered with the offset of another, which has another timestamp:
-    #: the response to that one was surely not received, and it was retried where nobody knew which record was answered.
-    retold: set[tuple[int, bytes]] = field(default_factory=set)
-    #: By partition and value the offsets of copies that lay before the last batches of their producer id, when the
-    #: record was written again under another one: a kproxy that knows them only from the log does not read so far back.
-    buried: dict[tuple[int, bytes], set[int]] = field(default_factory=dict)
+    deleted: list[list[dict[int, Content]]] = field(default_factory=list)
+    #: Records in batches of a producer epoch that was over, written since the broker had forgotten it.
+    outlived: set[Place] = field(default_factory=set)
+    #: Records of which one was answered with the offset of another, which has another timestamp: the response to that
+    #: one was surely not received, and it was retried where nobody knew which record was answered.
+    retold: set[Place] = field(default_factory=set)
+    #: The offsets of copies that lay before the last batches of their producer id, when the record was written again
+    #: under another one: a kproxy that knows them only from the log does not read so far back.
+    buried: dict[Place, set[int]] = field(default_factory=dict)
     #: At which instance a client is that has moved.
     places: dict[int, int] = field(default_factory=dict)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
     #: What compaction took out of partitions.
-    compacted: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    compacted: dict[int, dict[int, Content]] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         """Adds a line to the trace."""
@@ -124,8 +191,12 @@ class History:
 
     def sends(self, sent: Sent, attempt: Attempt) -> None:
         """A record is sent, perhaps not for the first time."""
-        equal = self.sent.setdefault((sent.partition, sent.value, sent.client.client_id, sent.client.host), [])
-        sent.mixed |= any(other is not sent and _is_doubtful(other, sent, attempt.link) for other in equal)
+        equal = self.sent.setdefault((sent.place, sent.client.client_id, sent.client.host), [])
+        self.stamps.setdefault(sent.place, set()).add(sent.timestamp)
+        attempt.link.used_at = min(attempt.link.used_at, trio.current_time())
+        for other in equal:
+            if other is not sent and not other.evident:
+                self._compare(other, sent, attempt.link)
         sent.unseen |= any(former.is_hidden_from(attempt) for former in sent.attempts)
         if sent.left:
             sent.left, sent.resumed_at = False, attempt.arrives
@@ -133,11 +204,31 @@ class History:
             equal.append(sent)
         sent.attempts.append(attempt)
 
+    def _compare(self, other: Sent, sent: Sent, link: Link) -> None:
+        """Records whether a record that is sent over a connection may be taken for a retry of an equal one."""
+        before, now = other.attempts[-1].link, trio.current_time()
+        is_twin = other.client.number != sent.client.number
+        keeps = other.client.keeps_connections or sent.client.keeps_connections
+        is_open = other.state is not State.OK
+        same = other.timestamp == sent.timestamp >= 0 and bool(sent.client.magic)
+        if other.forgotten or (before is not link and self._is_relayed(other)):
+            sent.mixed = True
+        elif is_twin and not keeps:
+            sent.doubts.append(Doubt(before, is_open, other.amiss, link, now, same))
+        elif before is not link and not is_open and not other.amiss:
+            sent.doubts.append(Doubt(before, False, False, None, now, same))
+        elif before is not link or other.amiss:
+            sent.mixed = True
+
+    def _is_relayed(self, other: Sent) -> bool:
+        """Whether an option or a header says that something ends TCP before the client: then a FIN is no evidence."""
+        return self.declared or other.client.relay is Relay.NAMED
+
     def goes_amiss(self, records: Iterable[Sent]) -> None:
         """A request gets an error, or no response in time; a request in flight may be treated as its retry."""
         for sent in records:
             sent.amiss = True
-            key = (sent.partition, sent.value, sent.client.client_id, sent.client.host)
+            key = (sent.place, sent.client.client_id, sent.client.host)
             for other in self.sent.get(key, ()):
                 other.mixed |= other is not sent and other.state is State.OPEN
 
@@ -159,7 +250,7 @@ class History:
     def _leave(self, client: ClientPlan) -> None:
         for sent in self.records:
             if sent.client.number == client.number:
-                sent.left, sent.evident = sent.tries > 0, False
+                sent.left, sent.evident, sent.forgotten = sent.tries > 0, False, sent.tries > 0
         self.disturb(client)
 
     def disturb(self, client: ClientPlan) -> None:
@@ -168,11 +259,3 @@ class History:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True
         self.troubled.add(client.number)
-
-
-def _is_doubtful(other: Sent, sent: Sent, link: Link) -> bool:
-    """Whether a record that is sent over a connection may be taken for a retry of an equal one."""
-    if other.evident:
-        return False
-    same = other.client.number == sent.client.number and other.attempts[-1].link is link
-    return other.amiss or not same

@@ -16,14 +16,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kproxy.codec.batch import iter_records, read_header
+from kproxy.codec.batch import Record, iter_records, read_header
 from kproxy.testing.fake_broker import FakeCluster
-from verification.simulation.history import History, Sent, State
-from verification.simulation.plan import PARTITIONS, TOPIC
+from verification.simulation.contents import Content, content_of
+from verification.simulation.history import History, Place, Sent, State
+from verification.simulation.plan import PARTITIONS, TOPIC, Relay
 
 
 class Judged(NamedTuple):
-    """Values that were sent and groups of equal ones, and how many of them nobody can judge."""
+    """Contents that were sent and groups of equal ones, and how many of them nobody can judge."""
 
     values: int
     #: A second copy of these is excused.
@@ -44,37 +45,40 @@ LEAKED = "nothing is left at the end"
 CAUSE = "no error without a cause"
 FAILED = "kproxy does not fail"
 UNANSWERED = "what wants no answer is written"
+ALTERED = "a record is written as it was sent"
 
-INVARIANTS = (LOST, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
+INVARIANTS = (LOST, ALTERED, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
 
 _CONTROL = 0x20
 #: What a kproxy reads of a former one, or of another instance: the last batches of a producer id, or those of the last
 #: seconds if that is more.
 _TAIL_BATCHES = 5
 _TAIL_MS = 2000
+#: ``clean.close.window.ms`` of connections with a PROXY protocol header, and what clocks and latency may take of it.
+_AUTOMATIC_WINDOW = 9.0
 
-Log = dict[int, bytes]
-"""Values by offset."""
+Log = dict[int, Content]
+"""Records by offset."""
 
 
 def read_logs(cluster: FakeCluster) -> list[Log]:
-    """The values in each partition."""
+    """The records in each partition."""
     return [_read(partition.log) for partition in cluster.topics[TOPIC].partitions]
 
 
 def _read(log: object) -> Log:
-    values: Log = {}
+    return {record.offset: content_of(record) for record in _records(log)}
+
+
+def _records(log: object) -> Iterator[Record]:
     for stored in log._batches:  # type: ignore[attr-defined]
-        if read_header(stored.data).attributes & _CONTROL:
-            continue
-        for record in iter_records(stored.data, max_decompressed_bytes=1 << 20):
-            values[record.offset] = record.value or b""
-    return values
+        if not read_header(stored.data).attributes & _CONTROL:
+            yield from iter_records(stored.data, max_decompressed_bytes=1 << 20)
 
 
-def read_outlived(cluster: FakeCluster) -> set[tuple[int, bytes]]:
-    """Partition and value of what was written under an epoch though its producer had a newer one in the log."""
-    found: set[tuple[int, bytes]] = set()
+def read_outlived(cluster: FakeCluster) -> set[Place]:
+    """Records that were written under an epoch though its producer had a newer one in the log."""
+    found: set[Place] = set()
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
         epochs: dict[int, int] = {}
         for stored in partition.log._batches:
@@ -82,52 +86,52 @@ def read_outlived(cluster: FakeCluster) -> set[tuple[int, bytes]]:
             newest = epochs[header.producer_id] = max(epochs.get(header.producer_id, -1), header.producer_epoch)
             if header.producer_epoch < newest:
                 records = iter_records(stored.data, max_decompressed_bytes=1 << 20)
-                found |= {(number, record.value or b"") for record in records}
+                found |= {(number, content_of(record)) for record in records}
     return found
 
 
-def read_retold(cluster: FakeCluster, history: History) -> set[tuple[int, bytes]]:
+def read_retold(cluster: FakeCluster, history: History) -> set[Place]:
     """As ``History.retold``."""
-    found: set[tuple[int, bytes]] = set()
+    found: set[Place] = set()
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
         told = [sent for sent in history.records if sent.partition == number and sent.state is State.OK]
         times = {
-            record.offset: (record.value, record.timestamp)
+            record.offset: (content_of(record), record.timestamp)
             for stored in partition.log._batches
             for record in iter_records(stored.data, max_decompressed_bytes=1 << 20)
         }
         for sent in told:
             # One that was matched with another in a request with new records receives no offset.
             where = times.values() if sent.offset < 0 else [times.get(sent.offset, (None, -1))]
-            stamps = {timestamp for value, timestamp in where if value == sent.value}
+            stamps = {timestamp for content, timestamp in where if content == sent.content}
             if stamps and sent.timestamp not in stamps and _is_resumed(history, sent, stamps):
-                found.add((number, sent.value))
+                found.add(sent.place)
     return found
 
 
 def _is_resumed(history: History, sent: Sent, stamps: set[int]) -> bool:
     """Whether an equal record with one of the timestamps was retried where nobody knew that ``sent`` was answered."""
-    equal = history.sent.get((sent.partition, sent.value, sent.client.client_id, sent.client.host), ())
+    equal = history.sent.get((sent.place, sent.client.client_id, sent.client.host), ())
     return any(other.timestamp in stamps and other.resumed_at > sent.answered_at for other in equal)
 
 
-def read_buried(cluster: FakeCluster) -> dict[tuple[int, bytes], set[int]]:
+def read_buried(cluster: FakeCluster) -> dict[Place, set[int]]:
     """As ``History.buried``."""
-    found: dict[tuple[int, bytes], set[int]] = defaultdict(set)
+    found: dict[Place, set[int]] = defaultdict(set)
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
         times: dict[int, list[int]] = defaultdict(list)
-        places: dict[bytes, list[tuple[tuple[int, int], int, int]]] = defaultdict(list)
+        places: dict[Content, list[tuple[tuple[int, int], int, int]]] = defaultdict(list)
         for stored in partition.log._batches:
             header = read_header(stored.data)
             if header.attributes & _CONTROL:
                 continue
             writer, mine = (header.producer_id, header.producer_epoch), times[header.producer_id]
             for record in iter_records(stored.data, max_decompressed_bytes=1 << 20):
-                value = record.value or b""
-                for other, at, offset in places[value]:
+                content = content_of(record)
+                for other, at, offset in places[content]:
                     if other != writer and _is_buried(times[other[0]], at):
-                        found[number, value].add(offset)
-                places[value].append((writer, len(mine), record.offset))
+                        found[number, content].add(offset)
+                places[content].append((writer, len(mine), record.offset))
             mine.append(header.max_timestamp)
     return dict(found)
 
@@ -135,6 +139,22 @@ def read_buried(cluster: FakeCluster) -> dict[tuple[int, bytes], set[int]]:
 def _is_buried(times: Sequence[int], at: int) -> bool:
     """Whether a batch precedes the last batches of its producer id, and those of the last seconds; by their times."""
     return any(time < max(times) - _TAIL_MS for time in times[at : max(at, len(times) - _TAIL_BATCHES)])
+
+
+def altered(cluster: FakeCluster, history: History) -> Iterator[tuple[str, str]]:
+    """Records in the log whose key, headers or timestamp are none that a record with their value was sent with.
+
+    Without timestamps of the client (format 0, LogAppendTime) kproxy or the broker gives them, which is not judged.
+    """
+    untimed = {sent.place for sent in history.records if not sent.client.magic}
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        for record in _records(partition.log):
+            place = number, content_of(record)
+            stamps = history.stamps.get(place)
+            if stamps is None:
+                yield ALTERED, f"{place[1]} in partition {number} was never sent with this key and these headers"
+            elif not (history.untimed or place in untimed or record.timestamp in stamps):
+                yield ALTERED, f"{place[1]} in partition {number} has the time {record.timestamp}, which was never sent"
 
 
 def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
@@ -154,37 +174,37 @@ def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
 
 def _counts(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
     """Of a topic that was deleted: what was acknowledged was written to one of the two."""
-    held = Counter(value for log in lives for value in log.values())
-    most = {value: max(Counter(log.values())[value] for log in lives) for value in held} if len(lives) > 1 else held
-    by_value: dict[bytes, list[Sent]] = defaultdict(list)
+    held = Counter(content for log in lives for content in log.values())
+    most = {one: max(Counter(log.values())[one] for log in lives) for one in held} if len(lives) > 1 else held
+    by_content: dict[Content, list[Sent]] = defaultdict(list)
     for sent in records:
-        by_value[sent.value].append(sent)
-    for value, sents in by_value.items():
+        by_content[sent.content].append(sent)
+    for content, sents in by_content.items():
         states = Counter(sent.state for sent in sents)
-        ok, unknown, count = states[State.OK], states[State.OPEN], held[value]
-        text = f"{value.decode()} in partition {partition}: {count} in the log, {ok} acknowledged, {unknown} unknown"
+        ok, unknown, count = states[State.OK], states[State.OPEN], held[content]
+        text = f"{content} in partition {partition}: {count} in the log, {ok} acknowledged, {unknown} unknown"
         if ok and not count:
             yield LOST, text
-        elif count < ok and _told_apart(history, sents):
+        elif count < ok - (mergeable := _mergeable(history, sents)):
             yield MERGED, text
-        elif count < ok + len(_silent(history, sents)) and _told_apart(history, sents) and len(lives) == 1:
+        elif count < ok + len(_silent(history, sents)) - mergeable and len(lives) == 1:
             yield UNANSWERED, text
-        elif most.get(value, 0) > ok + unknown and not _copies_unseen(history, sents):
+        elif most.get(content, 0) > ok + unknown and not _copies_unseen(history, sents):
             yield DUPLICATE, text
 
 
 def judged(history: History) -> Judged:
     """How much of a run the two invariants of copies can't be broken by."""
-    values: dict[tuple[int, bytes], list[Sent]] = defaultdict(list)
+    values: dict[Place, list[Sent]] = defaultdict(list)
     for sent in history.records:
         if sent.tries:
-            values[sent.partition, sent.value].append(sent)
+            values[sent.place].append(sent)
     equal = [sents for sents in values.values() if len(sents) > 1]
     return Judged(
         len(values),
         sum(_copies_unseen(history, sents) for sents in values.values()),
         len(equal),
-        sum(not _told_apart(history, sents) for sents in equal),
+        sum(_mergeable(history, sents) > 0 for sents in equal),
     )
 
 
@@ -193,16 +213,28 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
     Or a broker forgot for old timestamps that a producer was fenced.
     """
-    return any(
-        _is_unseen(history, sent) or (sent.client.age and (sent.partition, sent.value) in history.outlived)
-        for sent in sents
-    )
+    return any(_is_unseen(history, sent) or (sent.client.age and sent.place in history.outlived) for sent in sents)
 
 
 def _is_unseen(history: History, sent: Sent) -> bool:
     """A buried copy is excused if it is the one that the client was not told of: its retry was written."""
-    buried = history.buried.get((sent.partition, sent.value), {sent.offset})
+    if _is_beyond_relay(history, sent):
+        return True
+    buried = history.buried.get(sent.place, {sent.offset})
     return sent.unseen or (sent.resumed_at >= 0 and sent.offset not in buried)
+
+
+def _is_beyond_relay(history: History, sent: Sent) -> bool:
+    """Whether a record without a timestamp of its own was retried through a balancer that closed in good order.
+
+    For granted is taken that kproxy can't know of a balancer that nobody has declared, and need not compare for longer
+    than the option says.
+    """
+    client = sent.client
+    if client.relay is Relay.NONE or _is_timed(history, sent) or len(sent.attempts) < 2 or history.declared:
+        return False
+    took = sent.attempts[-1].arrives - sent.attempts[0].arrives
+    return client.relay is Relay.UNKNOWN or took >= _AUTOMATIC_WINDOW
 
 
 def _silent(history: History, sents: list[Sent]) -> list[Sent]:
@@ -217,17 +249,32 @@ def _silent(history: History, sents: list[Sent]) -> list[Sent]:
     ]
 
 
-def _told_apart(history: History, sents: list[Sent]) -> bool:
-    if history.strict or not any(sent.mixed for sent in sents):
-        return True
-    if any((sent.partition, sent.value) in history.retold for sent in sents):
-        return False
+def _mergeable(history: History, sents: list[Sent]) -> int:
+    """How many of a group of equal records kproxy may answer without writing them.
+
+    These are records that came while an equal one was in doubt, and whose timestamps are those of another of the group,
+    or unknown. For granted is taken that a record with a timestamp of its own is never a retry of one with another. One
+    of another process of the name is, if that surely had no success: its own retry may bear another time.
+    """
+    if history.strict:
+        return 0
+    may = [sent for sent in sents if sent.mixed or any(doubt.arose for doubt in sent.doubts)]
+    if not may:
+        return 0
+    if any(sent.place in history.retold for sent in sents):
+        return len(sents)
     alone = len({sent.client.number for sent in sents}) == 1
     if not alone and any(sent.shaken for sent in sents):
-        return False  # a retry may bear another time, and this one may be another process's
-    timed = [sent for sent in sents if sent.client.magic and not sent.client.renews_timestamps and not history.untimed]
-    stamps = [sent.timestamp for sent in timed]
-    return len(set(stamps)) == len(sents)
+        return len(may)
+    stamps = Counter(sent.timestamp for sent in sents)
+    if not all(_is_timed(history, sent) for sent in sents):
+        return len(may)
+    return sum(stamps[sent.timestamp] > 1 for sent in may)
+
+
+def _is_timed(history: History, sent: Sent) -> bool:
+    """Whether its retries bear its own timestamp, and no other record need do."""
+    return bool(sent.client.magic) and not sent.client.renews_timestamps and not history.untimed
 
 
 def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
@@ -235,11 +282,13 @@ def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[
     for sent in records:
         if sent.state is State.OK and sent.offset >= 0:
             given[sent.offset].append(sent)
-            if log.get(sent.offset) != sent.value:
-                yield OFFSETS, f"{sent.value.decode()} is not at {sent.offset} of partition {sent.partition}"
+            if log.get(sent.offset) != sent.content:
+                yield OFFSETS, f"{sent.content} is not at {sent.offset} of partition {sent.partition}"
     for offset, sents in given.items():
-        if len(sents) > 1 and _told_apart(history, sents):
-            yield MERGED, f"{len(sents)} records {sents[0].value.decode()} were answered with offset {offset}"
+        # records that nothing tells apart may change places: how many of them are in the log is judged elsewhere
+        alike = len({sent.timestamp for sent in sents}) == 1 and all(_is_timed(history, sent) for sent in sents)
+        if not alike and len(sents) - 1 > _mergeable(history, sents):
+            yield MERGED, f"{len(sents)} records {sents[0].content} were answered with offset {offset}"
 
 
 def _order(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
@@ -247,13 +296,13 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
 
     Of others at least what was acknowledged when it was first sent.
     """
-    places = {value: (life, offset) for life, log in enumerate(lives) for offset, value in log.items()}
-    counts = Counter(sent.value for sent in records)
+    places = {content: (life, offset) for life, log in enumerate(lives) for offset, content in log.items()}
+    counts = Counter(sent.content for sent in records)
     clients = {sent.client.number: sent.client for sent in records}
     distinct = {
-        value
-        for value, count in counts.items()
-        if count == 1 or (history.single and _told_apart(history, [sent for sent in records if sent.value == value]))
+        one
+        for one, count in counts.items()
+        if count == 1 or (history.single and not _mergeable(history, [sent for sent in records if sent.content == one]))
     }
     for number, client in clients.items():
         twins = [
@@ -276,16 +325,16 @@ def _order(history: History, partition: int, lives: list[Log], records: list[Sen
         else:
             mine.sort(key=lambda sent: sent.order)
         # where a forgotten fence let a copy through, what was answered says where the record itself is
-        copied = {sent.value for sent in mine if client.age and (partition, sent.value) in history.outlived}
-        unique = [sent for sent in mine if counts[sent.value] == 1 and sent.value in places.keys() - copied]
-        answered = [sent for sent in mine if sent.offset >= 0 and sent.value in distinct] if len(lives) == 1 else []
+        copied = {sent.content for sent in mine if client.age and sent.place in history.outlived}
+        unique = [sent for sent in mine if counts[sent.content] == 1 and sent.content in places.keys() - copied]
+        answered = [sent for sent in mine if sent.offset >= 0 and sent.content in distinct] if len(lives) == 1 else []
         for ordered, where in (
-            (unique, [places[s.value] for s in unique]),
+            (unique, [places[s.content] for s in unique]),
             (answered, [(0, s.offset) for s in answered]),
         ):
             for at in range(1, len(ordered)):
                 if where[at] <= where[at - 1]:
-                    one, two = ordered[at - 1].value.decode(), ordered[at].value.decode()
+                    one, two = ordered[at - 1].content, ordered[at].content
                     yield (
                         ORDER,
                         f"client {number} had {one} acknowledged before {two}, in partition {partition} it is behind",

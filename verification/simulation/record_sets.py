@@ -7,17 +7,17 @@ from typing import Final
 
 from kproxy.codec import compression
 from kproxy.codec.batch import Record, build_batch
+from verification.simulation.contents import Content
 
 _HEAD: Final = struct.Struct(">qiI")
 
 
-def record_set(magic: int, codec: int, rows: Sequence[tuple[int, bytes]], key: bytes | None = None) -> bytes:
-    """Rows of (timestamp in ms, value) in one batch or message set, all with one key."""
+def record_set(magic: int, codec: int, rows: Sequence[tuple[int, Content]]) -> bytes:
+    """Rows of (timestamp in ms, content) in one batch or message set; before format 2 without headers."""
     if magic == 2:
-        return bytes(
-            build_batch([Record(n, time, key, value, ()) for n, (time, value) in enumerate(rows)], codec=codec)
-        )
-    inner = b"".join(_entry(n, magic, 0, time, key, value) for n, (time, value) in enumerate(rows))
+        records = [Record(n, time, one.key, one.value, one.headers) for n, (time, one) in enumerate(rows)]
+        return bytes(build_batch(records, codec=codec))
+    inner = b"".join(_entry(n, magic, 0, time, one.key, one.value) for n, (time, one) in enumerate(rows))
     if not codec:
         return inner
     value = compression.compress(codec, inner, magic=magic)

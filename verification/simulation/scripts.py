@@ -14,9 +14,9 @@ from kproxy.net.lane_topic import TOPIC as LANES
 from kproxy.net.lane_topic import partition_of
 from kproxy.testing.fake_broker import Call, CloseAfter, Delay, Drop
 from kproxy.testing.fake_broker.controls import Fault
+from verification.simulation.contents import Labels
 from verification.simulation.faults import refusal
 from verification.simulation.plan import (
-    FLEET,
     OLD,
     PARTITIONS,
     TOPIC,
@@ -27,6 +27,7 @@ from verification.simulation.plan import (
     instance_name,
     plain_client,
 )
+from verification.simulation.tastes import FLEET
 from verification.simulation.world import World
 
 Script: TypeAlias = Callable[[World], Awaitable[None]]
@@ -198,8 +199,8 @@ def swept(seed: int) -> Plan:
         world.compact(0)
 
     clients = (
-        _client(0, (1.0, b"a"), key=b"k", backoffs=(6.0,)),
-        _client(1, (3.5, b"b"), key=b"k"),
+        _client(0, (1.0, b"a"), labels=Labels((b"k",)), backoffs=(6.0,)),
+        _client(1, (3.5, b"b"), labels=Labels((b"k",))),
     )
     return Plan(seed, clients, (), script=script, topic=(("cleanup.policy", "compact"),))
 

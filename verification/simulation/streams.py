@@ -2,7 +2,7 @@
 
 import trio
 
-from verification.simulation.network import VirtualIO
+from verification.simulation.virtual_io import VirtualIO
 
 _READ = 1 << 16
 

@@ -32,8 +32,9 @@ from kproxy.proxy import produce_calls, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from verification.simulation import broken_rules, scripts
-from verification.simulation.invariants import DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
-from verification.simulation.plan import FLEET, GZIP, Plan, Taste, make_plan
+from verification.simulation.invariants import ALTERED, DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
+from verification.simulation.plan import GZIP, Plan
+from verification.simulation.tastes import FLEET, LABELS, Taste, make_plan
 
 Change = tuple[Any, str, Any]
 """An owner, the name of a function or property of it, and what to put in its place."""
@@ -155,6 +156,15 @@ VARIANTS: Final = (
         ((produce_calls, "offset_of", broken_rules.base),),
         _CUTS,
         (OFFSETS,),
+    ),
+    *(
+        Variant(
+            f"what is left of a batch without its retries loses {what}",
+            ((Retries, "_rest", broken_rules.rest_with(**{field: value})),),
+            replace(_CUTS, labels=LABELS[2:], batch_sizes=(2, 4), regroup=("join",)),
+            (ALTERED, LOST),
+        )
+        for what, field, value in (("headers", "headers", ()), ("keys", "key", None), ("timestamps", "timestamp", 1))
     ),
     Variant(
         "records are equal at whatever time", ((Rules, "times_agree", broken_rules.any_time),), _EQUAL, (MERGED, ORDER)

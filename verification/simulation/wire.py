@@ -1,8 +1,10 @@
 """Bytes in flight: one direction of a connection, with latency, a bounded buffer, and its faults.
 
 TCP as far as it matters here: bytes arrive in order; what was written arrives even if the writer is killed; the end of
-a stream arrives after its bytes; bytes for an end that is closed are answered by a reset. An end is never later than it
-must be: a FIN that arrives long after the bytes is as good as a half-open connection, of which nobody can know.
+a stream arrives after its bytes; bytes for an end that is closed are answered by a reset; acknowledgements take a time
+of their own (``tcp``). While a route is cut packets are lost. Bytes and a FIN are sent again, later and later; a reset
+is not. Otherwise an end is never later than it must be: a FIN that arrives long after the bytes is as good as a
+half-open connection.
 """
 
 from collections import deque
@@ -13,8 +15,9 @@ from typing import Final
 import trio
 
 from verification.simulation.clock import VirtualClock
+from verification.simulation.tcp import AckHabits, Acknowledgements, retransmission
 
-#: A kernel gives up a connection whose packets vanish after so many seconds (keep-alive).
+#: Something between the ends resets a connection whose packets vanish after so many seconds.
 GIVE_UP_SECONDS: Final = 30.0
 _SPLIT: Final = 0.1
 FIN: Final = "FIN"
@@ -26,30 +29,47 @@ class Pipe:
 
     back: "Pipe"
 
-    def __init__(self, clock: VirtualClock, number: int, rng: Random, latency: float, capacity: int) -> None:
-        """``latency`` in seconds; at most ``capacity`` bytes are in flight or unread."""
+    def __init__(
+        self,
+        clock: VirtualClock,
+        number: int,
+        rng: Random,
+        latency: float,
+        capacity: int,
+        acks: Acknowledgements | None = None,
+    ) -> None:
+        """``latency`` in seconds. At most ``capacity`` bytes are in flight or unread, and half of that acknowledged."""
         self._clock = clock
         self._number = number
         self._rng = rng
-        self._latency = latency
+        self.latency = latency
         self._capacity = capacity
+        self._window = capacity // 2
+        self._acks = acks or Acknowledgements(rng, AckHabits((0.0,), 0.0))
         self._queue: deque[tuple[float, bytes | str]] = deque()
         self._last = 0.0
         #: Bytes in flight are held up until then (trio's clock).
         self.stalled_until = 0.0
+        #: Packets are lost until then (trio's clock).
+        self.blocked_until = 0.0
         self._vanishes = False
         self._cut: tuple[int, Callable[[], None]] | None = None
         #: Bytes that have arrived and are unread.
         self.inbox = bytearray()
-        #: Bytes written that have not arrived; what a reset left of them when the writer learnt of it.
+        #: Bytes written that have not arrived.
         self.on_way = 0
         #: Bytes written so far, and how many of them have arrived.
         self.written = self.arrived = 0
-        self.never_arrived: int | None = None
+        #: When something arrived last (trio's clock).
+        self.heard_at = 0.0
+        #: Bytes that were not acknowledged when a reset came.
+        self.never_acknowledged: int | None = None
         self.ended = self.reset = False
         #: Whether the reader has closed its end.
         self.gone = False
         self._over: Callable[[], None] | None = None
+        #: Called when bytes are written.
+        self.on_write: Callable[[], None] | None = None
         self.readers = trio.lowlevel.ParkingLot()
         self.writers = trio.lowlevel.ParkingLot()
 
@@ -61,28 +81,90 @@ class Pipe:
         chunk = bytes(data[:taken])
         self.on_way += taken
         self.written += taken
+        self._acks.sent(trio.current_time(), self.written)
         at = self._rng.randrange(1, taken) if taken > 1 and self._rng.random() < _SPLIT else taken
         for part in (chunk[:at], chunk[at:]):
             if part:
-                self._send(part, self._latency * self._rng.uniform(0.7, 2.0))
+                self._send(part, self.latency * self._rng.uniform(0.7, 2.0))
+        if self.on_write is not None:
+            self.on_write()
         return taken
 
     def read(self, buffers: list[memoryview]) -> int:
         """Moves unread bytes into the buffers; how many."""
+        was_full = len(self.inbox) > self._window
         total = 0
         for buffer in buffers:
             part = self.inbox[: len(buffer)]
             buffer[: len(part)] = part
             del self.inbox[: len(part)]
             total += len(part)
+        if was_full:
+            self._acknowledge(0.0)
         self.writers.unpark_all()
         return total
 
     def end(self, how: str) -> None:
         """Sends FIN or RST after the bytes in flight, and at once if there are none."""
-        if not self._queue:
+        if not self._queue and not self.is_blocked:
             self.stalled_until = 0.0
+        if how == RST and self.is_blocked:
+            return
         self._send(how, 0.0)
+
+    # -- acknowledgements
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes written of which the writer's kernel does not know that they arrived."""
+        if self.never_acknowledged is not None:
+            return self.never_acknowledged
+        self._settle()
+        return self.written - self._acks.position
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when bytes wait to be acknowledged (``Acknowledgements.waiting_since``); None if none do."""
+        self._settle()
+        return self._acks.waiting_since
+
+    @property
+    def answered_at(self) -> float:
+        """When the writer's kernel last heard of the reader's, by an acknowledgement or by bytes (trio's clock)."""
+        self._settle()
+        return max(self._acks.progress_at, self.back.heard_at)
+
+    def _first_sent_at(self) -> float:
+        since = self.waiting_since
+        return trio.current_time() if since is None else since
+
+    def _settle(self) -> None:
+        now = trio.current_time()
+        if now >= self.back.stalled_until:
+            self._acks.settle(now)
+
+    @property
+    def _readable_to(self) -> int:
+        """The position up to which the reader's kernel has room."""
+        return self.arrived - max(0, len(self.inbox) - self._window)
+
+    @property
+    def _round_trip(self) -> float:
+        return self.latency + self.back.latency
+
+    def _acknowledge(self, delay: float) -> None:
+        now, back = trio.current_time(), self.back
+        at = now + delay + back.latency
+        if at < back.blocked_until:  # it is lost; the bytes are sent again, and acknowledged again
+            at = retransmission(self._first_sent_at(), self._round_trip, back.blocked_until) + self._round_trip
+        self._acks.comes(at, self._readable_to)
+
+    # -- faults
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether packets are lost now."""
+        return trio.current_time() < self.blocked_until
 
     @property
     def holds(self) -> bool:
@@ -93,6 +175,11 @@ class Pipe:
     def last_arrival(self) -> float:
         """When the last that was written arrives, by trio's clock, unless a fault delays it later."""
         return max(self._last, self.stalled_until) if self._queue else self._last
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the end is in flight."""
+        return bool(self._queue) and isinstance(self._queue[-1][1], str)
 
     def when_over(self, tell: Callable[[], None]) -> None:
         """Calls ``tell`` when the end or a reset has arrived, or the reader has closed its end; at once if so."""
@@ -111,10 +198,27 @@ class Pipe:
 
     def stall(self, seconds: float) -> None:
         """Holds everything up for so long."""
+        self.back._settle()
         self.stalled_until = max(self.stalled_until, trio.current_time() + seconds)
+
+    def block(self, seconds: float) -> None:
+        """Loses every packet for so long; what is lost is sent again when its writer's kernel next tries."""
+        self._settle()
+        self.back._settle()
+        self.blocked_until = max(self.blocked_until, trio.current_time() + seconds)
+        self.back._acks.lose()
+        if self._queue:
+            self._send_again(self._first_sent_at())
+        if self.back.arrived > self.back._acks.position:
+            self.back._acknowledge(0.0)
+
+    def _send_again(self, since: float) -> None:
+        self.stalled_until = max(self.stalled_until, retransmission(since, self._round_trip, self.blocked_until))
 
     def vanish(self) -> None:
         """From now on nothing arrives, and no end gets an error."""
+        self.back._settle()
+        self.back._acks.lose()
         self._vanishes = True
 
     def cut_after(self, size: int, action: Callable[[], None]) -> None:
@@ -123,21 +227,36 @@ class Pipe:
 
     def break_now(self) -> None:
         """Makes the reader see a reset; bytes in flight are lost."""
-        self._queue.clear()
+        self.back._settle()
+        self.give_up()
         self._vanishes = True
         self._break()
 
+    def give_up(self) -> None:
+        """Bytes in flight are lost: the writer's kernel does not send them again."""
+        self._queue.clear()
+
+    def time_out(self) -> None:
+        """The reader's kernel gives the connection up, and tells nobody."""
+        self._break()
+
     def _break(self) -> None:
+        self.back.never_acknowledged = self.back.unacknowledged
         self.reset = True
         self._report_over()
-        self.back.never_arrived = self.back.on_way
         self.readers.unpark_all()
         self.back.writers.unpark_all()
 
     def _send(self, what: bytes | str, delay: float) -> None:
-        self._last = max(self._last, trio.current_time() + delay)
+        now = trio.current_time()
+        if now < self.blocked_until and self.stalled_until < self.blocked_until:
+            self._send_again(now)
+        self._last = max(self._last, now + delay)
         self._queue.append((self._last, what))
         self._clock.at(self._last, self._number, self._arrive)
+        back = self.back
+        if what is not RST and back.arrived > back._acks.position:
+            back._acks.comes(max(self._last, self.stalled_until), back._readable_to)
 
     def _arrive(self) -> None:
         now = trio.current_time()
@@ -147,6 +266,7 @@ class Pipe:
         while self._queue and self._queue[0][0] <= now:
             what = self._queue.popleft()[1]
             if not self._vanishes:
+                self.heard_at = now
                 self._take(what)
 
     def _take(self, what: bytes | str) -> None:
@@ -157,7 +277,7 @@ class Pipe:
                 self.ended = True
                 self._report_over()
                 self.readers.unpark_all()
-        elif self.gone:
+        elif self.gone or self.reset:
             self.back.end(RST)
         else:
             self._deliver(what)
@@ -171,6 +291,7 @@ class Pipe:
         self.inbox += data
         self.on_way -= len(data)
         self.arrived += len(data)
+        self._acknowledge(self._acks.delay(self._round_trip))
         self.readers.unpark_all()
         if cut is not None:
             self._cut = None

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import trio
@@ -18,6 +19,7 @@ from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluste
 from kproxy.testing.fake_broker.fake_cluster import ClusterConfig
 from kproxy.testing.fake_broker.producers import ProducerStates
 from verification.simulation import invariants
+from verification.simulation.balancer import Balancer
 from verification.simulation.broker_watch import watch_brokers
 from verification.simulation.clients import Client
 from verification.simulation.clock import VirtualClock
@@ -25,7 +27,7 @@ from verification.simulation.faults import BROKER_LEG, strike
 from verification.simulation.history import History, State
 from verification.simulation.instance import PORT, Instance
 from verification.simulation.logs import watched_logs
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.plan import (
     BROKERS,
     BUSY_SECONDS,
@@ -34,11 +36,13 @@ from verification.simulation.plan import (
     TOPIC,
     FaultPlan,
     Plan,
-    Taste,
+    Relay,
     instance_name,
-    make_plan,
 )
 from verification.simulation.streams import BrokerStream
+from verification.simulation.tastes import Taste, make_plan
+from verification.simulation.virtual_io import VirtualIO
+from verification.simulation.wrap import sequences_from
 
 _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest.
@@ -68,16 +72,20 @@ class World:
     """Everything in one run."""
 
     brokers: FakeCluster
+    balancer: Balancer
 
     def __init__(self, plan: Plan) -> None:
         """Nothing runs yet."""
         self.plan = plan
         self.history = History(
-            single=plan.options.get("clients_in_flight") == 1, strict=plan.strict, untimed=plan.topic == LOG_APPEND_TIME
+            single=plan.options.get("clients_in_flight") == 1,
+            strict=plan.strict,
+            untimed=plan.topic == LOG_APPEND_TIME,
+            declared=plan.options.get("clean_close_window_ms", 0) > 0,
         )
         self.clients: list[Client] = []
         self.instances: list[Instance] = []
-        self.network = VirtualNetwork(plan.seed, VirtualClock(MockClock(autojump_threshold=0)), self.wall)
+        self.network = VirtualNetwork(plan.seed, VirtualClock(MockClock(autojump_threshold=0)), self.wall, plan.weather)
         self._wall = _EPOCH
         self._fake: FakeServer
         self._nursery: trio.Nursery
@@ -195,7 +203,8 @@ class World:
         self.history.outlived |= invariants.read_outlived(self.brokers)
         self.history.buried = invariants.read_buried(self.brokers)
         self.history.retold |= invariants.read_retold(self.brokers, self.history)
-        return next(invariants.broken(self.history, invariants.read_logs(self.brokers)), None)
+        found = invariants.broken(self.history, invariants.read_logs(self.brokers))
+        return next(chain(found, invariants.altered(self.brokers, self.history)), None)
 
     def _serve(self, node: int, io: VirtualIO) -> None:
         if not self.brokers.brokers[node].alive:
@@ -218,9 +227,11 @@ class World:
             instance = Instance(name, self.network, self._fake.bootstrap, self.history, options, decides=decides)
             self.instances.append(instance)
             await self._nursery.start(self._instance, instance)
+        self.balancer = Balancer(self.network, self._nursery)
         for plan in self.plan.clients:
             place = (instance_name(plan.instance), PORT)
-            host = Host(self.network, plan.host, "none")
+            reach = None if plan.relay is Relay.NONE else partial(self.balancer.connect, plan.relay)
+            host = Host(self.network, plan.host, "none", reach)
             self.clients.append(Client(plan, host, place, self.history, self.plan.seed))
 
     async def _faults_and_clients(self) -> None:
@@ -302,7 +313,7 @@ def _deterministic(seed: int) -> Iterator[None]:
 def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:
     """Runs a plan. The same plan gives the same outcome, trace and all; an exception is a broken invariant."""
     world = make(plan)
-    with _deterministic(plan.seed), watched_logs(world.history):
+    with _deterministic(plan.seed), watched_logs(world.history), sequences_from(plan.first_sequence):
         try:
             return trio.run(world.run, clock=world.network.clock.trio_clock)
         except Exception as error:

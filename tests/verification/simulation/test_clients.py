@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.verification.simulation.worlds import client, fault, plan, send
-from verification.simulation.plan import Taste, make_plan
 from verification.simulation.scripts import led_back
+from verification.simulation.tastes import Taste, make_plan
 from verification.simulation.world import Outcome, run
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from verification.simulation import invariants
 from verification.simulation.cuts import shrink
-from verification.simulation.plan import Taste
 from verification.simulation.runner import first_failure
+from verification.simulation.tastes import Taste
 from verification.simulation.world import run, run_seed
 
 

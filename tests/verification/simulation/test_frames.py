@@ -1,5 +1,7 @@
 """Frames of model clients."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 import trio
 import trio.testing
@@ -8,7 +10,10 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersions
 from kproxy.codec.header import decode_request_header, encode_response
 from verification.simulation.clock import VirtualClock
 from verification.simulation.frames import FrameIO
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
+
+if TYPE_CHECKING:
+    from verification.simulation.virtual_io import VirtualIO
 
 
 async def test_requests_are_numbered_and_answers_found_their_version(autojump_clock: trio.testing.MockClock) -> None:

@@ -9,7 +9,8 @@ import trio.testing
 from tests.verification.simulation.worlds import client
 from verification.simulation.clock import VirtualClock
 from verification.simulation.history import Attempt, History, Sent, State
-from verification.simulation.network import Link, VirtualNetwork
+from verification.simulation.link import Link
+from verification.simulation.network import VirtualNetwork
 from verification.simulation.plan import plain_client
 from verification.simulation.wire import GIVE_UP_SECONDS
 
@@ -79,18 +80,37 @@ async def test_a_retry_that_overtakes_the_end_of_its_connection_is_unseen_if_the
     assert (first.unseen, last.unseen) == (True, False)  # what comes with the end is known to be nobody's
 
 
-async def test_an_equal_record_is_mixed_up_with_one_in_doubt(network: VirtualNetwork) -> None:
+async def test_an_equal_record_is_mixed_up_with_one_whose_connection_broke(network: VirtualNetwork) -> None:
     history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
-    had, again, more, fresh = sent(), sent(), sent(), sent()
+    had, again, more, fresh = (sent(state=State.OK) for _ in range(4))
     history.sends(had, attempt(old))
     history.sends(again, attempt(old))
-    assert not again.mixed  # the connection stands, and nothing went wrong
+    assert not (again.mixed or again.doubts)  # the connection stands, and nothing went wrong
     history.sends(more, attempt(new))
-    assert more.mixed
     for one in had, again, more:
         one.evident = True
     history.sends(fresh, attempt(new))
-    assert not fresh.mixed
+    assert not (fresh.mixed or fresh.doubts)
+    old.cut()
+    old.far.close()
+    assert [doubt.arose for doubt in more.doubts] == [True, True]
+
+
+async def test_it_is_not_if_the_connection_ended_in_good_order_after_the_response(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    had, again, declared = (sent(state=State.OK) for _ in range(3))
+    history.sends(had, attempt(old))
+    old.near.close()
+    await trio.sleep(1)
+    old.far.close()
+    history.sends(again, attempt(new))
+    assert not again.mixed
+    assert [doubt.arose for doubt in again.doubts] == [False]
+    history.declared = True  # something in between ends TCP
+    history.sends(declared, attempt(new))
+    assert declared.mixed
 
 
 async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(network: VirtualNetwork) -> None:
@@ -103,18 +123,27 @@ async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(net
     assert [one.mixed for one in (refused, on_its_way, known, later)] == [False, True, False, True]
 
 
-async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_the_answer_was_received(
-    network: VirtualNetwork,
+@pytest.mark.parametrize(
+    ("asked", "read", "two"), [(2.0, 2.1, True), (1.0, 2.1, False), (2.0, 9.9, False), (None, 0.0, False)]
+)
+async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_there_are_surely_two(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock, asked: float | None, read: float, two: bool
 ) -> None:
-    history, link = History(), network.connect("a", "kproxy", 1)
-    mine = sent()
-    history.sends(mine, attempt(link))
-    for evident in True, False:
-        mine.evident = evident
-        twin = Sent(plain_client(4, (), client_id="c3", host=mine.client.host), 0, 0, b"a")
-        history.sends(twin, attempt(link))
-        twin.evident = True
-        assert twin.mixed is not evident
+    history, (mine, other) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    had = sent()
+    late, known = (
+        Sent(plain_client(4, (), client_id="c3", host=had.client.host), 0, 0, b"a", state=State.OK) for _ in range(2)
+    )
+    history.sends(had, attempt(mine))
+    other.used_at = 1.0
+    if asked is not None:
+        mine.rounds.append((asked, read))
+    await trio.sleep(10)
+    mine.far.close()
+    history.sends(late, attempt(other))
+    had.evident = True
+    history.sends(known, attempt(other))
+    assert [any(doubt.arose for doubt in one.doubts if doubt.link is mine) for one in (late, known)] == [not two, False]
 
 
 async def test_with_a_kproxy_dies_what_it_knew_of_answers() -> None:

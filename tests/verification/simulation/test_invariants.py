@@ -11,6 +11,7 @@ from kproxy.testing.fake_broker import FakeCluster
 from kproxy.testing.fake_broker.cluster_state import Broker
 from kproxy.testing.fake_broker.producers import ProducerStates
 from verification.simulation import invariants
+from verification.simulation.contents import Content, Headers
 from verification.simulation.history import History, Sent, State
 from verification.simulation.plan import TOPIC, ClientPlan
 
@@ -39,7 +40,7 @@ def mix(told: History) -> None:
 
 
 def verdict(told: History, *log: bytes) -> set[str]:
-    return {name for name, _ in invariants.broken(told, [dict(enumerate(log))])}
+    return {name for name, _ in invariants.broken(told, [dict(enumerate(map(Content, log)))])}
 
 
 def test_a_history_that_agrees_with_the_log_breaks_nothing() -> None:
@@ -122,7 +123,7 @@ def test_copies_of_old_records_after_a_fence_that_the_broker_forgot_are_not_judg
     for plan, found in (old, set()), (client(), {invariants.DUPLICATE}):
         told = history((plan, [(b"a", OK, -1)]))
         assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
-        told.outlived.add((0, b"a"))
+        told.outlived.add((0, Content(b"a")))
         assert verdict(told, b"a", b"a") == found
 
 
@@ -137,7 +138,7 @@ async def test_a_record_that_was_taken_for_another_one_is_not_judged_if_that_was
     told = history((client(), [(b"a", OK, offset), (b"a", OK, 0)]))
     mix(told)
     taken, other = told.records
-    told.sent[0, b"a", "c0", "10.0.0.1"] = [taken, other]
+    told.sent[(0, Content(b"a")), "c0", "10.0.0.1"] = [taken, other]
     other.timestamp, taken.answered_at = 1001, 2.0
     for resumed_at in -1.0, 2.0:
         other.resumed_at = resumed_at
@@ -145,18 +146,18 @@ async def test_a_record_that_was_taken_for_another_one_is_not_judged_if_that_was
     assert verdict(told, b"a") == {invariants.MERGED}
     other.resumed_at = 2.5
     told.retold |= invariants.read_retold(cluster, told)
-    assert told.retold == {(0, b"a")}
+    assert told.retold == {(0, Content(b"a"))}
     assert verdict(told, b"a") == set()
 
 
 def test_a_copy_after_a_forgotten_fence_is_not_where_its_record_is() -> None:
     rows = [(b"a", OK, 0), (b"b", OK, 1)]
     told = history((replace(client(), age=86_400.0), rows))
-    told.outlived.add((0, b"a"))
+    told.outlived.add((0, Content(b"a")))
     assert verdict(told, b"a", b"b", b"a") == set()
     assert verdict(history((client(), rows)), b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
     behind = history((replace(client(), age=86_400.0), [(b"a", OK, 1), (b"b", OK, 0)]))
-    behind.outlived.add((0, b"a"))
+    behind.outlived.add((0, Content(b"a")))
     assert verdict(behind, b"b", b"a", b"a") == {invariants.ORDER}
 
 
@@ -168,7 +169,7 @@ def test_what_was_written_under_an_epoch_that_was_over_is_found() -> None:
         log.producers = ProducerStates()
         data = build_batch([Record(0, 7, None, value, ())], producer_id=5, producer_epoch=epoch, base_sequence=0)
         log.append(memoryview(data), 0, 7)
-    assert invariants.read_outlived(cluster) == {(0, b"c")}
+    assert invariants.read_outlived(cluster) == {(0, Content(b"c"))}
 
 
 @pytest.mark.parametrize(
@@ -196,12 +197,12 @@ def test_what_lies_before_the_last_batches_of_its_producer_id_when_it_is_written
     for nth in range(later):
         write(b"%d" % nth, 5, 0, nth + 1, ms)
     write(b"a", 5 if epoch else 6, epoch, 0, ms)
-    assert invariants.read_buried(cluster) == ({(0, b"a"): {0}} if found else {})
+    assert invariants.read_buried(cluster) == ({(0, Content(b"a")): {0}} if found else {})
 
 
 def test_a_copy_of_what_was_buried_is_not_judged_if_it_was_retried_where_it_is_known_from_the_log_alone() -> None:
     told = history((client(), [(b"a", OK, 2), (b"b", OK, 1)]))
-    told.buried[0, b"a"] = {0}
+    told.buried[0, Content(b"a")] = {0}
     assert verdict(told, b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
     told.records[0].resumed_at = 1.0
     assert verdict(told, b"a", b"b", b"a") == set()
@@ -264,7 +265,7 @@ def test_what_wants_no_answer_is_written_if_nothing_happened_to_its_connection()
 
 def test_a_topic_made_again_holds_the_rest() -> None:
     told = history((client(), [(b"a", OK, 0), (b"b", OK, 0)]))
-    told.deleted.append([{0: b"a"}])
+    told.deleted.append([{0: Content(b"a")}])
     assert verdict(told, b"b") == set()
     assert verdict(told, b"a", b"b") == set()  # it came in again, since its response was lost with the topic
     assert verdict(told) == {invariants.LOST}
@@ -273,9 +274,9 @@ def test_a_topic_made_again_holds_the_rest() -> None:
 
 def test_what_was_compacted_away_was_written() -> None:
     told = history((client(), [(b"a", OK, 0)]))
-    told.compacted[0] = {0: b"a"}
+    told.compacted[0] = {0: Content(b"a")}
     assert verdict(told) == set()
-    assert set(invariants.broken(told, [{1: b"a"}])) == {
+    assert set(invariants.broken(told, [{1: Content(b"a")}])) == {
         (invariants.DUPLICATE, "a in partition 0: 2 in the log, 1 acknowledged, 0 unknown")
     }
 
@@ -306,3 +307,35 @@ def test_what_broke_while_the_run_continued_is_reported() -> None:
     told.breaks(invariants.MEMORY, "first")
     told.breaks(invariants.LEAKED, "second")
     assert list(invariants.broken(told, [])) == [(invariants.MEMORY, "first")]
+
+
+def test_equal_values_with_another_key_or_other_headers_are_other_records() -> None:
+    told = history((client(), [(b"a", OK, 0)]))
+    for content in Content(b"a", b"k"), Content(b"a", None, (("h", b"1"),)):
+        assert {name for name, _ in invariants.broken(told, [{0: content}])} == {invariants.LOST, invariants.OFFSETS}
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "timestamp", "found"),
+    [
+        (b"k", (("h", b"1"),), 1000, set()),
+        (None, (("h", b"1"),), 1000, {invariants.ALTERED}),
+        (b"k", (), 1000, {invariants.ALTERED}),
+        (b"k", (("h", None),), 1000, {invariants.ALTERED}),
+        (b"k", (("h", b"1"),), 1001, {invariants.ALTERED}),
+    ],
+    ids=["as-sent", "no-key", "no-headers", "another-header", "another-time"],
+)
+def test_a_record_is_written_with_its_key_headers_and_timestamp(
+    key: bytes | None, headers: Headers, timestamp: int, found: set[str]
+) -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    data = build_batch([Record(0, timestamp, key, b"a", headers)])
+    cluster.topics[TOPIC].partitions[0].log.append(memoryview(data), 0, 7)
+    told = history((client(), []))
+    told.records.append(Sent(client(), 0, 0, b"a", 1000, OK, 0, 1, 0, key=b"k", headers=(("h", b"1"),)))
+    told.stamps[told.records[0].place] = {1000}
+    assert {name for name, _ in invariants.altered(cluster, told)} == found
+    told.untimed = True
+    assert {name for name, _ in invariants.altered(cluster, told)} == (found if timestamp == 1000 else set())

@@ -2,7 +2,8 @@
 
 import pytest
 
-from verification.simulation.plan import BUSY_SECONDS, FAULTS, Taste, make_plan
+from verification.simulation.plan import BUSY_SECONDS, FAULTS
+from verification.simulation.tastes import Taste, make_plan
 
 
 def test_a_seed_is_a_plan() -> None:

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from verification.simulation.plan import Taste, make_plan
 from verification.simulation.runner import first_failure, run_seeds
+from verification.simulation.tastes import Taste, make_plan
 from verification.simulation.world import run_seed
 
 

@@ -1,12 +1,17 @@
 """Connections as streams, for the fake broker."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 import trio
 import trio.testing
 
 from verification.simulation.clock import VirtualClock
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.streams import BrokerStream
+
+if TYPE_CHECKING:
+    from verification.simulation.virtual_io import VirtualIO
 
 
 async def test_a_stream_reads_writes_and_ends(autojump_clock: trio.testing.MockClock) -> None:

@@ -101,7 +101,7 @@ async def test_bytes_for_a_closed_end_are_answered_by_a_reset(clock: VirtualCloc
     await trio.sleep(1)
     assert back.reset
     assert not pipe.inbox
-    assert pipe.never_arrived == 3
+    assert pipe.never_acknowledged == 3
 
 
 async def test_a_cut_comes_after_the_very_byte(clock: VirtualClock, autojump_clock: MockClock) -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from tests.verification.simulation.worlds import client, fault, plan, send
 from verification.simulation import invariants
-from verification.simulation.plan import GZIP, LOG_APPEND_TIME, OLD, Taste, make_plan
+from verification.simulation.plan import GZIP, LOG_APPEND_TIME, OLD
+from verification.simulation.tastes import Taste, make_plan
 from verification.simulation.world import Outcome, World, run
 
 pytestmark = pytest.mark.long
 
 _DIGESTS = """
-from verification.simulation.plan import Taste, make_plan
+from verification.simulation.tastes import Taste, make_plan
 from verification.simulation.world import run
 print(*(run(make_plan(seed, Taste())).digest for seed in range(5)))
 """

@@ -1,7 +1,7 @@
 """The connections of one client process: one for each address, requests in order on each."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -9,9 +9,12 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.messages import Message
 from verification.simulation.frames import FrameIO
-from verification.simulation.network import Host, Link
+from verification.simulation.network import Host
 from verification.simulation.plan import TOPIC
 from verification.simulation.transactions.routes import Route
+
+if TYPE_CHECKING:
+    from verification.simulation.link import Link
 
 Address = tuple[str, int]
 

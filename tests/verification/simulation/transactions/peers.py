@@ -10,10 +10,11 @@ from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import Message, request_class
 from verification.simulation.clock import VirtualClock
-from verification.simulation.network import Host, VirtualIO, VirtualNetwork
+from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.transactions.calls import Calls
 from verification.simulation.transactions.plan import ProducerPlan
 from verification.simulation.transactions.routes import Route
+from verification.simulation.virtual_io import VirtualIO
 
 ADDRESS = ("peer", 9092)
 

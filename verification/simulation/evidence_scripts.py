@@ -1,0 +1,158 @@
+"""Runs made by hand about what a client has received: late acknowledgements, cut routes, processes that come and go.
+
+The seed decides the order of what happens at one time, and the rest of the network's timing.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+
+from verification.simulation.history import State
+from verification.simulation.link import Link
+from verification.simulation.plan import TOPIC, ClientPlan, Plan, Send, plain_client
+from verification.simulation.tcp import AckHabits
+from verification.simulation.weather import Weather
+from verification.simulation.world import World
+
+#: Clients of the formats before timestamps.
+_UNTIMED: Final[dict[str, Any]] = {"magic": 0, "version": 1}
+#: Of two processes.
+_ONE_NAME: Final[dict[str, Any]] = {"client_id": "rdkafka", "host": "10.0.0.1"}
+#: The client's kernel acknowledges late, as it may.
+_LATE: Final = Weather(acks=AckHabits((0.04,), 0.0))
+_LATER: Final = Weather(acks=AckHabits((0.2,), 0.0))
+
+
+def _client(number: int, *sends: tuple[float, bytes], **more: Any) -> ClientPlan:
+    """A producer of single records for partition 0, each so many seconds after the one before."""
+    return plain_client(number, tuple(Send(gap, ((0, (value,)),)) for gap, value in sends), **more)
+
+
+async def _acknowledged(world: World, client: int, records: int) -> Link:
+    """The connection of a client that has read so many successes."""
+    while True:
+        done = [one for one in world.history.records if one.client.number == client and one.state is State.OK]
+        link = world.clients[client].link if world.clients else None
+        if len(done) >= records and link is not None:
+            return link
+        await trio.sleep(0.001)
+
+
+# -- connections that ended in good order (A1)
+
+
+def process_for_each(seed: int) -> Plan:
+    """One process for each record, without timestamps: open, closed, open, closed, open."""
+    values = (b"open", b"closed", b"open", b"closed", b"open")
+    sends = tuple((0.3, value) for value in values)
+    return Plan(seed, (_client(0, *sends, closes_each=True, **_UNTIMED),), (), strict=True)
+
+
+def run_twice(seed: int) -> Plan:
+    """A script of twenty equal records is run twice."""
+    once, then = (0.3, b"x"), ((0.0, b"x"),) * 19
+    clients = (
+        _client(0, once, *then, **_UNTIMED, **_ONE_NAME),
+        _client(1, (3.0, b"x"), *then, **_UNTIMED, **_ONE_NAME),
+    )
+    return Plan(seed, clients, (), strict=True)
+
+
+def heartbeat(seed: int) -> Plan:
+    """A heartbeat every 5 s, without timestamps, each over a connection of its own."""
+    return Plan(seed, (_client(0, *[(5.0, b"up")] * 8, closes_each=True, **_UNTIMED),), (), strict=True)
+
+
+# -- acknowledgements that do not come (A3)
+
+
+def _cut_after_success(seed: int, weather: Weather, *, back: bool) -> Plan:
+    async def script(world: World) -> None:
+        link = await _acknowledged(world, 0, 1)
+        world.network.cut_route("10.0.0.1", "kproxy-0", 1.6, back=back)
+        await trio.sleep(1.6)
+        link.cut()
+
+    client = _client(0, (0.5, b"x"), (3.0, b"x"), (0.5, b"y"))
+    return Plan(seed, (client,), (), script=script, strict=True, weather=weather)
+
+
+def cut_before_ack(seed: int) -> Plan:
+    """A client reads a success; its route is cut before its kernel acknowledges, and the connection reset after 1.6 s.
+
+    It writes an equal record then, with another timestamp.
+    """
+    return _cut_after_success(seed, _LATE, back=True)
+
+
+def acks_lost(seed: int) -> Plan:
+    """As ``cut_before_ack``, where only what the client sends is lost."""
+    return _cut_after_success(seed, _LATER, back=False)
+
+
+# -- two programs of one name (A4)
+
+
+def two_programs(seed: int) -> Plan:
+    """Two programs with one name and host write equal records with equal timestamps; one loses its acknowledgement.
+
+    The connection of the other was in use long before that.
+    """
+
+    async def script(world: World) -> None:
+        link = await _acknowledged(world, 0, 2)
+        await trio.sleep(0.5)
+        link.down.stall(9.0)  # kproxy's response does not arrive
+        await trio.sleep_until(2.7)
+        link.cut()
+
+    first = _client(0, (0.1, b"a"), (0.9, b"d"), (1.1, b"x"), clock_ms=1000, backoffs=(9.0,), **_ONE_NAME)
+    second = _client(1, (0.3, b"b"), (2.6, b"x"), (0.1, b"c"), clock_ms=1000, **_ONE_NAME)
+    return Plan(seed, (first, second), (), script=script, strict=True)
+
+
+# -- how many requests precede an acknowledgement (B5)
+
+
+def deep_and_far(seed: int) -> Plan:
+    """A client 100 ms away with a thousand requests in flight; its connection is reset twice."""
+
+    async def script(world: World) -> None:
+        for time in 1.0, 2.0:
+            await trio.sleep_until(time)
+            link = world.clients[0].link
+            if link is not None:
+                link.cut()
+
+    sends = tuple((0.004, b"%d" % nth) for nth in range(400))
+    client = _client(0, *sends, depth=1000, backoffs=(0.1,), tries=1000)
+    weather = Weather(clients=(0.07,), brokers=(0.001,), capacities=(65_536,))
+    return Plan(seed, (client,), (), script=script, strict=True, weather=weather)
+
+
+# -- a user time-out (B6)
+
+
+def long_cut_route(seed: int) -> Plan:
+    """A route is cut for 43 s when a request has been written; its client gives up after 30 s, and retries."""
+
+    async def script(world: World) -> None:
+        log = world.brokers.topics[TOPIC].partitions[0].log
+        while log.end_offset < 2:  # noqa: ASYNC110 - a broker's log, unannounced
+            await trio.sleep(0.001)
+        world.network.cut_route("10.0.0.1", "kproxy-0", 43.0)
+
+    client = _client(0, (0.2, b"z"), (0.8, b"a"), (0.1, b"b"), request_timeout=30.0, timeout_ms=30_000)
+    return Plan(seed, (client,), (), script=script, options={"clients_request_timeout_ms": 30_000})
+
+
+Script = Callable[[int], Plan]
+#: By the item of the issue that they show.
+BY_ITEM: Final[dict[str, tuple[Script, ...]]] = {
+    "A1": (process_for_each, run_twice, heartbeat),
+    "A3": (cut_before_ack, acks_lost),
+    "A4": (two_programs,),
+    "B5": (deep_and_far,),
+    "B6": (long_cut_route,),
+}
