@@ -232,7 +232,7 @@ def used_is_repeated(self: ClientSequences[Any], client: Producer, batch: Client
     order, before = _ORDER(self, client, batch)
     if order is Order.USED:
         recent = self._recent[batch.topic, batch.partition]
-        first = next((noted for _, base, _, noted in recent if base == batch.base_sequence), None)
+        first = next((noted for _, base, _, _, noted in recent if base == batch.base_sequence), None)
         return (Order.AGAIN, first) if first is not None else (Order.OUT_OF_ORDER, None)
     return order, before
 
