@@ -1,9 +1,10 @@
 """The retry ledgers of all producers."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.listed import NOTHING, InDoubt, ListedBatch
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
@@ -25,17 +26,19 @@ class RetryLedgers:
         look_for_ends: Callable[[float], None],
         elsewhere: Callable[[Identity], Sequence[Suspect]] = lambda _: (),
         recent: Callable[[Identity], Collection[int]] = lambda _: (),
+        lists: Callable[[Identity], Mapping[str, InDoubt]] = lambda _: {},
     ) -> None:
         """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits.
 
         ``look_for_ends`` is given the time, and calls ``ProducerConnection.end`` of all connections that have ended.
         ``elsewhere`` gives the lanes that other instances have, or had within the retry window;
-        ``recent`` gives their producer ids, also of those that are left alone for now.
+        ``recent`` gives their producer ids; ``lists`` by instance what a former kproxy and the others had in doubt.
         """
         self._rules = rules
         self._former = former
         self._elsewhere = elsewhere
         self._recent = recent
+        self._lists = lists
         self._changed = changed
         self._look_for_ends = look_for_ends
         self._ledgers: dict[Identity, RetryLedger] = {}
@@ -57,9 +60,22 @@ class RetryLedgers:
                 self._look_for_ends,
                 self._elsewhere,
                 self._recent,
+                self._lists,
             )
             self._ledgers[identity] = ledger
         return ledger.join(wire, since)
+
+    def in_doubt(self, identity: Identity, now: float) -> Sequence[ListedBatch]:
+        """What another process would have to compare with what a producer sends there."""
+        ledger = self._ledgers.get(identity)
+        if ledger is None:
+            return NOTHING
+        ledger.take_lists(now)  # what a former kproxy listed has to be in the list that replaces it
+        return ledger.in_doubt(now)
+
+    def in_question(self) -> list[Identity]:
+        """The producers of which a batch may be in doubt."""
+        return [identity for identity, ledger in self._ledgers.items() if ledger.may_be_in_doubt]
 
     def sweep(self, now: float) -> int:
         """Forgets what is too old to matter; the number of entries that were dropped for want of room."""

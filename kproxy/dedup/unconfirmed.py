@@ -9,6 +9,7 @@ from typing import Protocol
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import Send, TrackKey
+from kproxy.dedup.listed import BatchPlace, ListedBatch
 
 
 class Wire(Protocol):
@@ -68,6 +69,9 @@ class UnconfirmedBatch:
     digests: list[Digest] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
     offsets: list[int] = field(default_factory=list)
+    #: The timestamps of its records when it was read back, in ms.
+    oldest_ms: int = UNTIMED
+    newest_ms: int = UNTIMED
     #: The number of the connection that brought it last; -1: one of a former kproxy.
     origin: int = -1
     #: It was answered there in time: no request of that connection repeats it.
@@ -76,6 +80,11 @@ class UnconfirmedBatch:
     repeated_from: float = 0.0
     #: It is in the log.
     written: bool = True
+    #: It was found in the log, where it was searched for since nobody knows what is in doubt. The next process finds it
+    #: as well.
+    found: bool = False
+    #: Only a record with the same timestamp of its client repeats it: it is in doubt for want of better knowledge only.
+    timed_only: bool = False
 
     @classmethod
     def unwritten(cls, key: TrackKey, serial: int, digests: Sequence[Digest], now: float) -> "UnconfirmedBatch":
@@ -85,9 +94,28 @@ class UnconfirmedBatch:
         entry.recall(list(digests), [-1] * len(digests))
         return entry
 
+    @property
+    def place(self) -> BatchPlace:
+        """By what it is known in all logs."""
+        return self.key, self.stamp.producer_id, self.stamp.epoch, self.stamp.sequence
+
+    @classmethod
+    def of_list(cls, batch: ListedBatch, serial: int) -> "UnconfirmedBatch":
+        """A batch that another process had in doubt; its records are not read back yet."""
+        stamp = Stamp(batch.producer_id, batch.epoch, batch.sequence, batch.base_offset, 0)
+        return cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
+
+    def as_listed(self, since: float) -> ListedBatch:
+        """What another process has to know of it; ``since``: in seconds."""
+        stamp = self.stamp
+        place = stamp.producer_id, stamp.epoch, stamp.sequence, stamp.base_offset
+        return ListedBatch(self.key, *place, int(since * 1000), self.clean)
+
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
         self.digests, self.offsets = digests, offsets
+        self.oldest_ms = min((digest.timestamp_ms for digest in digests), default=UNTIMED)
+        self.newest_ms = max((digest.timestamp_ms for digest in digests), default=UNTIMED)
 
     def taken_as(self, place: int, record: Digest) -> None:
         """Records that a request was answered with a record in place of ``record``: its own retries have that

@@ -12,8 +12,10 @@ import structlog
 import trio
 
 from kproxy.config.retry_options import RetryOptions
+from kproxy.dedup.former_lanes import newest_lists
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
+from kproxy.dedup.listed import InDoubt
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS
 from kproxy.net.lane_log import LaneLog
 
@@ -74,20 +76,24 @@ class Fleet:
         self._tidy()
 
     def _held(self, identity: Identity) -> set[tuple[int, int]]:
-        """The leases that others hold, by producer id and last epoch."""
+        """The leases that others have to give back, by producer id and last epoch."""
+        if self.is_shared(identity):
+            return set()
         return {(lane.producer_id, lane.last_epoch) for lane in self.lanes(identity) if not lane.returned}
 
     def lanes(self, identity: Identity) -> list[LaneRecord]:
-        """What has to be recovered: what others hold, unless it is shared, and gave back within the retry window."""
-        found = self.recent(identity)
-        return [lane for lane in found if lane.returned] if found and self.is_shared(identity) else found
+        """What others hold, and gave back within the retry window.
 
-    def recent(self, identity: Identity) -> list[LaneRecord]:
-        """What others hold, and gave back within the retry window."""
+        Of a producer that ``is_shared`` they go on using what they hold.
+        """
         if not self.enabled:
             return []
         soonest = self._wall() * 1000 - self._config.retry_window_ms
         return [lane for lane in self._log.elsewhere(identity) if not lane.returned or lane.recorded_ms >= soonest]
+
+    def lists(self, identity: Identity) -> dict[str, InDoubt]:
+        """What others have in doubt of a producer, by instance."""
+        return newest_lists(self._log.elsewhere(identity)) if self.enabled else {}
 
     def fenced(self, identity: Identity, taken_at: float, leased_at: float) -> None:
         """Records that another instance fenced a lease of ``leased_at``, seen with a request of ``taken_at``."""

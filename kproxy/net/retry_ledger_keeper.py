@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 import trio
@@ -14,13 +14,15 @@ from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.listed import InDoubt, listed
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
-from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover, RetryLedger
+from kproxy.dedup.retry_ledger import FoundBatch, Prerequisite, ReadBack, Recover, RetryLedger
 from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.net.broker_log_batches import last_batches
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.end_watch import EndWatch
 from kproxy.net.lane_leases import Lanes
@@ -29,9 +31,6 @@ from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
 from kproxy.proxy.retries import digests_at
 from kproxy.proxy.retry_stats import RetryStats
-
-if TYPE_CHECKING:
-    from kproxy.codec.batch import BatchHeader
 
 log = structlog.get_logger("kproxy.doubts")
 
@@ -51,6 +50,8 @@ class RetryLedgerKeeper:
         self._stats = stats
         self._lanes = lanes
         self.broker_log = broker_log
+        #: What makes the time of the day of trio's clock, as connections have it.
+        self._wall = broker_log.wall() - trio.current_time()
         self._recovery = Recovery(broker_log, config, stats)
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
         self._nursery = nursery
@@ -66,13 +67,21 @@ class RetryLedgerKeeper:
             new_timestamps=config.clients_new_timestamps,
         )
         self._ends = EndWatch()
-        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent)
+        self._ledgers = RetryLedgers(
+            rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent, self._lists
+        )
+        lanes.in_doubt = self._in_doubt
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
-        lanes = self._lanes.log.former(identity)
-        return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch, returned=lane.returned) for lane in lanes]
+        return [
+            Suspect(lane.producer_id, lane.epoch, lane.last_epoch, returned=lane.returned)
+            for lane in self._lanes.log.former(identity)
+            if not lane.says_all
+        ]
 
     def _elsewhere(self, identity: Identity) -> Sequence[Suspect]:
+        lanes = self._lanes.fleet.lanes(identity)
+        shared = any(not lane.returned for lane in lanes) and self._lanes.fleet.is_shared(identity)
         return [
             Suspect(
                 lane.producer_id,
@@ -81,12 +90,21 @@ class RetryLedgerKeeper:
                 elsewhere=True,
                 returned=lane.returned,
                 recorded_at=lane.recorded_ms / 1000,
+                says_all=lane.says_all,
+                shared=shared and not lane.returned,
             )
-            for lane in self._lanes.fleet.lanes(identity)
+            for lane in lanes
         ]
 
     def _recent(self, identity: Identity) -> set[int]:
-        return {lane.producer_id for lane in self._lanes.fleet.recent(identity)}
+        return {lane.producer_id for lane in self._lanes.fleet.lanes(identity)}
+
+    def _lists(self, identity: Identity) -> dict[str, InDoubt]:
+        return {**self._lanes.fleet.lists(identity), **self._lanes.log.former_lists(identity)}
+
+    def _in_doubt(self, identity: Identity) -> InDoubt:
+        now = trio.current_time() + self._wall
+        return listed(self._ledgers.in_doubt(identity, now), int(now * 1000))
 
     def join(self, identity: Identity, wire: Wire, client: ByteIO, since: float) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds)."""
@@ -107,9 +125,14 @@ class RetryLedgerKeeper:
         """Forgets what no client can repeat any more; called every now and then."""
         self._ends.look(now)
         dropped = self._ledgers.sweep(now)
+        self.list_again()
         self._stats.in_doubt = self._ledgers.unconfirmed
         if dropped:
             self._count_failure("too_many", dropped)
+
+    def list_again(self) -> None:
+        """Has other processes learn what is in doubt now, where that has changed."""
+        self._lanes.list_again(self._ledgers.in_question())
 
     @property
     def size(self) -> int:
@@ -149,7 +172,7 @@ class RetryLedgerKeeper:
     # -- lanes of the past
 
     async def _recover(self, ledger: RetryLedger, recover: Recover, now: float) -> None:
-        found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
+        found: list[FoundBatch] = []
         left: dict[TopicPartition, TrackKey] = {}
         missing: dict[TopicPartition, int] = {}
         unfenced: dict[TrackKey, int] = {}
@@ -158,10 +181,11 @@ class RetryLedgerKeeper:
             unfenced.update(dict.fromkeys(set(recover.keys).difference(left.values()), ErrorCode.UNKNOWN_TOPIC_ID))
 
             def take(place: TopicPartition, batches: list[Batch]) -> None:
-                key = left.pop(place)
-                for header, data in batches:
+                key, last = left.pop(place), last_batches(batches)
+                for batch in batches:
+                    header = batch.header
                     if not header.is_control:
-                        found.append((key, header, *self._digests(data)))
+                        found.append(FoundBatch(key, header, *self._digests(batch.data), header.base_offset in last))
 
             async def read() -> None:
                 missing.clear()
@@ -271,7 +295,8 @@ class RetryLedgerKeeper:
             return None
         place = (topic, entry.key[1])
         async with self._reads:
-            batches = (await self.broker_log.tails([place], {entry.stamp.producer_id}))[place]
+            depth = self.broker_log.retries_depth
+            batches = (await self.broker_log.tails([place], {entry.stamp.producer_id}, depth=depth))[place]
         for batch in batches:
             if is_of(batch, entry):
                 return batch

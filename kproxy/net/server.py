@@ -371,6 +371,8 @@ class Server:
         """Takes no new clients and no new requests; returns when all that were taken are answered and decided."""
         self.stop_accepting()
         await self.draining.run()
+        self.keeper.list_again()  # all outcomes are known: the next kproxy compares what is in doubt now, no more
+        await self.lanes.log.written()
 
 
 def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
