@@ -42,7 +42,7 @@ class FoundBatch(NamedTuple):
     header: BatchHeader
     digests: list[Digest]
     offsets: list[int]
-    #: It is among the last of its producer id, whose response was on its way when that was given up.
+    #: It is among the last of its producer id, whose response was in flight when that was given up.
     is_last: bool
 
 
@@ -570,7 +570,7 @@ class RetryLedger:
 
     def _note_search(self, key: TrackKey, lane: Suspect, number: int, now: float) -> None:
         """Records that a lane of another instance was searched for on a partition."""
-        if lane.shared:  # it goes on writing
+        if lane.shared:  # it continues to write
             self._shared_looks.setdefault(key, {})[lane.producer_id] = number
             return
         self._recent_at[lane.producer_id] = now

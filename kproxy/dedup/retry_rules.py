@@ -116,10 +116,10 @@ class Rules:
     def is_found_by_time_only(self, lanes: "Iterable[Suspect]", *, is_last: bool) -> bool:
         """Only equal timestamps make a record a retry of one that was found in the log of these producer ids.
 
-        A client has many requests in flight, or reads its responses late, so any batch within the retry window may come
-        again. But nearly all were confirmed, and records without timestamps of the client may be equal: of these only
-        the last ones count, as long as nobody knows better. Not those of a producer id whose instance listed what is in
-        doubt, nor those that another process may write at the same time.
+        A client has many requests in flight, or reads its responses late, so any batch within the retry window may be
+        sent again. But nearly all were confirmed, and records without timestamps of the client may be equal: of these
+        only the last ones count, as long as nobody knows better. Not those of a producer id whose instance listed what
+        is in doubt, nor those that another process may write at the same time.
         """
         return not any(lane.only is not None or (is_last and not (lane.says_all or lane.shared)) for lane in lanes)
 

@@ -416,8 +416,12 @@ class Connection:
         self._progress.unpark_all()
 
     def fenced(self, taken_at: float) -> None:
-        """Another instance fenced the producer id, seen with a request of ``taken_at`` (seconds since the epoch)."""
-        self._intake.fenced(taken_at)
+        """Another instance fenced the producer id, seen with a request of ``taken_at`` (seconds since the epoch).
+
+        A client that has moved there has closed this connection.
+        """
+        if not (self.client_gone or self.client.peer_closed()):
+            self._intake.fenced(taken_at)
 
     def expire(self) -> None:
         """Ends the connection: nobody else will know soon that its producer id is in use."""

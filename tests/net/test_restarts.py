@@ -175,7 +175,7 @@ async def test_after_a_crash_a_retry_is_recognised_however_many_batches_follow_t
 
 
 async def test_after_a_crash_equal_records_without_timestamps_are_retries_of_the_last_batches_only() -> None:
-    """Twelve batches; five of them may be retries of those that were on their way, the others are new."""
+    """Twelve batches; five of them may be retries of those in flight, the others are new."""
     async with cluster() as fake:
         async with started(fake) as proxy:
             client = await proxy.client(1)
