@@ -695,8 +695,8 @@ class RetryLedger:
 
     @property
     def ended_well(self) -> int:
-        """Unconfirmed batches whose connection ended in good order after the response."""
-        return sum(entry.clean for entries in self.entries.values() for entry in entries)
+        """Unconfirmed batches whose connection ended in good order after the response, or nearly surely did."""
+        return sum(entry.clean or entry.timed_only for entries in self.entries.values() for entry in entries)
 
     @property
     def held(self) -> int:

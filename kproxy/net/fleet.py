@@ -2,7 +2,7 @@
 
 A producer whose connections are in use at two instances at the same time is **shared**. Its instances would end each
 other's connections for ever; so they leave each other's alone. What the other one has written is compared without a
-fence, for each connection anew, and only by equal timestamps: it may be another process that sends equal records.
+fence, for each connection once more, and only by equal timestamps: it may be another process that sends equal records.
 """
 
 from collections.abc import Callable, Sequence

@@ -47,6 +47,7 @@ def released_for(kproxy: str) -> list[ReleasedClient]:
     job = {"places": [*_ALONE, *_MORE], "equal": "", "per_second": 60}
     same = {**job, "places": _SAME, "equal": EQUAL}
     return [
+        ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka-old", "old": True}),
         ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka"}),
         ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python"}, KAFKA_PYTHON),
         ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal"}, KAFKA_PYTHON),

@@ -68,7 +68,7 @@ class Rules(NamedTuple):
     returned: str = "list"
     #: A list has what is in doubt at its ``instance``, or what was written under the ``lane`` of its note.
     lists: str = "instance"
-    #: A process that takes the place of another one takes over the list of that one (``take``), or begins anew
+    #: A process that takes the place of another one takes over the list of that one (``take``), or begins without one
     #: (``forget``).
     successor: str = "take"
     #: A producer id is given back when all its batches are ``settled``, or at ``once`` when its connection has ended.
