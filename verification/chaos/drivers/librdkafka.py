@@ -8,7 +8,6 @@ import confluent_kafka
 
 from verification.chaos.drivers import operations
 
-
 #: With more in flight, what follows a batch that was answered with an error is written before its retry, by design.
 _OLD: Final[dict[str, Any]] = {
     "api.version.request": False,
