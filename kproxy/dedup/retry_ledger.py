@@ -18,9 +18,6 @@ from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
-#: What an unconfirmed batch takes, and each record of it that was read back; measured.
-_ENTRY_BYTES = 600
-_RECORD_BYTES = 200
 #: Below every epoch.
 _NO_EPOCH = -1
 
@@ -706,9 +703,7 @@ class RetryLedger:
     @property
     def size(self) -> int:
         """About how many bytes these take."""
-        return sum(
-            _ENTRY_BYTES + _RECORD_BYTES * len(entry.offsets) for entries in self.entries.values() for entry in entries
-        )
+        return sum(entry.size for entries in self.entries.values() for entry in entries)
 
     @property
     def idle(self) -> bool:

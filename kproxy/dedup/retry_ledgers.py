@@ -13,6 +13,9 @@ from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 #: Unconfirmed batches at a time, in all. Beyond it the oldest count as received, so that reconnects can't take all
 #: memory.
 MAX_ENTRIES = 100_000
+#: What batches may take in all that were found far back in logs (``timed_only``), in bytes.
+#: Beyond it the oldest count as received.
+MAX_FOUND_BYTES = 64 << 20
 
 
 class RetryLedgers:
@@ -83,10 +86,13 @@ class RetryLedgers:
             ledger.expire(now)
             if ledger.idle:
                 del self._ledgers[identity]
+        dropped = self._drop_found()
         held = sum(ledger.held for ledger in self._ledgers.values())
-        dropped = self._drop_oldest(held - MAX_ENTRIES) if held > MAX_ENTRIES else 0
+        if held > MAX_ENTRIES:
+            surplus = self._drop_oldest(held - MAX_ENTRIES)
+            dropped, held = dropped + surplus, held - surplus
         self.size = sum(ledger.size for ledger in self._ledgers.values())
-        self.unconfirmed = held - dropped - sum(ledger.ended_well for ledger in self._ledgers.values())
+        self.unconfirmed = held - sum(ledger.ended_well for ledger in self._ledgers.values())
         return dropped
 
     def counts(self) -> dict[Identity, int]:
@@ -94,15 +100,29 @@ class RetryLedgers:
         return {identity: ledger.count for identity, ledger in self._ledgers.items() if ledger.count}
 
     def _drop_oldest(self, surplus: int) -> int:
-        oldest: list[tuple[float, int, RetryLedger, UnconfirmedBatch]] = sorted(
-            (
-                (entry.since, entry.serial, ledger, entry)
-                for ledger in self._ledgers.values()
-                for entries in ledger.entries.values()
-                for entry in entries
-            ),
-            key=lambda row: row[:2],
-        )
-        for _, _, ledger, entry in oldest[:surplus]:
+        oldest = self._by_age(lambda _: True)[:surplus]
+        for ledger, entry in oldest:
             ledger.forget(entry)
-        return len(oldest[:surplus])
+        return len(oldest)
+
+    def _drop_found(self) -> int:
+        found = self._by_age(lambda entry: entry.timed_only)
+        surplus, dropped = sum(entry.size for _, entry in found) - MAX_FOUND_BYTES, 0
+        while surplus > 0:
+            ledger, entry = found[dropped]
+            surplus -= entry.size
+            dropped += 1
+            ledger.forget(entry)
+        return dropped
+
+    def _by_age(self, counts: Callable[[UnconfirmedBatch], bool]) -> list[tuple[RetryLedger, UnconfirmedBatch]]:
+        """The entries that count, the oldest first."""
+        rows = [
+            (ledger, entry)
+            for ledger in self._ledgers.values()
+            for entries in ledger.entries.values()
+            for entry in entries
+            if counts(entry)
+        ]
+        rows.sort(key=lambda row: (row[1].since, row[1].serial))
+        return rows

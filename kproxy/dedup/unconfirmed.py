@@ -4,12 +4,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
-from typing import Protocol
+from typing import Final, Protocol
 
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.listed import BatchPlace, ListedBatch
+
+#: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured.
+_ENTRY_BYTES: Final = 600
+_RECORD_BYTES: Final = 200
 
 
 class Wire(Protocol):
@@ -93,6 +97,11 @@ class UnconfirmedBatch:
         entry = cls(key, stamp, serial, False, False, now, repeated_from=now, written=False)
         entry.recall(list(digests), [-1] * len(digests))
         return entry
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        return _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets)
 
     @property
     def place(self) -> BatchPlace:

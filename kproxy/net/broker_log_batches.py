@@ -23,17 +23,17 @@ _MAGIC_V2: Final = 2
 class Depth(NamedTuple):
     """How far back a producer's batches are of interest; the last ``TAIL_BATCHES`` always are."""
 
-    #: Those before are not that are older than its newest one by so much.
+    #: Those before are not that are older than its last one by so much.
     window_ms: int
-    #: This is judged by the records' timestamps only where the newest is of about this time, in ms since 1970: records
-    #: of the past may be sent at any rate. None: always.
+    #: This is judged by the records' timestamps only where the last one is of about this time, in ms since 1970:
+    #: records of the past may be sent at any rate. None: always.
     now_ms: int | None = None
 
-    def since_ms(self, newest_ms: int) -> float:
-        """The oldest timestamp of interest."""
-        if self.now_ms is not None and abs(self.now_ms - newest_ms) > _PRESENT_MS:
+    def since_ms(self, last_ms: int) -> float:
+        """The oldest timestamp of interest; ``last_ms``: that of the last batch."""
+        if self.now_ms is not None and abs(self.now_ms - last_ms) > _PRESENT_MS:
             return -inf
-        return newest_ms - self.window_ms
+        return last_ms - self.window_ms
 
 
 #: For what was in flight a moment ago.
@@ -134,7 +134,8 @@ def last_batches(batches: Iterable[Batch]) -> set[int]:
 
 
 def _tail(batches: Sequence[Batch], depth: Depth) -> Sequence[Batch]:
-    since = depth.since_ms(max((batch.header.max_timestamp for batch in batches), default=0))
+    # not the newest timestamp: where a clock was set back, those before it would hide what followed
+    since = depth.since_ms(batches[-1].header.max_timestamp) if batches else 0
     kept = min(TAIL_BATCHES, len(batches))
     while kept < len(batches) and batches[-kept - 1].header.max_timestamp >= since:
         kept += 1

@@ -200,8 +200,14 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
 
 def _is_unseen(history: History, sent: Sent) -> bool:
-    """A buried copy is excused if it is the one that the client was not told of: its retry was written."""
-    buried = history.buried.get((sent.partition, sent.value), {sent.offset})
+    """A buried copy is excused if it is the one that the client was not told of: its retry was written.
+
+    Not where the client's timestamps can be compared: these are recognised however far back.
+    """
+    untimed = not sent.client.magic or sent.client.renews_timestamps or history.untimed
+    buried = history.buried.get((sent.partition, sent.value)) if untimed else None
+    if buried is None:
+        buried = {sent.offset}
     return sent.unseen or (sent.resumed_at >= 0 and sent.offset not in buried)
 
 
