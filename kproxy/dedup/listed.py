@@ -16,6 +16,7 @@ from kproxy.codec.produce_layout import PartitionRef
 MOST_BYTES: Final = 65_536
 _BATCH_BYTES: Final = 24
 _PARTITION_BYTES: Final = 24
+_OFFSET_BYTES: Final = 8
 
 
 BatchPlace: TypeAlias = tuple[PartitionRef, int, int, int]
@@ -36,6 +37,8 @@ class ListedBatch(NamedTuple):
     since_ms: int
     #: Its connection ended in good order after the response.
     clean: bool
+    #: Of the records that are in doubt, where that is a part of the batch; empty: all are.
+    offsets: tuple[int, ...] = ()
 
     @property
     def place(self) -> BatchPlace:
@@ -72,16 +75,31 @@ def listed(batches: Iterable[ListedBatch], at_ms: int) -> InDoubt:
     room = MOST_BYTES
     kept: list[ListedBatch] = []
     groups: set[tuple[PartitionRef, int]] = set()
-    for batch in sorted(batches, key=lambda batch: (batch.clean, -batch.since_ms, -batch.base_offset)):
+    for batch in sorted(_each_once(batches), key=lambda batch: (batch.clean, -batch.since_ms, -batch.base_offset)):
         group = batch.key, batch.producer_id
         if group not in groups:
             groups.add(group)
             room -= _PARTITION_BYTES + len(batch.key[0])
-        room -= _BATCH_BYTES
+        room -= _BATCH_BYTES + _OFFSET_BYTES * len(batch.offsets)
         if room < 0:
             return InDoubt(at_ms, tuple(sorted(kept)), is_cut=True)
         kept.append(batch)
     return InDoubt(at_ms, tuple(sorted(kept)))
+
+
+def _each_once(batches: Iterable[ListedBatch]) -> Iterable[ListedBatch]:
+    """One for each batch in the log: parts of it may be in doubt for different reasons."""
+    found: dict[BatchPlace, ListedBatch] = {}
+    for batch in batches:
+        other = found.setdefault(batch.place, batch)
+        if other is not batch:
+            is_part = batch.offsets and other.offsets
+            found[batch.place] = batch._replace(
+                since_ms=max(batch.since_ms, other.since_ms),
+                clean=batch.clean and other.clean,
+                offsets=tuple(sorted({*batch.offsets, *other.offsets})) if is_part else (),
+            )
+    return found.values()
 
 
 def to_rows(batches: Iterable[ListedBatch]) -> list[ProducerStateValuePartition]:
@@ -90,9 +108,8 @@ def to_rows(batches: Iterable[ListedBatch]) -> list[ProducerStateValuePartition]
     for batch in batches:
         (topic, index), producer_id = group = batch.key, batch.producer_id
         row = rows.setdefault(group, ProducerStateValuePartition(topic, index, producer_id))
-        row.batches.append(
-            ProducerStateValueBatch(batch.epoch, batch.sequence, batch.base_offset, batch.since_ms, batch.clean)
-        )
+        place = batch.epoch, batch.sequence, batch.base_offset
+        row.batches.append(ProducerStateValueBatch(*place, batch.since_ms, batch.clean, list(batch.offsets)))
     return list(rows.values())
 
 
@@ -107,6 +124,7 @@ def of_rows(rows: Iterable[ProducerStateValuePartition]) -> tuple[ListedBatch, .
             batch.base_offset,
             batch.since_ms,
             batch.clean,
+            tuple(batch.offsets),
         )
         for row in rows
         for batch in row.batches

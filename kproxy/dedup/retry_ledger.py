@@ -231,6 +231,7 @@ class RetryLedger:
             for batch in listed.batches:
                 entry = UnconfirmedBatch.of_list(batch, self.next_serial())
                 if batch not in taken and batch.place not in known and not self.rules.expired(entry, now):
+                    known.add(batch.place)
                     self.add(entry)
 
     def _to_recover(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> Recover | None:

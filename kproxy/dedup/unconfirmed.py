@@ -82,6 +82,10 @@ class UnconfirmedBatch:
     answered: bool = False
     #: Nor does one that was read there before this time (``PendingProduce.repeated_from``), in seconds.
     repeated_from: float = 0.0
+    #: Some of its records were taken out of it.
+    is_part: bool = False
+    #: The offsets of those that count once it is read back; empty: all do.
+    only: frozenset[int] = frozenset()
     #: It is in the log.
     written: bool = True
     #: It was found in the log, where it was searched for since nobody knows what is in doubt. The next process finds it
@@ -112,16 +116,22 @@ class UnconfirmedBatch:
     def of_list(cls, batch: ListedBatch, serial: int) -> "UnconfirmedBatch":
         """A batch that another process had in doubt; its records are not read back yet."""
         stamp = Stamp(batch.producer_id, batch.epoch, batch.sequence, batch.base_offset, 0)
-        return cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
+        entry = cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
+        entry.only, entry.is_part = frozenset(batch.offsets), bool(batch.offsets)
+        return entry
 
     def as_listed(self, since: float) -> ListedBatch:
         """What another process has to know of it; ``since``: in seconds."""
         stamp = self.stamp
         place = stamp.producer_id, stamp.epoch, stamp.sequence, stamp.base_offset
-        return ListedBatch(self.key, *place, int(since * 1000), self.clean)
+        left = self.only if self.digests is None else self.offsets
+        return ListedBatch(self.key, *place, int(since * 1000), self.clean, tuple(sorted(left)) if self.is_part else ())
 
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
+        if self.only:
+            counting = [at for at, offset in enumerate(offsets) if offset in self.only]
+            digests, offsets = [digests[at] for at in counting], [offsets[at] for at in counting]
         self.digests, self.offsets = digests, offsets
         self.oldest_ms = min((digest.timestamp_ms for digest in digests), default=UNTIMED)
         self.newest_ms = max((digest.timestamp_ms for digest in digests), default=UNTIMED)
@@ -144,6 +154,7 @@ class UnconfirmedBatch:
         other = UnconfirmedBatch(
             self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
         )
+        other.is_part = self.is_part = self.is_part or len(taken) < len(digests)
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]
         self.recall([digests[at] for at in kept], [offsets[at] for at in kept])

@@ -168,6 +168,49 @@ class TestWhatIsListed:
         assert named(again) == again.lists
 
 
+class TestParts:
+    def test_each_batch_is_listed_once_with_the_records_that_are_in_doubt(self) -> None:
+        world = World()
+        first = world.connect()
+        first.did("abc")
+        first.close(reset=True)
+        second = world.connect()
+        second.did("b")
+        (both,) = named(world)["other"].batches
+        assert both.offsets == (0, 1, 2)
+        for letter in "defghi":
+            second.did(letter)
+        second.member.review()
+        (rest,) = named(world)["other"].batches
+        assert (rest.place, rest.offsets) == (both.place, (0, 2)), "the retry of the second was received"
+        again = successor(world)
+        third = again.connect()
+        for letter in "bca":
+            third.did(letter)
+        assert again.text() == "abcdefghib"
+        assert {batch.place for batch in again.ledgers.in_doubt(ONE, again.now)} == {both.place}
+
+    def test_a_whole_batch_and_a_part_of_it_are_the_whole_batch(self) -> None:
+        part = BATCH._replace(offsets=(900,), since_ms=BATCH.since_ms + 5)
+        whole = BATCH._replace(clean=True)
+        for batches in ((part, whole), (whole, part)):
+            assert listed(batches, 1).batches == (BATCH._replace(since_ms=part.since_ms),)
+
+    def test_offsets_are_stored_and_take_room(self) -> None:
+        some = BATCH._replace(offsets=tuple(range(900, 910)))
+        record = LANE._replace(in_doubt=InDoubt(1, (some,)))
+        assert decode_value(LANE.key, encode_value(record)) == record
+        many = [some._replace(sequence=nth) for nth in range(10_000)]
+        assert len(listed(many, 1).batches) < MOST_BYTES // 100
+
+    def test_what_is_not_read_back_stays_a_part(self) -> None:
+        again = World()
+        again.lists = {"other": InDoubt(1, (BATCH._replace(key=KEY, offsets=(901,), since_ms=1_000_000),))}
+        assert again.ledgers.in_doubt(ONE, again.now) == ()
+        again.connect()
+        assert [batch.offsets for batch in again.ledgers.in_doubt(ONE, again.now)] == [(901,)]
+
+
 class TestWhatIsCompared:
     def test_what_is_listed_is_read_and_compared(self) -> None:
         world = World()

@@ -8,8 +8,8 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_bytes, read_compact_string, read_length, read_structs, read_tags, whole
-from kproxy.codec.primitive_writers import write_compact_bytes, write_compact_string, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_bytes, read_compact_string, read_ints, read_length, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import write_compact_bytes, write_compact_string, write_ints, write_length, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
@@ -20,27 +20,38 @@ _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
 
 
 class ProducerStateValueBatch(ProtocolStruct):
-    __slots__ = ('epoch', 'sequence', 'base_offset', 'since_ms', 'clean', 'unknown_tags')
+    __slots__ = ('epoch', 'sequence', 'base_offset', 'since_ms', 'clean', 'offsets', 'unknown_tags')
 
-    def __init__(self, epoch: int = 0, sequence: int = 0, base_offset: int = 0, since_ms: int = 0, clean: bool = False, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, epoch: int = 0, sequence: int = 0, base_offset: int = 0, since_ms: int = 0, clean: bool = False, offsets: list[int] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.epoch = epoch
         self.sequence = sequence
         self.base_offset = base_offset
         self.since_ms = since_ms
         self.clean = clean
+        self.offsets: list[int] = [] if offsets is NEW else offsets
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
 def _read_producer_state_value_batch(buf: Buffer, pos: int, version: int) -> tuple[ProducerStateValueBatch, int]:
     epoch, sequence, base_offset, since_ms, clean = _unpack_hiqqt(buf, pos)
     pos += 23
+    offsets: list[int] = []
     unknown_tags, pos = read_tags(buf, pos)
-    return ProducerStateValueBatch(epoch, sequence, base_offset, since_ms, clean, unknown_tags), pos
+    if unknown_tags:
+        if (raw := unknown_tags.pop(0, None)) is not None:
+            length, start = read_length(raw, 0, True, False, 8)
+            offsets = whole(read_ints(raw, start, "q", length), raw)
+    return ProducerStateValueBatch(epoch, sequence, base_offset, since_ms, clean, offsets, unknown_tags), pos
 
 
 def _write_producer_state_value_batch(out: bytearray, value: ProducerStateValueBatch, version: int) -> None:
     out += _pack_hiqqt(value.epoch, value.sequence, value.base_offset, value.since_ms, value.clean)
-    write_tags(out, value.unknown_tags)
+    tags = dict(value.unknown_tags)
+    if value.offsets != []:
+        raw = bytearray()
+        write_ints(raw, "q", write_length(raw, value.offsets, True, False))
+        tags[0] = bytes(raw)
+    write_tags(out, tags)
 
 
 class ProducerStateValuePartition(ProtocolStruct):
