@@ -47,7 +47,8 @@ def released_for(kproxy: str) -> list[ReleasedClient]:
     job = {"places": [*_ALONE, *_MORE], "equal": "", "per_second": 60}
     same = {**job, "places": _SAME, "equal": EQUAL}
     return [
-        ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka"}),
+        ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka-old", "old": True}),
+        ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka", "per_second": 300}),
         ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python"}, KAFKA_PYTHON),
         ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal"}, KAFKA_PYTHON),
         ReleasedClient("java010/PlainProducer.java", {**job, "name": f"{kproxy}.java-0.10"}, JAVA_0_10),
