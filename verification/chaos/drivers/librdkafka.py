@@ -8,11 +8,9 @@ import confluent_kafka
 
 from verification.chaos.drivers import operations
 
-#: With more in flight, what follows a batch that was answered with an error is written before its retry, by design.
 _OLD: Final[dict[str, Any]] = {
     "api.version.request": False,
     "broker.version.fallback": "0.9.0.1",
-    "max.in.flight.requests.per.connection": 1,
 }
 
 
@@ -45,6 +43,7 @@ def main() -> None:
             "acks": "all",
             "linger.ms": 20,
             "compression.type": job.get("codec", "none"),
+            "max.in.flight.requests.per.connection": job["in_flight"],
             **(_OLD if job.get("old") else {}),
             "request.timeout.ms": 4000,
             "socket.timeout.ms": 6000,
