@@ -403,7 +403,7 @@ class RetryLedger:
             (
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
-                if entry.beside.issubset(keys)
+                if entry.beside <= keys
                 and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,

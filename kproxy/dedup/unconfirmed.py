@@ -1,6 +1,6 @@
 """Unconfirmed batches: responses that a client is owed, and records whose response it may not have received."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, KeysView, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -215,6 +215,7 @@ class PendingProduce:
     #: Requests that had come when it was seen to be in the client's kernel, and when that was.
     behind: int = 0
     arrived_at: float = inf
+    _keys: dict[TrackKey, None] | None = None
 
     @property
     def repeated_from(self) -> float:
@@ -222,6 +223,8 @@ class PendingProduce:
         return min(self.due, self.at) if self.failed and self.at else self.due
 
     @property
-    def keys(self) -> list[TrackKey]:
+    def keys(self) -> KeysView[TrackKey]:
         """The partitions that it names, each once, as tracks have them."""
-        return list(dict.fromkeys(place.key for place in self.places))
+        if self._keys is None:
+            self._keys = dict.fromkeys(place.key for place in self.places)
+        return self._keys.keys()
