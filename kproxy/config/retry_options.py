@@ -62,8 +62,8 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
     clients_request_timeout_ms: int = option(
         60_000,
         MS,
-        "How long a client waits for a response at most. A connection that stays open for 1.5 times this time after a "
-        "response proves that the client received it.",
+        "How long a client waits for a response at most. A connection that stays open for 1.5 times this time after "
+        "the client's kernel has acknowledged a response proves that the client received it.",
     )
     clients_new_timestamps: tuple[str, ...] = option(
         ("sarama", "kafkajs", ""),

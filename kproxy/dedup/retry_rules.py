@@ -127,8 +127,11 @@ class Rules:
         return received >= _MOST_UNSENT
 
     def received_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
-        """The connection outlived every time-out of its client after a response that was acknowledged."""
-        return answer.position <= acknowledged and now - answer.at >= _TIMEOUT_MARGIN * self.client_timeout
+        """The connection outlived every time-out of its client after a response had arrived, and was acknowledged.
+
+        A client that reads late has no room for what is written: it may wait as long again for the end of a request.
+        """
+        return answer.position <= acknowledged and now - answer.arrived_at >= _TIMEOUT_MARGIN * self.client_timeout
 
     def received_by_end(self, answer: PendingProduce, acknowledged: int, *, reset: bool) -> bool:
         """The client closed the connection in good order after its kernel had acknowledged the response.

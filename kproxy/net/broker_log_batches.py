@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, read_header
-from kproxy.codec.sequence import advance
+from kproxy.codec.sequence import SEQUENCE_SPACE, advance
 from kproxy.errors import RemoteProtocolError
 
 #: A producer's last batches, or those of its last moments, whichever are more: most likely their responses were lost.
@@ -14,6 +14,8 @@ TAIL_BATCHES: Final = 5
 TAIL_MS: Final = 2_000
 #: Records of this time were made when they were sent, as far as anybody can tell: their age says something.
 _PRESENT_MS: Final = 3_600_000
+#: A producer that has written 2^31 records to a partition wrote the one before less than so many offsets ago.
+_NEAR: Final = 1000
 
 _PREFIX: Final = Struct(">qi")
 _MAGIC_AT: Final = 16
@@ -83,22 +85,23 @@ def split_batches(data: bytes | memoryview, first: int) -> tuple[list[Batch], in
 
 
 def tail_of(
-    batches: Iterable[Batch], first_epochs: Mapping[int, int | None], depth: Depth = LAST
+    batches: Iterable[Batch], first_epochs: Mapping[int, int | None], depth: Depth = LAST, low: int = 0
 ) -> tuple[list[Batch], bool]:
     """Each producer's last batches out of a log's (in order), markers left out; and whether older ones can't be any.
 
-    ``first_epochs``: by producer id the epoch at whose sequence 0 its batches of interest begin, None if unknown. A
-    producer's time is that of its own batches: its clients' clocks may differ from any other.
+    ``first_epochs``: by producer id the epoch at whose sequence 0 its batches of interest begin, None if unknown.
+    ``low``: the offset from which on the log was read. A producer's time is that of its own batches: its clients'
+    clocks may differ from any other.
     """
     own: dict[int, list[Batch]] = {producer_id: [] for producer_id in first_epochs}
     begun: set[int] = set()
     for batch in batches:
         producer_id = batch.header.producer_id
         if producer_id in own:
+            if _is_first(batch, first_epochs[producer_id], own[producer_id], low):
+                begun.add(producer_id)
             if not batch.header.is_control:
                 own[producer_id].append(batch)
-            if _is_first(batch, first_epochs[producer_id]):
-                begun.add(producer_id)
     kept: list[Batch] = []
     enough = True
     for producer_id, found in own.items():
@@ -108,11 +111,29 @@ def tail_of(
     return sorted(kept, key=lambda batch: batch.header.base_offset), enough
 
 
-def _is_first(batch: Batch, epoch: int | None) -> bool:
-    """Whether what lies before is of no interest: it is the first one, or one of an earlier epoch."""
-    if epoch is None or batch.header.producer_epoch > epoch:
+def _is_first(batch: Batch, epoch: int | None, before: Sequence[Batch], low: int) -> bool:
+    """Whether what lies before is of no interest: it is the first one, or one of an earlier epoch.
+
+    ``before``: what was read of the same producer before it, from offset ``low`` on.
+    """
+    header = batch.header
+    if epoch is None or header.producer_epoch > epoch:
         return False
-    return batch.header.producer_epoch < epoch or not (batch.header.base_sequence or batch.header.is_control)
+    if header.producer_epoch < epoch:
+        return True
+    return not (header.base_sequence or header.is_control or _may_follow_the_last(header, before, low))
+
+
+def _may_follow_the_last(header: BatchHeader, before: Sequence[Batch], low: int) -> bool:
+    """Whether sequence 0 may come after the last one, 2^31-1: then as many records of the producer lie before.
+
+    A topic that was created again while its producer wrote so many is left out of account.
+    """
+    if header.base_offset < SEQUENCE_SPACE:
+        return False
+    return low > header.base_offset - _NEAR or any(
+        other.header.producer_epoch == header.producer_epoch for other in before[-1:]
+    )
 
 
 def holds(batches: Sequence[Batch], producer_id: int, epoch: int, last_sequence: int) -> bool:

@@ -219,7 +219,7 @@ class Tail:
     def _has(self, depth: Depth) -> bool:
         """Whether all is found that is of interest."""
         above = {each.row.producer_id: each.first_epoch for each in self._wanted if each.floor < self._low}
-        return tail_of(self._batches, above, depth)[1]
+        return tail_of(self._batches, above, depth, self._low)[1]
 
     def _wait(self, end: int) -> None:
         rows = [each.row for each in self._wanted]

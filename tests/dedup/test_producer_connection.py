@@ -71,9 +71,11 @@ def test_an_answer_that_was_acknowledged_long_ago_was_received() -> None:
     world = World()
     first, second, third = world.connect(), world.connect(), world.connect()
     first.did("a")
+    first.member.look_between(world.now)
     world.now += 100
     first.close(reset=True)
     second.did("a")
+    second.member.look_between(world.now)
     world.now += 100
     second.wire.missing = 10
     second.close(reset=True)

@@ -129,6 +129,21 @@ def test_requests_count_from_when_the_response_had_arrived(missing: int, log: st
     assert world.text() == "a" + 12 * "x" + log[1:]
 
 
+def test_the_time_that_a_connection_outlives_counts_from_when_the_response_had_arrived() -> None:
+    """The client reads its responses late: at first its kernel has no room for this one, then it can't write either."""
+    world = World(AUTO)
+    first, second = world.connect(), world.connect()
+    first.did("a", time=UNTIMED)
+    first.wire.missing = ANSWER_BYTES
+    world.now += 80
+    first.wire.missing = 0
+    first.member.look_between(world.now)
+    world.now += 60
+    first.close(reset=True)
+    second.did("a", time=UNTIMED)
+    assert world.text() == "a"
+
+
 @pytest.mark.parametrize(("seconds", "log"), [(0.05, "a"), (0.3, "aa")])
 def test_through_a_balancer_they_count_from_a_second_after_the_write(seconds: float, log: str) -> None:
     """Its kernel acknowledges what the client has not."""

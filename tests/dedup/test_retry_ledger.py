@@ -98,6 +98,7 @@ def test_of_an_abandoned_lane_only_what_was_open_is_in_doubt() -> None:
     world = World()
     first, second = world.connect(), world.connect()
     first.did("a")
+    first.member.look_between(world.now)
     world.now += 100
     first.did("b", keys=(OTHER,))
     first.ask("c")

@@ -9,6 +9,8 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_batches import Batch, Depth, holds, last_batches, split_batches, tail_of
 
 PID = 1 << 62 | 7
+#: From this offset on a producer may have written as many records before as there are sequence numbers.
+LONG_LOG = 1 << 31
 
 
 def data_of(offset: int, *, pid: int = PID, sequence: int = 0, count: int = 1, at_ms: int = 0) -> bytes:
@@ -72,6 +74,16 @@ class TestTail:
         assert tail_of(batches_at(0, 0, 0), {PID: 0})[1]
         assert tail_of(batches_at(0, 0, 0), {PID: 33})[1], "what is of an earlier lease lies before all of this one"
         assert not tail_of(batches_at(0, 0, 0)[1:], {PID: 0})[1]
+
+    @pytest.mark.parametrize(("low", "enough"), [(LONG_LOG, False), (LONG_LOG - 1000, True)])
+    def test_in_a_long_log_the_first_sequence_may_follow_the_last_one(self, low: int, enough: bool) -> None:
+        batches = split_batches(data_of(LONG_LOG), LONG_LOG)[0]
+        assert tail_of(batches, {PID: 0}, low=low) == (batches, enough)
+        assert tail_of(split_batches(data_of(LONG_LOG - 1), 0)[0], {PID: 0}, low=LONG_LOG - 1)[1]
+
+    def test_what_follows_the_last_sequence_is_not_the_first(self) -> None:
+        data = data_of(LONG_LOG - 1, sequence=2**31 - 1) + data_of(LONG_LOG)
+        assert not tail_of(split_batches(data, LONG_LOG - 1)[0], {PID: 0}, low=LONG_LOG - 5000)[1]
 
     def test_others_do_not_count(self) -> None:
         assert tail_of(batches_at(*range(0, 70_000, 10_000)), {}) == ([], True)

@@ -29,6 +29,11 @@ def window_for_all(*_: Any) -> float:
     return _WINDOW
 
 
+def outlived_since_write(rules: Rules, answer: PendingProduce, now: float, acknowledged: int) -> bool:
+    """The time that a connection outlives counts from when the response was written."""
+    return answer.position <= acknowledged and now - answer.at >= 1.5 * rules.client_timeout
+
+
 def few_unread(_: Rules, observed: int, __: str) -> int:
     """Five requests, or as many as were seen, are what a client may have sent before it read a response."""
     return max(observed, USUAL_DEPTH)

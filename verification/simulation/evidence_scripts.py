@@ -131,6 +131,27 @@ def deep_and_far(seed: int) -> Plan:
     return Plan(seed, (client,), (), script=script, strict=True, weather=weather)
 
 
+def reads_late(seed: int) -> Plan:
+    """A response takes 5 s to a client's kernel. The client waits for the end of a write then, and does not read it.
+
+    It gives the write up and closes its connection: 10 s after kproxy wrote the response, 6 s after that arrived.
+    """
+
+    async def script(world: World) -> None:
+        log = world.brokers.topics[TOPIC].partitions[0].log
+        while log.end_offset < 1:  # noqa: ASYNC110 - a broker's log, unannounced
+            await trio.sleep(0.001)
+        link = world.clients[0].link
+        assert link is not None
+        link.down.stall(5.0)
+        await trio.sleep(3.9)
+        link.up.stall(6.5)
+
+    client = _client(0, (0.5, b"x"), (4.3, bytes(5000)), depth=5, request_timeout=6.0, backoffs=(1.0,), **_UNTIMED)
+    weather = Weather(clients=(0.001,), brokers=(0.001,), capacities=(700,))
+    return Plan(seed, (client,), (), script=script, weather=weather, options={"clients_request_timeout_ms": 6000})
+
+
 # -- a user time-out (B6)
 
 
@@ -153,6 +174,6 @@ BY_ITEM: Final[dict[str, tuple[Script, ...]]] = {
     "A1": (process_for_each, run_twice, heartbeat),
     "A3": (cut_before_ack, acks_lost),
     "A4": (two_programs,),
-    "B5": (deep_and_far,),
+    "B5": (deep_and_far, reads_late),
     "B6": (long_cut_route,),
 }

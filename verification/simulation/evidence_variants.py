@@ -56,6 +56,12 @@ EVIDENCE_VARIANTS: Final = (
         seeds=10,
     ),
     Variant(
+        "a connection outlives its client's time-outs from when the response was written",
+        ((Rules, "received_by_time", broken_evidence.outlived_since_write),),
+        evidence_scripts.reads_late,
+        seeds=10,
+    ),
+    Variant(
         "two programs of one name are one",
         ((Rules, "is_of_another_program", broken_rules.no),),
         evidence_scripts.two_programs,

@@ -42,7 +42,7 @@ from verification.simulation.plan import (
 from verification.simulation.streams import BrokerStream
 from verification.simulation.tastes import Taste, make_plan
 from verification.simulation.virtual_io import VirtualIO
-from verification.simulation.wrap import sequences_from
+from verification.simulation.wrap import sequences_from, write_much
 
 _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest.
@@ -152,6 +152,7 @@ class World:
         able = self.brokers.controller_alive and any(broker.serves for broker in self.brokers.brokers.values())
         if topic is not None and len(topic.partitions) == PARTITIONS and able:
             self.brokers.add_partitions(topic, BROKERS, BROKERS)
+            self._lengthen_logs()
             self.brokers.notify()
 
     async def remake_topic(self, pause: float) -> None:
@@ -164,6 +165,14 @@ class World:
 
     def _make_topic(self) -> None:
         self.brokers.create_topic(TOPIC, PARTITIONS, BROKERS, dict(self.plan.topic))
+        self._lengthen_logs()
+
+    def _lengthen_logs(self) -> None:
+        """Lets empty logs be as long as they are when sequence numbers wrap, if they do in this run."""
+        topic = self.brokers.topics.get(TOPIC)
+        if topic is not None and self.plan.first_sequence:
+            for partition in topic.partitions:
+                write_much(partition.log)
 
     def compact(self, partition: int) -> None:
         """Compacts all of a partition, as if a new segment had just begun; what was in it is still known."""

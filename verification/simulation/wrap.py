@@ -4,9 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.lanes import Lane, Track, TrackKey
+from kproxy.testing.fake_broker.partition_log import PartitionLog
 
 _TRACK = Lane.track
+
+
+def write_much(log: PartitionLog) -> None:
+    """Lets an empty log have had as many records as there are sequence numbers, all of them deleted since."""
+    if not log.end_offset:
+        log.start_offset = log.end_offset = SEQUENCE_SPACE
 
 
 @contextmanager

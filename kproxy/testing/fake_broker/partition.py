@@ -50,7 +50,7 @@ class Partition:
         It does not move while too few replicas are in sync (``Partition.maybeIncrementLeaderHW``, KIP-966).
         """
         if self.under_min_isr:
-            return self._reached
+            return max(self._reached, self.log.start_offset)
         if not self._copied:
             return self.log.end_offset
         self._reached = max(self._reached, min(self.log_end(node) for node in self.isr))
