@@ -37,6 +37,8 @@ _EVIDENT_BEHIND_OTHERS: Final = 1000
 _SEEN_WITHIN: Final = 0.2
 #: Seconds for which a client stays that wants no responses: who closes at once does not mind what becomes of them.
 _LINGERS: Final = 30.0
+#: Seconds from one look at the time-outs of requests to the next.
+_LOOKS_AT_CLOCK: Final = 1.0
 _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 
 
@@ -298,13 +300,19 @@ class Client:
             self._flight[number] = (trio.current_time() + plan.request_timeout, request)
         assert self.link is not None
         up = self.link.up
-        with trio.move_on_after(plan.request_timeout) as scope:
+        with trio.move_on_at(self._write_until()) as scope:
             await self._io.send(message, plan.version, silent=plan.acks == 0)
         attempt = Attempt(self.link, up.written, up.last_arrival)
         for sent in _all(request):
             self._history.sends(sent, attempt)
         if scope.cancelled_caught:
             raise OSError("timed out in a write")
+
+    def _write_until(self) -> float:
+        """When it gives up a write that does not end: at the time-out of its oldest request, as of any other."""
+        now = trio.current_time()
+        oldest = min((deadline for deadline, _ in self._flight.values()), default=now + self.plan.request_timeout)
+        return max(oldest, now + _LOOKS_AT_CLOCK)
 
     def _find_evident(self, number: int) -> None:
         """A response to a request so far back shows kproxy that the first was received, however many are in flight."""

@@ -134,7 +134,8 @@ def deep_and_far(seed: int) -> Plan:
 def reads_late(seed: int) -> Plan:
     """A response takes 5 s to a client's kernel. The client waits for the end of a write then, and does not read it.
 
-    It gives the write up and closes its connection: 10 s after kproxy wrote the response, 6 s after that arrived.
+    It gives up and closes its connection after its time-out. kproxy learns of that 10 s after it wrote the response,
+    and 5 s after that arrived.
     """
 
     async def script(world: World) -> None:
@@ -147,7 +148,7 @@ def reads_late(seed: int) -> Plan:
         await trio.sleep(3.9)
         link.up.stall(6.5)
 
-    client = _client(0, (0.5, b"x"), (4.3, bytes(5000)), depth=5, request_timeout=6.0, backoffs=(1.0,), **_UNTIMED)
+    client = _client(0, (0.5, b"x"), (4.3, bytes(5000)), depth=5, request_timeout=6.0, backoffs=(5.0,), **_UNTIMED)
     weather = Weather(clients=(0.001,), brokers=(0.001,), capacities=(700,))
     return Plan(seed, (client,), (), script=script, weather=weather, options={"clients_request_timeout_ms": 6000})
 

@@ -187,7 +187,7 @@ def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:
         replace(
             client,
             clock_ms=1 if client.in_rounds else clocks[client.client_id],
-            closes_each=closes[client.client_id] and bool(client.acks) and not client.keeps_connections,
+            closes_each=closes[client.client_id] and _may_close_each(client),
             relay=relays[client.client_id] if client.depth <= _ASSUMED_DEPTH else Relay.NONE,
         )
         for client in plan.clients
@@ -237,6 +237,16 @@ def _may_keep(client: ClientPlan) -> bool:
     What they repeat goes to the leader of its partition, so a request is not repeated as a whole.
     """
     return client.closes_on_timeout and not client.repeats_whole and not _is_pioneer(client)
+
+
+def _may_close_each(client: ClientPlan) -> bool:
+    """Those that wait for responses; not where each record for a partition that never comes needs many connections.
+
+    They would not be done in time.
+    """
+    return (
+        bool(client.acks) and not client.keeps_connections and not (_is_pioneer(client) and client.tries > _FEW_TRIES)
+    )
 
 
 def _is_pioneer(client: ClientPlan) -> bool:
