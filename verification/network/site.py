@@ -74,6 +74,12 @@ class Site:
             client.create_topic(name, 1, cluster.brokers)
         return name
 
+    def follower(self, topic: str, kafka: RealKafka) -> int:
+        """Return the index of a broker that has a topic's partition and does not lead it."""
+        with ClusterClient(kafka.bootstrap) as client:
+            [found] = client.metadata(topic).topics[0].partitions
+        return next(node - 1 for node in found.replica_nodes if node != found.leader_id)
+
     def log(self, topic: str, kafka: RealKafka | None = None) -> list[Logged]:
         """Return a topic's log, read from its broker without kproxy."""
         with ClusterClient((kafka or self.kafka).bootstrap) as client:

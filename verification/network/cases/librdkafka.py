@@ -16,6 +16,9 @@ __all__ = ["latency", "one_name", "order"]
 
 _FIRST_MS: Final = 1_700_000_000_000
 _ONE_WAY_S: Final = 0.1
+_RESETS: Final = 4
+_PADDING: Final = 200
+"""Without it Nagle's algorithm holds requests back until those before them are acknowledged."""
 _FLUSH_S: Final = 180.0
 _REPLICATED: Final = {
     "default.replication.factor": "2",
@@ -26,19 +29,19 @@ _REPLICATED: Final = {
 
 
 def latency(site: Site) -> Outcome:
-    """1,500 records with 100 ms of latency in each direction, and the connections reset twice.
+    """3,000 records with 100 ms of latency in each direction, and the connections reset four times.
 
     Takes for granted: default options, a direct connection, a client that keeps the order of its queue.
     """
-    topic, count = site.topic("latency"), 1500
-    job = {"topic": topic, "count": count, "per_second": 200, "first_ms": None}
+    topic, count = site.topic("latency"), 3000
+    job = {"topic": topic, "count": count, "per_second": 1000, "first_ms": None, "padding": _PADDING}
     with (
         site.wire(Line(_ONE_WAY_S)) as wire,
         site.kproxy("latency") as kproxy,
         site.client(LIBRDKAFKA, {**job, "config": _config(bootstrap_of(kproxy), "latency")}) as client,
     ):
-        for done in (count // 3, count * 2 // 3):
-            client.report(partial(_is_so_far, done))
+        for part in range(1, _RESETS + 1):
+            client.report(partial(_is_so_far, count * part // (_RESETS + 1)))
             wire.reset()
         acknowledged = client.report(_at_the_end)["acknowledged"]
     log = [int(record.value) for record in site.log(topic)]
@@ -74,7 +77,7 @@ def one_name(site: Site) -> Outcome:
 
 
 def order(site: Site) -> Outcome:
-    """60,000 records while min.insync.replicas is not met: one of two brokers is killed twice, for 10 s.
+    """60,000 records while min.insync.replicas is not met: the second of two brokers is killed twice, for 10 s.
 
     Takes for granted: default options, a client that names itself as librdkafka, whose queue keeps its order.
     """
@@ -85,11 +88,12 @@ def order(site: Site) -> Outcome:
             config = {**_config(bootstrap_of(kproxy), "order"), "request.timeout.ms": 4000}
             job = {"topic": topic, "count": count, "per_second": count / 25, "first_ms": None, "config": config}
             with site.client(LIBRDKAFKA, job) as client:
+                follower = site.follower(topic, kafka)
                 for _ in range(2):
                     time.sleep(4)
-                    kafka.kill(1)
+                    kafka.kill(follower)
                     time.sleep(10)
-                    kafka.restart(1)
+                    kafka.restart(follower)
                 acknowledged = client.report(_at_the_end, seconds=_FLUSH_S)["acknowledged"]
         log = [int(record.value) for record in site.log(topic, kafka)]
     return compare(range(count), acknowledged, log, in_order=True)

@@ -1,8 +1,9 @@
 """librdkafka, which sends the numbers from 0 on at some pace and reports how far it is.
 
 Its job is one line of input: ``config`` of librdkafka, ``topic``, ``count``, ``per_second``, ``first_ms`` (the first
-record's timestamp, 1 ms later for each other; null leaves timestamps to the client). It reports how many records are
-``done``, each time that a hundredth of the count has been added, and at the end which numbers were ``acknowledged``.
+record's timestamp, 1 ms later for each other; null leaves timestamps to the client), ``padding`` (spaces after each
+number). It reports how many records are ``done``, each time that a hundredth of the count has been added, and at the
+end which numbers were ``acknowledged``.
 """
 
 import json
@@ -20,6 +21,7 @@ def main() -> None:
     job = json.loads(sys.stdin.readline())
     producer = confluent_kafka.Producer(job["config"])
     count, acknowledged, errors = job["count"], [], []
+    padding = b" " * job.get("padding", 0)
     step = max(1, count // 100)
 
     def done(error: Any, message: Any) -> None:
@@ -33,7 +35,7 @@ def main() -> None:
     begin = time.monotonic()
     for number in range(count):
         stamp = {} if job["first_ms"] is None else {"timestamp": job["first_ms"] + number}
-        producer.produce(job["topic"], b"%d" % number, partition=0, on_delivery=done, **stamp)
+        producer.produce(job["topic"], b"%d" % number + padding, partition=0, on_delivery=done, **stamp)
         producer.poll(max(0.0, begin + number / job["per_second"] - time.monotonic()))
     producer.flush(_FLUSH_S)
     _report({"acknowledged": acknowledged, "errors": errors})
