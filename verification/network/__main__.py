@@ -18,8 +18,9 @@ from kproxy.testing.maven import kafka_jars
 from kproxy.testing.tools import Unavailable
 from verification.history.report import make_console
 from verification.network import clients
+from verification.network.cases.balancers import fleet, restarted_balancer
 from verification.network.cases.cut_routes import long_cut, missing_ack
-from verification.network.cases.equal_records import equal_records
+from verification.network.cases.equal_records import equal_records, orderly_restart
 from verification.network.cases.librdkafka import latency, one_name, order
 from verification.network.namespace import isolate, why_not
 from verification.network.outcome import Outcome
@@ -28,11 +29,14 @@ from verification.network.site import Site
 
 CASES: Final[Mapping[str, Callable[[Site], Outcome]]] = {
     "equal-records": equal_records,
+    "orderly-restart": orderly_restart,
     "missing-ack": missing_ack,
     "one-name": one_name,
     "latency": latency,
     "long-cut": long_cut,
     "order": order,
+    "restarted-balancer": restarted_balancer,
+    "fleet": fleet,
 }
 _EXAMPLES: Final = """
 \b

@@ -74,11 +74,11 @@ class Site:
             client.create_topic(name, 1, cluster.brokers)
         return name
 
-    def follower(self, topic: str, kafka: RealKafka) -> int:
-        """Return the index of a broker that has a topic's partition and does not lead it."""
+    def leader(self, topic: str, kafka: RealKafka) -> int:
+        """Return the index of the broker that leads a topic's partition."""
         with ClusterClient(kafka.bootstrap) as client:
             [found] = client.metadata(topic).topics[0].partitions
-        return next(node - 1 for node in found.replica_nodes if node != found.leader_id)
+        return found.leader_id - 1
 
     def log(self, topic: str, kafka: RealKafka | None = None) -> list[Logged]:
         """Return a topic's log, read from its broker without kproxy."""

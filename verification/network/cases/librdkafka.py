@@ -12,7 +12,7 @@ from verification.network.outcome import Outcome, compare
 from verification.network.packets import Place, Segment
 from verification.network.site import Site, bootstrap_of
 
-__all__ = ["latency", "one_name", "order"]
+__all__ = ["at_the_end", "config_of", "latency", "one_name", "order"]
 
 _FIRST_MS: Final = 1_700_000_000_000
 _ONE_WAY_S: Final = 0.1
@@ -38,12 +38,12 @@ def latency(site: Site) -> Outcome:
     with (
         site.wire(Line(_ONE_WAY_S)) as wire,
         site.kproxy("latency") as kproxy,
-        site.client(LIBRDKAFKA, {**job, "config": _config(bootstrap_of(kproxy), "latency")}) as client,
+        site.client(LIBRDKAFKA, {**job, "config": config_of(bootstrap_of(kproxy), "latency")}) as client,
     ):
         for part in range(1, _RESETS + 1):
             client.report(partial(_is_so_far, count * part // (_RESETS + 1)))
             wire.reset()
-        acknowledged = client.report(_at_the_end)["acknowledged"]
+        acknowledged = client.report(at_the_end)["acknowledged"]
     log = [int(record.value) for record in site.log(topic)]
     return compare(range(count), acknowledged, log)
 
@@ -59,7 +59,7 @@ def one_name(site: Site) -> Outcome:
     topic, count = site.topic("one-name"), 6000
     job: dict[str, Any] = {"topic": topic, "count": count, "per_second": 600, "first_ms": _FIRST_MS}
     with site.wire() as wire, site.kproxy("one-name") as kproxy:
-        job["config"] = _config(bootstrap_of(kproxy), "rdkafka")
+        job["config"] = config_of(bootstrap_of(kproxy), "rdkafka")
         with site.client(LIBRDKAFKA, job, "steady") as steady:
             steady.report()
             spared = wire.tell(lambda line: line.connections)
@@ -71,13 +71,13 @@ def one_name(site: Site) -> Outcome:
                     time.sleep(0.3)
                     wire.reset(lambda line: line.connections - spared)
                     wire.tell(lambda line: line.heal())
-                both = [each.report(_at_the_end, seconds=_FLUSH_S)["acknowledged"] for each in (steady, losing)]
+                both = [each.report(at_the_end, seconds=_FLUSH_S)["acknowledged"] for each in (steady, losing)]
     log = [int(record.value) for record in site.log(topic)]
     return compare([*range(count)] * 2, [*both[0], *both[1]], log)
 
 
 def order(site: Site) -> Outcome:
-    """60,000 records while min.insync.replicas is not met: the second of two brokers is killed twice, for 10 s.
+    """60,000 records while min.insync.replicas is not met: of two brokers the leader is killed twice, for 10 s.
 
     Takes for granted: default options, a client that names itself as librdkafka, whose queue keeps its order.
     """
@@ -85,21 +85,21 @@ def order(site: Site) -> Outcome:
     with RealKafka(2, config=_REPLICATED, directory=site.directory / "two-brokers") as kafka:
         topic = site.topic("order", kafka)
         with site.wire(), site.kproxy("order", kafka=kafka) as kproxy:
-            config = {**_config(bootstrap_of(kproxy), "order"), "request.timeout.ms": 4000}
+            config = {**config_of(bootstrap_of(kproxy), "order"), "request.timeout.ms": 4000}
             job = {"topic": topic, "count": count, "per_second": count / 25, "first_ms": None, "config": config}
             with site.client(LIBRDKAFKA, job) as client:
-                follower = site.follower(topic, kafka)
                 for _ in range(2):
                     time.sleep(4)
-                    kafka.kill(follower)
+                    leader = site.leader(topic, kafka)
+                    kafka.kill(leader)
                     time.sleep(10)
-                    kafka.restart(follower)
-                acknowledged = client.report(_at_the_end, seconds=_FLUSH_S)["acknowledged"]
+                    kafka.restart(leader)
+                acknowledged = client.report(at_the_end, seconds=_FLUSH_S)["acknowledged"]
         log = [int(record.value) for record in site.log(topic, kafka)]
     return compare(range(count), acknowledged, log, in_order=True)
 
 
-def _config(bootstrap: str, client_id: str) -> dict[str, Any]:
+def config_of(bootstrap: str, client_id: str) -> dict[str, Any]:
     """Return librdkafka's defaults but for what a record's loss by the client itself would hide."""
     return {
         "bootstrap.servers": bootstrap,
@@ -114,7 +114,8 @@ def _is_so_far(done: int, report: dict[str, Any]) -> bool:
     return bool(report["done"] >= done)
 
 
-def _at_the_end(report: dict[str, Any]) -> bool:
+def at_the_end(report: dict[str, Any]) -> bool:
+    """Whether a report is the driver's last one."""
     return "acknowledged" in report
 
 
