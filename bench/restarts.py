@@ -1,4 +1,6 @@
-"""What a producer costs that returns under its client.id: after a clean end, and after a broken connection."""
+"""What a producer costs that returns under its client.id: after a clean end, after a broken connection, and after
+kproxy was stopped in good order and started again.
+"""
 
 import socket
 import statistics
@@ -21,7 +23,9 @@ PARTITIONS: Final = 6
 TURNS: Final = 4
 CLEAN_RATIO: Final = 1.05
 BROKEN_RATIO: Final = 1.5
+STOPPED_RATIO: Final = 1.1
 _TOPIC: Final = "bench-restarts"
+_STOPPED: Final = "stop of kproxy"
 _JVM: Final = ("-Xmx2g", "-XX:+UseG1GC")
 _GIGABYTE: Final = 1e9
 _PAUSE_SECONDS: Final = 0.5
@@ -38,7 +42,8 @@ def restarts(total_bytes: int) -> list[Figure]:
     """CPU for each GB of a first producer and of the next one of the same name: six batches of 16 KB a request.
 
     Each turn has client.ids of its own. One first producer reads all responses and closes its connection, another one
-    resets it with responses unread.
+    resets it with responses unread. The last case is of two processes of kproxy for each turn: the
+    first one is stopped in good order.
     """
     ends: dict[str, Callable[[Connection, bytearray], None]] = {"clean end": _close, "broken connection": _break}
     costs: dict[str, list[tuple[float, float]]] = {name: [] for name in ends}
@@ -54,7 +59,19 @@ def restarts(total_bytes: int) -> list[Figure]:
                     first = _cost(target, frame, requests, end)
                     time.sleep(_PAUSE_SECONDS)
                     costs[name].append((first, _cost(target, frame, requests, _close)))
+        costs[_STOPPED] = [_of_two_processes(kafka.ports[0], turn, total_bytes) for turn in range(TURNS)]
     return _figures(costs)
+
+
+def _of_two_processes(broker_port: int, turn: int, total_bytes: int) -> tuple[float, float]:
+    """The cost of a producer, and of the next one of its name after kproxy was stopped and started."""
+    frame = payloads.many_batches_frame(_TOPIC, PARTITIONS, f"bench-{turn}-stopped")
+    requests = max(2 * WINDOW, total_bytes // TURNS // _REQUEST_BYTES)
+    costs = []
+    for _ in range(2):
+        with open_kproxy(broker_port, "--instance-id", f"bench-stopped-{turn}") as target:
+            costs.append(_cost(target, frame, requests, _close))
+    return costs[0], costs[1]
 
 
 def _cost(target: Target, frame: bytearray, requests: int, end: Callable[[Connection, bytearray], None]) -> float:
@@ -100,7 +117,8 @@ def _set_time(frame: bytearray) -> None:
 
 def _figures(costs: dict[str, list[tuple[float, float]]]) -> list[Figure]:
     figures = []
-    for name, limit in (("clean end", CLEAN_RATIO), ("broken connection", BROKEN_RATIO)):
+    limits = {"clean end": CLEAN_RATIO, "broken connection": BROKEN_RATIO, _STOPPED: STOPPED_RATIO}
+    for name, limit in limits.items():
         ratio = statistics.median(second / first for first, second in costs[name])
         if not ratio:
             raise LoadError("too little was sent to measure CPU time")

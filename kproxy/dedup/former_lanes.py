@@ -7,13 +7,16 @@ from kproxy.codec.records import Record
 from kproxy.codec.stored import UnknownRecord
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneKey, LaneRecord, decode_key, decode_value
+from kproxy.dedup.listed import InDoubt
 from kproxy.errors import RemoteProtocolError
 
 #: More lanes than an instance has connections and pauses; about 40 MB.
 MOST_LANES: Final = 50_000
-#: What the identities of all lanes may take together, in bytes. kproxy writes short ones only; other entries were
-#: written by an older version, or by somebody else.
+#: What the identities of all lanes and the batches that they list may take together, in bytes. kproxy writes short
+#: identities only; other entries were written by an older version, or by somebody else.
 MOST_BYTES: Final = 16 << 20
+#: What a listed batch takes, in bytes; measured.
+_BATCH_BYTES: Final = 300
 
 
 class _Entry(NamedTuple):
@@ -50,6 +53,8 @@ class FormerLanes:
         self.newer = self.damaged = 0
         #: Lanes beyond ``most`` or ``MOST_BYTES``: retries of what was sent under them are not recognised.
         self.dropped = 0
+        #: The time of the newest list of batches in doubt (``InDoubt.at_ms``); 0: there is none.
+        self.newest_list_ms = 0
 
     def __len__(self) -> int:
         """How many lanes are known."""
@@ -100,6 +105,8 @@ class FormerLanes:
         self._lanes[key] = entry = _Entry(lane, record.timestamp)
         self._by_identity.setdefault(lane.identity, {})[key] = entry
         self._size += _size(lane)
+        if lane.in_doubt is not None:
+            self.newest_list_ms = max(self.newest_list_ms, lane.in_doubt.at_ms)
         while len(self._lanes) > self._most or self._size > MOST_BYTES:
             self._remove(next(iter(self._lanes)))
             self.dropped += 1
@@ -116,4 +123,15 @@ class FormerLanes:
 
 
 def _size(lane: LaneRecord) -> int:
-    return sum(map(len, lane.identity))
+    batches = () if lane.in_doubt is None else lane.in_doubt.batches
+    return sum(map(len, lane.identity)) + _BATCH_BYTES * len(batches)
+
+
+def newest_lists(lanes: Iterable[LaneRecord]) -> dict[str, InDoubt]:
+    """What is in doubt of a producer, by instance: that which each wrote last says."""
+    found: dict[str, InDoubt] = {}
+    for lane in lanes:
+        before = found.get(lane.instance_id)
+        if lane.in_doubt is not None and (before is None or lane.in_doubt.at_ms >= before.at_ms):
+            found[lane.instance_id] = lane.in_doubt
+    return found

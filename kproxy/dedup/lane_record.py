@@ -11,6 +11,7 @@ from kproxy.codec._generated.producer_state_key import ProducerStateKey
 from kproxy.codec._generated.producer_state_value import ProducerStateValue
 from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.listed import InDoubt, of_rows, to_rows
 from kproxy.dedup.producer_ids import LAST_EPOCH, is_kproxy_producer_id
 from kproxy.errors import RemoteProtocolError
 
@@ -43,6 +44,13 @@ class LaneRecord(NamedTuple):
     returned: bool = False
     #: The instance knows that the producer writes through another one at the same time.
     shared: bool = False
+    #: What was in doubt of the producer at this instance when the entry was written; None: it does not say.
+    in_doubt: InDoubt | None = None
+
+    @property
+    def says_all(self) -> bool:
+        """Whether a client that leaves now repeats nothing that was written under it and is not listed."""
+        return self.returned and self.in_doubt is not None and not self.in_doubt.is_cut
 
     @property
     def key(self) -> LaneKey:
@@ -60,6 +68,9 @@ def encode_value(record: LaneRecord) -> bytes:
     value = ProducerStateValue(
         record.epoch, record.last_epoch, *record.identity, record.recorded_ms, record.returned, record.shared
     )
+    if record.in_doubt is not None:
+        value.listed_ms, value.list_is_cut = record.in_doubt.at_ms, record.in_doubt.is_cut
+        value.listed = to_rows(record.in_doubt.batches)
     return encode_stored(value, VALUE_VERSION)
 
 
@@ -76,7 +87,9 @@ def decode_value(key: LaneKey, data: bytes) -> LaneRecord:
         # whichever client wrote this: no other producer may be fenced for it
         raise RemoteProtocolError(f"no lane: epochs {value.epoch} to {value.last_epoch} of {key.producer_id}")
     identity = Identity(value.principal, value.client_id, value.host)
-    return LaneRecord(*key, value.epoch, value.last_epoch, identity, value.recorded_ms, value.returned, value.shared)
+    in_doubt = InDoubt(value.listed_ms, of_rows(value.listed), value.list_is_cut) if value.listed_ms else None
+    epochs = value.epoch, value.last_epoch
+    return LaneRecord(*key, *epochs, identity, value.recorded_ms, value.returned, value.shared, in_doubt)
 
 
 def describe(key: bytes | None, value: bytes | None) -> str:
@@ -92,6 +105,8 @@ def describe(key: bytes | None, value: bytes | None) -> str:
     principal, client_id, host = record.identity
     who = f"principal={principal!r} client_id={client_id!r} host={host!r}"
     state = (" returned" if record.returned else "") + (" shared" if record.shared else "")
+    if record.in_doubt is not None:
+        state += f" in_doubt={len(record.in_doubt.batches)}{'+' if record.in_doubt.is_cut else ''}"
     return f"{what} epochs={record.epoch}-{record.last_epoch} {who} recorded={_time(record.recorded_ms)}{state}"
 
 

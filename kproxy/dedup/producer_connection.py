@@ -33,6 +33,10 @@ class Suspect:
     returned: bool = False
     #: When the other instance leased it or gave it back, in seconds since the epoch.
     recorded_at: float = 0.0
+    #: It is known which of its batches a client may send again (``LaneRecord.says_all``).
+    says_all: bool = False
+    #: Its connection and one of this instance are in use at the same time: it is read, and never fenced.
+    shared: bool = False
 
     @property
     def in_use_until(self) -> float:
@@ -338,6 +342,12 @@ class ProducerConnection:
             and self.ledger.repeats_none(self, key, received_at)
         ):
             self._add_kept(UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now))
+
+    def repeated(self) -> Iterator[tuple[UnconfirmedBatch, PendingProduce]]:
+        """What requests repeated whose response the client may not have received, with the request."""
+        for answer in (*self._unread, *self._asked):
+            for entry in answer.moved:
+                yield entry, answer
 
     def owed(self, key: TrackKey) -> list[PendingProduce]:
         """The requests for a partition whose response the client may not have received."""

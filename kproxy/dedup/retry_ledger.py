@@ -2,16 +2,17 @@
 
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kproxy.codec.batch import BatchHeader
 from kproxy.dedup.awaited_records import AwaitedRecords
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.listed import InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
@@ -19,9 +20,6 @@ from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
-#: What an unconfirmed batch takes, and each record of it that was read back; measured.
-_ENTRY_BYTES = 600
-_RECORD_BYTES = 200
 #: Below every epoch.
 _NO_EPOCH = -1
 
@@ -32,6 +30,19 @@ class Recover:
 
     lanes: Sequence[Suspect]
     keys: Sequence[TrackKey]
+    #: The connection for which it is done.
+    number: int = field(default=-1, compare=False)
+
+
+class FoundBatch(NamedTuple):
+    """A batch that the log holds of a suspect lane, with its records."""
+
+    key: TrackKey
+    header: BatchHeader
+    digests: list[Digest]
+    offsets: list[int]
+    #: It is among the last of its producer id, whose response was in flight when that was given up.
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +89,12 @@ class RetryLedger:
         look_for_ends: Callable[[float], None],
         elsewhere: Callable[[Identity], Sequence[Suspect]],
         recent: Callable[[Identity], Collection[int]],
+        lists: Callable[[Identity], Mapping[str, InDoubt]],
     ) -> None:
         """Use ``RetryLedgers.join``."""
         self._elsewhere = elsewhere
         self._recent = recent
+        self._lists = lists
         self.identity = identity
         self.rules = rules
         self.next_serial = next_serial
@@ -118,6 +131,11 @@ class RetryLedger:
         #: it, in seconds; and the epoch up to which nobody retries any more, on whatever partition.
         self._recent_at: dict[int, float] = {}
         self._outlived_to: dict[int, int] = {}
+        #: By instance, its newest list and what was taken of its lists.
+        self._taken_lists: dict[str, tuple[int, frozenset[ListedBatch]]] = {}
+        #: By partition and producer id of other instances that use it at the same time: which connection of this
+        #: instance had it read last (``ProducerConnection.number``).
+        self._shared_looks: dict[TrackKey, dict[int, int]] = {}
         #: Partitions that do not exist, where lanes have to be fenced: the brokers' error, and when they said so
         #: (``next_serial``).
         self._missing: dict[TrackKey, tuple[int, int]] = {}
@@ -191,7 +209,8 @@ class RetryLedger:
         self._look_for_ends(now)
         keys = answer.keys
         missing = self.missing_for(member, keys)
-        recover = self._to_recover([key for key in keys if key not in missing])
+        self.take_lists(now)
+        recover = self._to_recover(member, [key for key in keys if key not in missing])
         if recover is not None:
             return recover
         if self.rules.joins_open():
@@ -205,7 +224,21 @@ class RetryLedger:
         unread = [entry for key in keys for entry in self.candidates(member, key, answer, now) if entry.digests is None]
         return ReadBack(unread) if unread else None
 
-    def _to_recover(self, keys: Iterable[TrackKey]) -> Recover | None:
+    def take_lists(self, now: float) -> None:
+        """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""
+        for instance_id, listed in self._lists(self.identity).items():
+            at_ms, taken = self._taken_lists.get(instance_id, (-1, frozenset()))
+            if listed.at_ms == at_ms:
+                continue
+            self._taken_lists[instance_id] = listed.at_ms, frozenset(listed.batches)
+            known = {batch.place for batch in self.in_doubt(now)}
+            for batch in listed.batches:
+                entry = UnconfirmedBatch.of_list(batch, self.next_serial())
+                if batch not in taken and batch.place not in known and not self.rules.expired(entry, now):
+                    known.add(batch.place)
+                    self.add(entry)
+
+    def _to_recover(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> Recover | None:
         lanes: dict[Suspect, None] = {}
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None
@@ -216,14 +249,22 @@ class RetryLedger:
                 former = self._former(self.identity) if former is None else former
                 found += former
             if elsewhere:
-                found += [lane for lane in elsewhere if lane.last_epoch > self._known_to(key, lane.producer_id)]
+                found += [lane for lane in elsewhere if self._must_search(lane, member, key)]
                 in_use_until = max(lane.in_use_until for lane in elsewhere)
                 for entry in self.entries.get(key, ()):
                     entry.sure = entry.sure and self.rules.surely_not_received_elsewhere(entry, in_use_until)
             if found:
                 places.append(key)
                 lanes.update(dict.fromkeys(found))
-        return Recover(list(lanes), places) if places else None
+        return Recover(list(lanes), places, member.number) if places else None
+
+    def _must_search(self, lane: Suspect, member: ProducerConnection, key: TrackKey) -> bool:
+        """Whether the log has to be searched for what a connection may repeat of another instance's lane."""
+        if lane.shared:
+            return member.number > self._shared_looks.get(key, {}).get(lane.producer_id, -1)
+        if lane.last_epoch <= self._known_to(key, lane.producer_id):
+            return False
+        return not self.rules.is_answered_by_list(lane, member.since, ended=member.ended)
 
     def _known_to(self, key: TrackKey, producer_id: int) -> int:
         """The epoch up to which all is known of what another instance wrote to a partition."""
@@ -362,7 +403,7 @@ class RetryLedger:
             (
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
-                if entry.beside.issubset(keys)
+                if entry.beside <= keys
                 and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,
@@ -520,10 +561,8 @@ class RetryLedger:
         """Records that nothing more of it will be read."""
         self._draining.discard(member)
 
-    def recovered(
-        self, recover: Recover, found: Iterable[tuple[TrackKey, BatchHeader, list[Digest], list[int]]], now: float
-    ) -> None:
-        """Takes what the log holds of suspect lanes: (partition, header, digests, offsets) of each batch, in order."""
+    def recovered(self, recover: Recover, found: Iterable[FoundBatch], now: float) -> None:
+        """Takes what the log holds of suspect lanes, in order."""
         lanes = set(recover.lanes)
         producer_ids = {lane.producer_id for lane in lanes}
         known = {(key, one): self._known_to(key, one) for key in recover.keys for one in producer_ids}
@@ -531,29 +570,73 @@ class RetryLedger:
             self._missing.pop(key, None)
             for lane in lanes:
                 if lane.elsewhere:
-                    self._recent_at[lane.producer_id] = now
-                    done = self._recovered_to.setdefault(key, {})
-                    done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, _NO_EPOCH))
+                    self._note_search(key, lane, recover.number, now)
             self._recovered.add(key)
             left = [(lane, since) for lane, since in self._suspects.pop(key, ()) if lane not in lanes]
             if left:
                 self._suspects[key] = left
-        for key, header, digests, offsets in found:
-            if header.producer_epoch <= known.get((key, header.producer_id), _NO_EPOCH):
+        here = {entry.place for key in recover.keys for entry in self.entries.get(key, ())}
+        here.update(batch.place for batch in self.in_doubt(now))
+        for batch in found:
+            header = batch.header
+            if header.producer_epoch <= known.get((batch.key, header.producer_id), _NO_EPOCH):
                 continue  # it was found before
             wrote = [
                 lane for lane in lanes if lane.wrote(header.producer_id, header.producer_epoch, header.base_sequence)
             ]
             for lane in wrote:
                 if lane.elsewhere:
-                    self._used(key, lane.recorded_at + CLOCKS_AGREE_SECONDS)
-            if wrote:
-                sequence, count = header.base_sequence, header.record_count
-                stamp = Stamp(header.producer_id, header.producer_epoch, sequence, header.base_offset, count)
-                entry = UnconfirmedBatch(key, stamp, self.next_serial(), False, False, now)
-                entry.recall(digests, offsets)
-                self.add(entry)
+                    self._used(batch.key, lane.recorded_at + CLOCKS_AGREE_SECONDS)
+            place = batch.key, header.producer_id, header.producer_epoch, header.base_sequence
+            if wrote and place not in here:
+                self._add_found(batch, wrote, now)
         self.changed()
+
+    def _note_search(self, key: TrackKey, lane: Suspect, number: int, now: float) -> None:
+        """Records that a lane of another instance was searched for on a partition."""
+        if lane.shared:  # it continues to write
+            self._shared_looks.setdefault(key, {})[lane.producer_id] = number
+            return
+        self._recent_at[lane.producer_id] = now
+        done = self._recovered_to.setdefault(key, {})
+        done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, _NO_EPOCH))
+
+    def _add_found(self, batch: FoundBatch, wrote: Sequence[Suspect], now: float) -> None:
+        header = batch.header
+        stamp = Stamp(
+            header.producer_id, header.producer_epoch, header.base_sequence, header.base_offset, header.record_count
+        )
+        entry = UnconfirmedBatch(batch.key, stamp, self.next_serial(), False, False, now, found=True)
+        entry.timed_only = self.rules.is_found_by_time_only(wrote, is_last=batch.is_last)
+        entry.recall(batch.digests, batch.offsets)
+        self.add(entry)
+
+    @property
+    def may_be_in_doubt(self) -> bool:
+        """False where ``in_doubt`` is empty, or has only what a live connection has repeated or kept."""
+        return bool(self.entries or self._open or self._taken_lists)
+
+    def in_doubt(self, now: float) -> list[ListedBatch]:
+        """What another process has to compare with what this producer sends there.
+
+        Not what only the log says: another process searches the log for the same.
+        """
+        members = self.members.values()
+        found = [
+            entry.as_listed(entry.since)
+            for entry in chain(*self.entries.values(), *(kept for one in members for kept in one.kept.values()))
+            if entry.written and not entry.found and entry.digests != [] and not self.rules.expired(entry, now)
+        ]
+        opened = {answer: None for answers in self._open.values() for answer in answers}
+        repeated = chain(
+            (pair for one in members for pair in one.repeated()),
+            ((entry, answer) for answer in opened for entry in answer.moved),
+        )
+        found += [
+            entry.as_listed(entry.since if answer.received_at == inf else answer.received_at)
+            for entry, answer in repeated
+        ]
+        return found
 
     def forget(self, entry: UnconfirmedBatch) -> None:
         """Drops an entry that the log does not hold, or that can't be read."""
@@ -568,6 +651,7 @@ class RetryLedger:
     def expire(self, now: float) -> None:
         """Drops what no client can repeat any more."""
         self._missing.clear()  # the next request asks again
+        self._forget_lists(now)
         self._forget_outlived(now)
         self._forget_unused(now)
         for key, entries in list(self.entries.items()):
@@ -596,6 +680,13 @@ class RetryLedger:
             if now - awaited.since > self.rules.window:
                 del self._awaited_records[key]
 
+    def _forget_lists(self, now: float) -> None:
+        """Forgets lists of which no batch is in doubt any more."""
+        soonest_ms = (now - self.rules.window) * 1000
+        for instance_id, (_, batches) in list(self._taken_lists.items()):
+            if all(batch.since_ms < soonest_ms for batch in batches):
+                del self._taken_lists[instance_id]
+
     def _forget_outlived(self, now: float) -> None:
         """Keeps one epoch, not one for each partition, of what other instances gave back long ago."""
         if not self._recent_at:
@@ -614,6 +705,8 @@ class RetryLedger:
         """Forgets what a former kproxy had, once nobody asks for it, and who used a partition a retry window ago."""
         if self._recovered and not self._former(self.identity):
             self._recovered.clear()
+        if self._shared_looks and not any(lane.shared for lane in self._elsewhere(self.identity)):
+            self._shared_looks.clear()
         if abs(now - self._uses_checked_at) < self.rules.window:
             return
         self._uses_checked_at = now
@@ -632,8 +725,8 @@ class RetryLedger:
 
     @property
     def ended_well(self) -> int:
-        """Unconfirmed batches whose connection ended in good order after the response."""
-        return sum(entry.clean for entries in self.entries.values() for entry in entries)
+        """Unconfirmed batches whose connection ended in good order after the response, or nearly surely did."""
+        return sum(entry.clean or entry.timed_only for entries in self.entries.values() for entry in entries)
 
     @property
     def held(self) -> int:
@@ -643,14 +736,12 @@ class RetryLedger:
     @property
     def size(self) -> int:
         """About how many bytes these take."""
-        return sum(
-            _ENTRY_BYTES + _RECORD_BYTES * len(entry.offsets) for entries in self.entries.values() for entry in entries
-        )
+        return sum(entry.size for entries in self.entries.values() for entry in entries)
 
     @property
     def idle(self) -> bool:
         """Whether it may be forgotten."""
-        held = self.entries or self._open or self._suspects or self._awaited_records
+        held = self.entries or self._open or self._suspects or self._awaited_records or self._taken_lists
         return not (self.members or self._draining or held)
 
 

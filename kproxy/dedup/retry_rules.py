@@ -7,11 +7,15 @@ flaw that the model showed. A simulation takes them away one at a time and shows
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from kproxy.dedup.digest import UNTIMED, Digest, have_same_time
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.origin import Origin, Silence
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
+
+if TYPE_CHECKING:
+    from kproxy.dedup.producer_connection import Suspect
 
 #: The clocks of two instances may differ by less.
 CLOCKS_AGREE_SECONDS = 1.0
@@ -174,6 +178,26 @@ class Rules:
         """
         return in_use_until + CLOCKS_AGREE_SECONDS < entry.taken_at
 
+    # -- other processes
+
+    def is_answered_by_list(self, lane: "Suspect", opened_at: float, *, ended: bool) -> bool:
+        """A list says all that a connection may repeat of a producer id that another instance gave back.
+
+        It does not say what was written and confirmed there. A request that its client sent before that may be read
+        here after it: over a connection that was opened before the other one was given back, or that has ended.
+        """
+        return lane.says_all and not ended and opened_at > lane.recorded_at + CLOCKS_AGREE_SECONDS
+
+    def is_found_by_time_only(self, lanes: "Iterable[Suspect]", *, is_last: bool) -> bool:
+        """Only equal timestamps make a record a retry of one that was found in the log of these producer ids.
+
+        A client has many requests in flight, or reads its responses late, so any batch within the retry window may be
+        sent again. But nearly all were confirmed, and records without timestamps of the client may be equal: of these
+        only the last ones count, as long as nobody knows better. Not those of a producer id whose instance listed what
+        is in doubt, nor those that another process may write at the same time.
+        """
+        return not any(lane.only is not None or (is_last and not (lane.says_all or lane.shared)) for lane in lanes)
+
     # -- matched
 
     def joins_open(self) -> bool:
@@ -247,6 +271,8 @@ class Rules:
         """Whether the timestamps of an unconfirmed record and of one that equals it allow that they are one."""
         if have_same_time(ours, theirs):
             return True
+        if entry.timed_only:
+            return False
         untimed = UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms)
         if untimed or (self.renews_timestamps and not entry.sure):
             return now < self.untimed_until(entry)

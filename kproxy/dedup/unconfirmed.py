@@ -1,15 +1,20 @@
 """Unconfirmed batches: responses that a client is owed, and records whose response it may not have received."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, KeysView, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
-from typing import Protocol
+from typing import Final, Protocol
 
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest, have_same_time
 from kproxy.dedup.lanes import Send, TrackKey
+from kproxy.dedup.listed import BatchPlace, ListedBatch
 from kproxy.dedup.origin import ELSEWHERE, Origin
+
+#: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured.
+_ENTRY_BYTES: Final = 600
+_RECORD_BYTES: Final = 200
 
 
 class Wire(Protocol):
@@ -72,14 +77,26 @@ class UnconfirmedBatch:
     digests: list[Digest] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
     offsets: list[int] = field(default_factory=list)
+    #: The timestamps of its records when it was read back, in ms.
+    oldest_ms: int = UNTIMED
+    newest_ms: int = UNTIMED
     #: The connection that brought it last.
     origin: Origin = ELSEWHERE
     #: It was answered there in time: no request of that connection repeats it.
     answered: bool = False
     #: Nor does one that was read there before this time (``PendingProduce.repeated_from``), in seconds.
     repeated_from: float = 0.0
+    #: Some of its records were taken out of it.
+    is_part: bool = False
+    #: The offsets of those that count once it is read back; empty: all do.
+    only: frozenset[int] = frozenset()
     #: It is in the log.
     written: bool = True
+    #: It was found in the log, where it was searched for since nobody knows what is in doubt. The next process finds it
+    #: as well.
+    found: bool = False
+    #: Only a record with the same timestamp of its client repeats it: it is in doubt for want of better knowledge only.
+    timed_only: bool = False
     #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
     doubted_at: float = -1.0
 
@@ -95,9 +112,39 @@ class UnconfirmedBatch:
         entry.recall(list(digests), [-1] * len(digests))
         return entry
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        return _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets)
+
+    @property
+    def place(self) -> BatchPlace:
+        """By what it is known in all logs."""
+        return self.key, self.stamp.producer_id, self.stamp.epoch, self.stamp.sequence
+
+    @classmethod
+    def of_list(cls, batch: ListedBatch, serial: int) -> "UnconfirmedBatch":
+        """A batch that another process had in doubt; its records are not read back yet."""
+        stamp = Stamp(batch.producer_id, batch.epoch, batch.sequence, batch.base_offset, 0)
+        entry = cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
+        entry.only, entry.is_part = frozenset(batch.offsets), bool(batch.offsets)
+        return entry
+
+    def as_listed(self, since: float) -> ListedBatch:
+        """What another process has to know of it; ``since``: in seconds."""
+        stamp = self.stamp
+        place = stamp.producer_id, stamp.epoch, stamp.sequence, stamp.base_offset
+        left = self.only if self.digests is None else self.offsets
+        return ListedBatch(self.key, *place, int(since * 1000), self.clean, tuple(sorted(left)) if self.is_part else ())
+
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
+        if self.only:
+            counting = [at for at, offset in enumerate(offsets) if offset in self.only]
+            digests, offsets = [digests[at] for at in counting], [offsets[at] for at in counting]
         self.digests, self.offsets = digests, offsets
+        self.oldest_ms = min((digest.timestamp_ms for digest in digests), default=UNTIMED)
+        self.newest_ms = max((digest.timestamp_ms for digest in digests), default=UNTIMED)
 
     def has_time_of(self, place: int, record: Digest) -> bool:
         """Whether its record at ``place`` and a record have the same timestamp, given by their client."""
@@ -123,6 +170,7 @@ class UnconfirmedBatch:
             self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
         )
         other.doubted_at = self.doubted_at
+        other.is_part = self.is_part = self.is_part or len(taken) < len(digests)
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]
         self.recall([digests[at] for at in kept], [offsets[at] for at in kept])
@@ -167,6 +215,7 @@ class PendingProduce:
     #: Requests that had come when it was seen to be in the client's kernel, and when that was.
     behind: int = 0
     arrived_at: float = inf
+    _keys: dict[TrackKey, None] | None = None
 
     @property
     def repeated_from(self) -> float:
@@ -174,6 +223,8 @@ class PendingProduce:
         return min(self.due, self.at) if self.failed and self.at else self.due
 
     @property
-    def keys(self) -> list[TrackKey]:
+    def keys(self) -> KeysView[TrackKey]:
         """The partitions that it names, each once, as tracks have them."""
-        return list(dict.fromkeys(place.key for place in self.places))
+        if self._keys is None:
+            self._keys = dict.fromkeys(place.key for place in self.places)
+        return self._keys.keys()

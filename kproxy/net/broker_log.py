@@ -13,7 +13,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_batches import Batch
+from kproxy.net.broker_log_batches import LAST, Batch, Depth
 from kproxy.net.broker_log_questions import (
     EARLIEST,
     LATEST,
@@ -133,6 +133,11 @@ class BrokerLog:
         response = await self._cluster.metadata.topics([MetadataRequestTopic(topic_id=topic_id, name=None)])
         return next((topic.name for topic in response.topics if not topic.error_code), None)
 
+    @property
+    def retries_depth(self) -> Depth:
+        """How far back a client's retries may reach."""
+        return Depth(self._config.retry_window_ms, int(self.wall() * 1000))
+
     # -- reads and tails
 
     async def read_at(
@@ -190,8 +195,9 @@ class BrokerLog:
         unseen: Mapping[TopicPartition, Mapping[int, int]] = _NOBODY,
         surveyed: Mapping[TopicPartition, Survey] = _UNSURVEYED,
         failed: Failures | None = None,
+        depth: Depth = LAST,
     ) -> dict[TopicPartition, list[Batch]]:
-        """The last batches of each of the producers, by partition and in order: 5 or those of 2 s, whichever are more.
+        """The last batches of each of the producers, by partition and in order, as ``depth`` says.
 
         They are read backwards from the log's end, at most ``recovery_max_bytes`` of each partition. ``floors``:
         offsets below which nothing is of interest; ``unseen``: the same by producer id; ``first_epochs``: by producer
@@ -215,7 +221,7 @@ class BrokerLog:
             except (OSError, RemoteProtocolError) as error:
                 failures[place] = error
                 continue
-            tails[place] = Tail(wanted, start, end, self._config.recovery_max_bytes)
+            tails[place] = Tail(wanted, start, end, self._config.recovery_max_bytes, depth)
             self._stats.readbacks += bool(wanted)
         failures |= await read_logs(self._leaders, self._config, self._stats, tails)
         _tell(failures, failed)

@@ -1,6 +1,7 @@
 """Batches of a Fetch response, and which of them may be unconfirmed after a crash."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -8,14 +9,35 @@ from kproxy.codec.batch import LOG_OVERHEAD, BatchHeader, read_header
 from kproxy.codec.sequence import advance
 from kproxy.errors import RemoteProtocolError
 
-#: Batches whose response a producer may not have received: its last ones, or those of its last moments, whichever are
-#: more.
+#: A producer's last batches, or those of its last moments, whichever are more: most likely their responses were lost.
 TAIL_BATCHES: Final = 5
 TAIL_MS: Final = 2_000
+#: Records of this time were made when they were sent, as far as anybody can tell: their age says something.
+_PRESENT_MS: Final = 3_600_000
 
 _PREFIX: Final = Struct(">qi")
 _MAGIC_AT: Final = 16
 _MAGIC_V2: Final = 2
+
+
+class Depth(NamedTuple):
+    """How far back a producer's batches are of interest; the last ``TAIL_BATCHES`` always are."""
+
+    #: Those before are not that are older than its last one by so much.
+    window_ms: int
+    #: This is judged by the records' timestamps only where the last one is of about this time, in ms since 1970:
+    #: records of the past may be sent at any rate. None: always.
+    now_ms: int | None = None
+
+    def since_ms(self, last_ms: int) -> float:
+        """The oldest timestamp of interest; ``last_ms``: that of the last batch."""
+        if self.now_ms is not None and abs(self.now_ms - last_ms) > _PRESENT_MS:
+            return -inf
+        return last_ms - self.window_ms
+
+
+#: For what was in flight a moment ago.
+LAST: Final = Depth(TAIL_MS)
 
 
 class Batch(NamedTuple):
@@ -60,7 +82,9 @@ def split_batches(data: bytes | memoryview, first: int) -> tuple[list[Batch], in
     return batches, following
 
 
-def tail_of(batches: Iterable[Batch], first_epochs: Mapping[int, int | None]) -> tuple[list[Batch], bool]:
+def tail_of(
+    batches: Iterable[Batch], first_epochs: Mapping[int, int | None], depth: Depth = LAST
+) -> tuple[list[Batch], bool]:
     """Each producer's last batches out of a log's (in order), markers left out; and whether older ones can't be any.
 
     ``first_epochs``: by producer id the epoch at whose sequence 0 its batches of interest begin, None if unknown. A
@@ -78,7 +102,7 @@ def tail_of(batches: Iterable[Batch], first_epochs: Mapping[int, int | None]) ->
     kept: list[Batch] = []
     enough = True
     for producer_id, found in own.items():
-        tail = _tail(found)
+        tail = _tail(found, depth)
         kept += tail
         enough = enough and (len(found) > len(tail) or producer_id in begun)
     return sorted(kept, key=lambda batch: batch.header.base_offset), enough
@@ -100,8 +124,18 @@ def holds(batches: Sequence[Batch], producer_id: int, epoch: int, last_sequence:
     )
 
 
-def _tail(batches: Sequence[Batch]) -> Sequence[Batch]:
-    since = max((batch.header.max_timestamp for batch in batches), default=0) - TAIL_MS
+def last_batches(batches: Iterable[Batch]) -> set[int]:
+    """Of each producer's batches (in order) the last ones, by base offset; markers are none."""
+    own: dict[int, list[Batch]] = {}
+    for batch in batches:
+        if not batch.header.is_control:
+            own.setdefault(batch.header.producer_id, []).append(batch)
+    return {batch.header.base_offset for found in own.values() for batch in _tail(found, LAST)}
+
+
+def _tail(batches: Sequence[Batch], depth: Depth) -> Sequence[Batch]:
+    # not the newest timestamp: where a clock was set back, those before it would hide what followed
+    since = depth.since_ms(batches[-1].header.max_timestamp) if batches else 0
     kept = min(TAIL_BATCHES, len(batches))
     while kept < len(batches) and batches[-kept - 1].header.max_timestamp >= since:
         kept += 1

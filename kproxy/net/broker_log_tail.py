@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from kproxy.net.broker_log_batches import Batch, holds, split_batches, tail_of
+from kproxy.net.broker_log_batches import LAST, Batch, Depth, holds, split_batches, tail_of
 from kproxy.net.broker_log_questions import ActiveProducer
 
 #: A tail is read backwards in steps of offsets: the first, and how each grows and shrinks.
@@ -12,6 +12,8 @@ _FIRST_STEP: Final = 8
 _GROWTH: Final = 4
 #: Asked for at first, so that many partitions fit into one response; doubled each time.
 _FIRST_BYTES: Final = 1 << 16
+#: What a record takes in memory when it is compared, about.
+_RECORD_BYTES: Final = 200
 #: So few offsets on, another batch may come along.
 _NEAR: Final = 1000
 
@@ -134,16 +136,18 @@ class Tail:
     Batches that the leader knows, but that can't be read yet, are waited for after ``end``.
     """
 
-    def __init__(self, wanted: Sequence[Wanted], start: int, end: int, max_bytes: int) -> None:
-        """``max_bytes`` are looked through, about."""
+    def __init__(self, wanted: Sequence[Wanted], start: int, end: int, max_bytes: int, depth: Depth = LAST) -> None:
+        """``max_bytes`` are looked through, about; what is found takes no more than so much memory, either."""
         self._wanted = wanted
+        self._depth = depth
+        self._memory = max_bytes
         self._epochs: Mapping[int, int | None] = {each.row.producer_id: each.first_epoch for each in wanted}
         self._start = max(start, min((each.floor for each in wanted), default=end))
         self._end = self._low = end
         self._most = self._room = max_bytes
         self._step = _FIRST_STEP
         self._batches: list[Batch] = []
-        #: The bytes did not suffice.
+        #: The bytes did not suffice for the last batches.
         self.too_long = False
         self.may_wait = False
         self._window: LogRange | None = None
@@ -152,7 +156,7 @@ class Tail:
     @property
     def batches(self) -> list[Batch]:
         """In the order of the log."""
-        return tail_of(self._batches, self._epochs)[0]
+        return tail_of(self._batches, self._epochs, self._depth)[0]
 
     @property
     def wish(self) -> ReadRange | None:
@@ -189,7 +193,9 @@ class Tail:
             self._room = 0
         else:
             self._room = window.room
-            self._batches = self._own([b for b in window.batches if b.header.base_offset < self._low]) + self._batches
+            own = self._own([b for b in window.batches if b.header.base_offset < self._low])
+            self._memory -= _RECORD_BYTES * sum(batch.header.record_count for batch in own)
+            self._batches = own + self._batches
             first = max(self._start, self._low - max(1, self._step))
             self._low = min([first, *(batch.header.base_offset for batch in window.batches[:1])])
             fitting = self._room * (self._end - self._low) // (self._most - self._room + 1) // 2  # half of what may fit
@@ -205,13 +211,15 @@ class Tail:
         elif self._room > 0:
             self._window = LogRange(max(self._start, self._low - max(1, self._step)), self._low, self._room)
         else:
-            self._window, self.too_long = None, True
+            self._window, self.too_long = None, not self._has(LAST)
 
     def _is_enough(self) -> bool:
-        if self._low <= self._start:
-            return True
+        return self._low <= self._start or self._has(self._depth) or (self._memory < 0 and self._has(LAST))
+
+    def _has(self, depth: Depth) -> bool:
+        """Whether all is found that is of interest."""
         above = {each.row.producer_id: each.first_epoch for each in self._wanted if each.floor < self._low}
-        return tail_of(self._batches, above)[1]
+        return tail_of(self._batches, above, depth)[1]
 
     def _wait(self, end: int) -> None:
         rows = [each.row for each in self._wanted]

@@ -37,6 +37,8 @@ log = structlog.get_logger("kproxy.connection")
 _SILENT_SECONDS = 1.0
 _SLOW_SECONDS = 5.0
 _SLOW_BYTES_A_SECOND = 262_144
+#: A client's kernel may take its time to acknowledge what it has (delayed ACK, up to 0.2 s), and networks theirs.
+_SLOWEST_ACKNOWLEDGEMENT_SECONDS = 1.0
 #: A wait that ends sooner was none: there was something to read before it began.
 _AT_ONCE_SECONDS = 0.001
 
@@ -87,6 +89,11 @@ class Connection:
         self._progress = trio.lowlevel.ParkingLot()
         self.client_gone = False
         self._draining = False
+        #: In a drain: until when (trio's clock) the client's kernel may acknowledge the last response.
+        self._leaves_at: float | None = None
+        #: This end closed the connection when the client's kernel had all responses, and nothing was left to read: the
+        #: client reads them before it sees the end.
+        self._left_well = False
         #: In a drain: what says, when something was answered, whether it goes now.
         self.answered: Callable[[Connection], None] | None = None
         self.writing_client = False
@@ -138,7 +145,7 @@ class Connection:
         return self.client.peer_closed()
 
     def was_reset(self) -> bool:
-        return self.client.was_reset()
+        return not self._left_well and self.client.was_reset()
 
     # -- the client's side
 
@@ -209,7 +216,7 @@ class Connection:
     def stay(self) -> None:
         """Takes back a drain."""
         if self._draining:
-            self._draining = False
+            self._draining, self._leaves_at = False, None
             self._progress.unpark_all()
 
     @property
@@ -221,8 +228,17 @@ class Connection:
         """Takes no further request, and ends the connection when all that were taken are answered."""
         self._draining = True
         unsaid = self.session.to_client or self.writing_client
-        if self.listening and self.session.idle and not unsaid:
+        if self.listening and self.session.idle and not unsaid and self._may_leave():
             self.client.close()
+
+    def _may_leave(self) -> bool:
+        """Whether the client's kernel has all responses, or had the time to say so."""
+        if not (self.client.closed or self.client.unacked() or self.client.pending()):
+            self._left_well = True
+            return True
+        if self._leaves_at is None:
+            self._leaves_at = self.now() + _SLOWEST_ACKNOWLEDGEMENT_SECONDS
+        return self.now() >= self._leaves_at
 
     @property
     def listening(self) -> bool:
@@ -409,8 +425,12 @@ class Connection:
         self._progress.unpark_all()
 
     def fenced(self, taken_at: float) -> None:
-        """Another instance fenced the producer id, seen with a request of ``taken_at`` (seconds since the epoch)."""
-        self._intake.fenced(taken_at)
+        """Another instance fenced the producer id, seen with a request of ``taken_at`` (seconds since the epoch).
+
+        A client that has moved there has closed this connection.
+        """
+        if not (self.client_gone or self.client.peer_closed()):
+            self._intake.fenced(taken_at)
 
     def expire(self) -> None:
         """Ends the connection: nobody else will know soon that its producer id is in use."""

@@ -1,7 +1,8 @@
 """What other instances have of a producer: leases of producer ids that its retries may have to be compared with.
 
 A producer whose connections are in use at two instances at the same time is **shared**. Its instances would end each
-other's connections for ever; so they leave each other's alone, and only compare with what was given back.
+other's connections for ever; so they leave each other's alone. What the other one has written is compared without a
+fence, for each connection once more, and only by equal timestamps: it may be another process that sends equal records.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +13,10 @@ import structlog
 import trio
 
 from kproxy.config.retry_options import RetryOptions
+from kproxy.dedup.former_lanes import newest_lists
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
+from kproxy.dedup.listed import InDoubt
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS
 from kproxy.net.lane_log import LaneLog
 
@@ -24,6 +27,8 @@ _TELLING_FENCES: Final = 2
 _LOOK_AGAIN_SECONDS: Final = 0.2
 #: A lease that began after a fence, and was fenced within this time of it: two processes take turns.
 _TURN_SECONDS: Final = 2.0
+#: After a stall of this process: seconds within which it reads what came meanwhile.
+_BACKLOG_SECONDS: Final = 2.0
 #: Times of leases are whole milliseconds.
 _TICK_SECONDS: Final = 0.001
 
@@ -33,6 +38,13 @@ class _Fence(NamedTuple):
 
     taken_at: float
     leased_at: float
+
+
+class _Stall(NamedTuple):
+    """Seconds since the epoch: the last moment before at which this process ran, and the first after it."""
+
+    began: float
+    ended: float
 
 
 _NONE: Final = _Fence(inf, inf)
@@ -56,6 +68,8 @@ class Fleet:
         self._shared_until: dict[Identity, float] = {}
         #: By producer, leases that others did not give back in time: producer id and last epoch.
         self._waited: dict[Identity, set[tuple[int, int]]] = {}
+        #: The last time that this process stood still, by ``wall``.
+        self._stall = _Stall(-inf, -inf)
         self._tidied = wall()
 
     async def look(self, identity: Identity) -> None:
@@ -74,25 +88,37 @@ class Fleet:
         self._tidy()
 
     def _held(self, identity: Identity) -> set[tuple[int, int]]:
-        """The leases that others hold, by producer id and last epoch."""
+        """The leases that others have to give back, by producer id and last epoch."""
+        if self.is_shared(identity):
+            return set()
         return {(lane.producer_id, lane.last_epoch) for lane in self.lanes(identity) if not lane.returned}
 
     def lanes(self, identity: Identity) -> list[LaneRecord]:
-        """What has to be recovered: what others hold, unless it is shared, and gave back within the retry window."""
-        found = self.recent(identity)
-        return [lane for lane in found if lane.returned] if found and self.is_shared(identity) else found
+        """What others hold, and gave back within the retry window.
 
-    def recent(self, identity: Identity) -> list[LaneRecord]:
-        """What others hold, and gave back within the retry window."""
+        Of a producer that ``is_shared`` they continue to use what they hold.
+        """
         if not self.enabled:
             return []
         soonest = self._wall() * 1000 - self._config.retry_window_ms
         return [lane for lane in self._log.elsewhere(identity) if not lane.returned or lane.recorded_ms >= soonest]
 
+    def lists(self, identity: Identity) -> dict[str, InDoubt]:
+        """What others have in doubt of a producer, by instance."""
+        return newest_lists(self._log.elsewhere(identity)) if self.enabled else {}
+
     def fenced(self, identity: Identity, taken_at: float, leased_at: float) -> None:
         """Records that another instance fenced a lease of ``leased_at``, seen with a request of ``taken_at``."""
         if self.enabled:
             self._fenced.setdefault(identity, []).append(_Fence(taken_at, leased_at))
+
+    def stalled(self, seconds: float) -> None:
+        """Records that this process stood still until now: what came meanwhile is read late."""
+        now = self._wall()
+        if now - seconds > self._stall.ended + _BACKLOG_SECONDS:
+            self._stall = _Stall(now - seconds, now)
+        else:
+            self._stall = self._stall._replace(ended=now)
 
     def is_shared(self, identity: Identity) -> bool:
         """Whether a producer is in use at another instance, too."""
@@ -108,8 +134,10 @@ class Fleet:
         telling = [at for at in self._telling.pop(identity, []) + new if at > now - window]
         if len(telling) >= _TELLING_FENCES and not self.is_shared(identity):
             log.warning(
-                "a producer is in use at two instances: what it sends through one is not compared with what the other "
-                "holds; give each process a client.id of its own",
+                "a producer is in use at two instances at the same time: neither fences the other from now on, and a "
+                "retry of a batch that is in flight at the other one is written twice; if these are several processes, "
+                "give each a client.id of its own; if it is one whose connections a balancer spreads, let the balancer "
+                "keep a client at one instance",
                 principal=identity.principal,
                 client_id=identity.client_id,
                 host=identity.host,
@@ -124,13 +152,17 @@ class Fleet:
 
         A client that failed over sends nothing more over its former connection. Only a newer lease can have fenced this
         one: that of an instance that died long ago shows nothing. Two processes that fence each other in turn may meet
-        each fence too soon for that; a client that moves does not move and return so fast.
+        each fence too soon for that; a client that moves does not move and return so fast. A request that was read
+        after a stall of this process may have been sent before it.
         """
         before = self._last.get(identity, _NONE)
         self._last[identity] = fence
         is_next = before.taken_at <= fence.leased_at + _TICK_SECONDS
         in_turn = is_next and fence.taken_at < before.taken_at + _TURN_SECONDS
-        return in_turn or any(fence.leased_at < since < fence.taken_at - CLOCKS_AGREE_SECONDS for since in held)
+        stall = self._stall
+        is_late = stall.began <= fence.taken_at <= stall.ended + _BACKLOG_SECONDS
+        sent_at = stall.began if is_late else fence.taken_at
+        return in_turn or any(fence.leased_at < since < sent_at - CLOCKS_AGREE_SECONDS for since in held)
 
     def _tidy(self) -> None:
         """Once in a retry window, frees what can't matter any more of producers that may never come back."""

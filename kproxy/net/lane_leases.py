@@ -1,6 +1,6 @@
 """Which connection gets which lane: producer ids are requested from brokers, recorded before use, and reused."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneKey, LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool
+from kproxy.dedup.listed import InDoubt
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
@@ -23,6 +24,8 @@ log = structlog.get_logger("kproxy.lane_log")
 
 #: More lanes at rest than this are given up: their producer ids are not used again before a restart.
 _MOST_RESTING = 10_000
+#: A list that would be so much older than the one before it was made after the clock had been set back.
+_SET_BACK_MS = 1000
 
 
 class _Lease(NamedTuple):
@@ -33,6 +36,13 @@ class _Lease(NamedTuple):
     recorded_ms: int = 0
     #: Ends the connection that has it.
     end: Callable[[], None] = lambda: None
+
+
+class _Told(NamedTuple):
+    """The entry that was written last of an identity."""
+
+    lane: Lane
+    in_doubt: InDoubt
 
 
 class _Rest(NamedTuple):
@@ -65,6 +75,10 @@ class Lanes:
         #: The first to be abandoned first. They are not used again. If the outcome of each batch is known, other
         #: instances learn after ``retry_window_ms`` that they are given back.
         self._abandoned: dict[Lane, _Rest] = {}
+        #: What is in doubt of a producer; set by the part that knows it. None: that is not known.
+        self.in_doubt: Callable[[Identity], InDoubt | None] = lambda _: None
+        self._told: dict[Identity, _Told] = {}
+        self._list_ms = 0
         cluster.prepared = not log.enabled
 
     async def run(self) -> None:
@@ -83,7 +97,8 @@ class Lanes:
                     lane.last_epoch = former.last_epoch
                     self._pool.give_back(lane)
                     if not former.returned:  # other instances would fence it for ever
-                        self.log.put(former._replace(returned=True, shared=False))
+                        in_doubt = self._list(former.identity)
+                        self.log.put(former._replace(returned=True, shared=False, in_doubt=in_doubt))
         finally:
             self.log.close()
 
@@ -138,13 +153,12 @@ class Lanes:
             if self.fleet.enabled:
                 self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
             return
-        self.log.put(self._record(lane, lease, returned=True))  # the next kproxy need not fence it
+        record = self._record(lane, lease, returned=True)
+        self.log.put(record)  # the next kproxy need not fence it
         if not self.log.enabled:
             self._pool.give_back(lane)
             return
-        rest = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
-        self._resting[lane] = rest
-        self._resting_of.setdefault(lease.identity, {})[lane] = rest
+        self._rest(lane, lease._replace(recorded_ms=record.recorded_ms))
         if len(self._resting) > _MOST_RESTING:
             self._wake(next(iter(self._resting)))
 
@@ -156,17 +170,67 @@ class Lanes:
     def _key(self, lane: Lane) -> LaneKey:
         return LaneKey(self._config.instance_id, lane.producer_id)
 
-    def _record(self, lane: Lane, lease: _Lease, *, returned: bool = False) -> LaneRecord:
+    def _record(self, lane: Lane, lease: _Lease, *, returned: bool = False, recorded_ms: int = 0) -> LaneRecord:
+        """The entry of a lane as it is from now on, or since ``recorded_ms``."""
+        in_doubt = self._list(lease.identity)
+        if in_doubt is not None:
+            self._told[lease.identity] = _Told(lane, in_doubt)
+            if returned and not in_doubt.batches:
+                del self._told[lease.identity]
         return LaneRecord(
             self._config.instance_id,
             lane.producer_id,
             lease.first_epoch,
             lane.last_epoch,
             lease.identity,
-            int(self._cluster.network.wall() * 1000),
+            recorded_ms or int(self._cluster.network.wall() * 1000),
             returned=returned,
             shared=self.fleet.is_shared(lease.identity),
+            in_doubt=in_doubt,
         )
+
+    # -- what is in doubt
+
+    def _list(self, identity: Identity) -> InDoubt | None:
+        """What is in doubt of a producer now, as a list that is newer than all that this instance has written."""
+        in_doubt = self.in_doubt(identity)
+        if in_doubt is None:
+            return None
+        self._list_ms = max(in_doubt.at_ms, self._list_ms + 1, self.log.newest_list_ms + 1)
+        was_set_back = self._list_ms > in_doubt.at_ms + _SET_BACK_MS
+        return in_doubt.moved_to(self._list_ms) if was_set_back else in_doubt._replace(at_ms=self._list_ms)
+
+    def list_again(self, identities: Iterable[Identity]) -> None:
+        """Writes again what is in doubt of producers where that has changed; called every now and then.
+
+        What was confirmed since must not be compared elsewhere, and what a client has repeated in vain is in doubt for
+        longer.
+        """
+        if not self.log.enabled:
+            return
+        for identity in {*identities, *(identity for identity, told in self._told.items() if told.in_doubt.batches)}:
+            told, in_doubt = self._told.get(identity), self.in_doubt(identity)
+            unsaid = InDoubt(0) if told is None else told.in_doubt
+            if in_doubt is None or in_doubt.says_as(unsaid):
+                continue
+            if told is None or not self._put_again(told.lane):
+                self._told.pop(identity, None)
+                next((lane for lane in reversed(self._lanes_of(identity)) if self._put_again(lane)), None)
+
+    def _lanes_of(self, identity: Identity) -> list[Lane]:
+        leased = [lane for lane, lease in self._leases.items() if lease.identity == identity]
+        return [*self._resting_of.get(identity, ()), *leased]
+
+    def _put_again(self, lane: Lane) -> bool:
+        """Writes the entry of a lane again with what is in doubt now, if it is one of this identity's still."""
+        lease = self._leases.get(lane)
+        if lease is not None:
+            self.log.keep(self._record(lane, lease, recorded_ms=lease.recorded_ms))
+            return True
+        rest = self._resting.get(lane)
+        if rest is not None:
+            self.log.put(self._record(lane, rest.lease, returned=True, recorded_ms=rest.lease.recorded_ms))
+        return rest is not None
 
     def held(self) -> list[tuple[Lane, Identity, bool]]:
         """All lanes that a producer has or may have again, with it; True: a connection has it now."""
@@ -200,9 +264,22 @@ class Lanes:
         return lane, lease if lane.producer_id == former.producer_id else _Lease(identity, lane.epoch)
 
     def _end_rests(self) -> None:
-        for lane, _ in _due(self._resting):
+        for lane, rest in _due(self._resting):
             self._wake(lane)
-            self._pool.give_back(lane)
+            if self._is_needed(lane, rest.lease.identity):
+                self._rest(lane, rest.lease)
+            else:
+                self._pool.give_back(lane)
+
+    def _is_needed(self, lane: Lane, identity: Identity) -> bool:
+        """Whether its entry says what is in doubt of its producer: another producer's would take its place."""
+        told = self._told.get(identity)
+        return told is not None and told.lane is lane and bool(told.in_doubt.batches)
+
+    def _rest(self, lane: Lane, lease: _Lease) -> None:
+        rest = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
+        self._resting[lane] = rest
+        self._resting_of.setdefault(lease.identity, {})[lane] = rest
 
     def _end_abandoned(self) -> None:
         for lane, rest in _due(self._abandoned):

@@ -15,10 +15,11 @@ import trio
 
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
-from kproxy.dedup.former_lanes import FormerLanes
+from kproxy.dedup.former_lanes import FormerLanes, newest_lists
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneKey, LaneRecord, encode_key, encode_value
 from kproxy.dedup.lane_retention import Retention
+from kproxy.dedup.listed import InDoubt
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST
@@ -66,10 +67,13 @@ class LaneLog:
         self.enabled = config.crash_recovery_enable and config.idempotence_enable
         #: Set when the former self's lanes are known, as far as they can be.
         self.opened = trio.Event()
+        self._opened_ms = 0
         #: With connections of its own, because what waits for all replicas would hold up kproxy's other requests.
         self._leaders = Leaders(cluster, config)
         self._ages = LaneAges(self.retention, self._leaders, cluster.network.wall)
         self._writer: LaneWriter | None = None
+        #: Of the entry that was put last: entries are written in order.
+        self._newest_put: trio.Event | None = None
 
     async def open(self, nursery: trio.Nursery) -> None:
         """Finds or makes the topic, reads the former self's lanes, starts the writer in ``nursery``.
@@ -88,6 +92,7 @@ class LaneLog:
                 self._writer = LaneWriter(self._cluster, self._config, self._leaders, place, self._ages.saw)
                 self._inherit()
                 nursery.start_soon(self._write)
+        self._opened_ms = self.now_ms()
         self.opened.set()
 
     async def _until_read(self) -> TopicPartition:
@@ -158,6 +163,15 @@ class LaneLog:
         """The lanes that this producer had under the former self; empty once ``forget`` has run."""
         return self._former.of(identity, self._ages.since_ms)
 
+    def former_lists(self, identity: Identity) -> dict[str, InDoubt]:
+        """What the former self had in doubt of this producer; no time has passed while kproxy was away."""
+        return {name: told.moved_to(self._opened_ms) for name, told in newest_lists(self.former(identity)).items()}
+
+    @property
+    def newest_list_ms(self) -> int:
+        """The time of the former self's newest list: what this one writes has to be newer."""
+        return self._former.newest_list_ms
+
     def elsewhere(self, identity: Identity) -> list[LaneRecord]:
         """The lanes that this producer has or had at other instances, as they were at the last ``look``."""
         return self._elsewhere.of(identity, self._ages.since_ms)
@@ -221,8 +235,25 @@ class LaneLog:
         It is renewed until ``put`` or ``leave``.
         """
         await self.opened.wait()
-        if self._writer is not None and self.enabled:
-            await self._keep(encode_key(record.key), encode_value(record)).wait()
+        written = self.keep(record)
+        if written is not None:
+            await written.wait()
+
+    def keep(self, record: LaneRecord) -> trio.Event | None:
+        """As ``record``, once the log is ``opened``, for a caller that need not wait. None: nothing is noted."""
+        if self._writer is None or not self.enabled:
+            return None
+        return self._keep(encode_key(record.key), encode_value(record))
+
+    async def written(self) -> None:
+        """Returns when all in-sync replicas have all entries that were put, or at once where nothing is noted."""
+        if self._newest_put is not None:
+            await self._newest_put.wait()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether ``written`` would return at once."""
+        return self._newest_put is None or self._newest_put.is_set()
 
     def put(self, record: LaneRecord) -> None:
         """Takes an entry for which nobody has to wait, and which is not renewed."""
@@ -261,7 +292,8 @@ class LaneLog:
 
     def _put(self, key: bytes, value: bytes | None) -> trio.Event:
         assert self._writer is not None
-        return self._writer.put(key, value, self.now_ms())
+        self._newest_put = self._writer.put(key, value, self.now_ms())
+        return self._newest_put
 
     def has_epochs_before(self, recorded_ms: int) -> bool:
         """Whether an entry of an epoch, as last read, was written before a time; what was written since is newer."""

@@ -39,6 +39,10 @@ class PastLane(Protocol):
     def returned(self) -> bool:
         """Whether the outcome of each of its batches is known: a copy that comes late is not written."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether it is in use and has to stay so: it is never fenced."""
+
 
 class Recovery:
     """Fences and reads for all connections together; over the bounds they wait for each other."""
@@ -61,7 +65,8 @@ class Recovery:
     ) -> None:
         """Hands ``take`` for each partition the last batches that the lanes wrote to it, in the order of the log.
 
-        All lanes are fenced on all partitions before anything is read, so that what is not there then will never be.
+        All lanes are fenced on all partitions before anything is read, so that what is not there then will never be. Of
+        lanes that are shared a batch in flight is not found.
         Lanes that were returned need no fence where their batches are known. A few requests do for many partitions, and
         what was taken is held no longer. ``take`` must not wait. OSError, RemoteProtocolError: brokers did not let it
         be done everywhere; what was not taken is unknown. With ``missing``, partitions that do not exist are added to
@@ -75,7 +80,9 @@ class Recovery:
             surveyed = await self._broker_log.survey(places, failed)
             unseen = self._unseen(past, surveyed)
             fencing = [place for place in places if place in surveyed]
-            fenced = [lane for lane in lanes if not (lane.returned and _is_known(lane, surveyed, unseen))]
+            fenced = [
+                lane for lane in lanes if not (lane.shared or (lane.returned and _is_known(lane, surveyed, unseen)))
+            ]
             for markers in self._markers(fenced, len(places)):
                 await self._broker_log.fence(fencing, markers, failed)
             await self._read(past, [place for place in places if place not in failed], surveyed, unseen, failed, take)
@@ -141,6 +148,7 @@ class Recovery:
                     unseen=unseen,
                     surveyed=surveyed,
                     failed=failed,
+                    depth=self._broker_log.retries_depth,
                 )
                 size = sum(len(batch.data) for batches in tails.values() for batch in batches)
                 for place, batches in tails.items():

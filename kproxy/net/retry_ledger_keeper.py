@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 import trio
@@ -15,14 +15,16 @@ from kproxy.config.values import AUTO
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity, normal_host
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.listed import InDoubt, listed
 from kproxy.dedup.origin import Origin, Software
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
-from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover, RetryLedger
+from kproxy.dedup.retry_ledger import FoundBatch, Prerequisite, ReadBack, Recover, RetryLedger
 from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.net.broker_log_batches import last_batches
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.end_watch import EndWatch
 from kproxy.net.lane_leases import Lanes
@@ -32,9 +34,6 @@ from kproxy.net.recovery import Recovery
 from kproxy.proxy.permits import is_listed
 from kproxy.proxy.retries import digests_at
 from kproxy.proxy.retry_stats import RetryStats
-
-if TYPE_CHECKING:
-    from kproxy.codec.batch import BatchHeader
 
 log = structlog.get_logger("kproxy.doubts")
 
@@ -60,6 +59,8 @@ class RetryLedgerKeeper:
         self._stats = stats
         self._lanes = lanes
         self.broker_log = broker_log
+        #: What makes the time of the day of trio's clock, as connections have it.
+        self._wall = broker_log.wall() - trio.current_time()
         self._recovery = Recovery(broker_log, config, stats)
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
         self._nursery = nursery
@@ -75,13 +76,21 @@ class RetryLedgerKeeper:
             connection_pools=config.clients_connection_pools,
         )
         self._ends = EndWatch()
-        self._ledgers = RetryLedgers(rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent)
+        self._ledgers = RetryLedgers(
+            rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent, self._lists
+        )
+        lanes.in_doubt = self._in_doubt
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
-        lanes = self._lanes.log.former(identity)
-        return [Suspect(lane.producer_id, lane.epoch, lane.last_epoch, returned=lane.returned) for lane in lanes]
+        return [
+            Suspect(lane.producer_id, lane.epoch, lane.last_epoch, returned=lane.returned)
+            for lane in self._lanes.log.former(identity)
+            if not lane.says_all
+        ]
 
     def _elsewhere(self, identity: Identity) -> Sequence[Suspect]:
+        lanes = self._lanes.fleet.lanes(identity)
+        shared = any(not lane.returned for lane in lanes) and self._lanes.fleet.is_shared(identity)
         return [
             Suspect(
                 lane.producer_id,
@@ -90,12 +99,21 @@ class RetryLedgerKeeper:
                 elsewhere=True,
                 returned=lane.returned,
                 recorded_at=lane.recorded_ms / 1000,
+                says_all=lane.says_all,
+                shared=shared and not lane.returned,
             )
-            for lane in self._lanes.fleet.lanes(identity)
+            for lane in lanes
         ]
 
     def _recent(self, identity: Identity) -> set[int]:
-        return {lane.producer_id for lane in self._lanes.fleet.recent(identity)}
+        return {lane.producer_id for lane in self._lanes.fleet.lanes(identity)}
+
+    def _lists(self, identity: Identity) -> dict[str, InDoubt]:
+        return {**self._lanes.fleet.lists(identity), **self._lanes.log.former_lists(identity)}
+
+    def _in_doubt(self, identity: Identity) -> InDoubt:
+        now = trio.current_time() + self._wall
+        return listed(self._ledgers.in_doubt(identity, now), int(now * 1000))
 
     def join(
         self, identity: Identity, wire: Wire, client: ByteIO, since: float, software: Software
@@ -128,9 +146,14 @@ class RetryLedgerKeeper:
         """Forgets what no client can repeat any more; called every now and then."""
         self._ends.look(now)
         dropped = self._ledgers.sweep(now)
+        self.list_again()
         self._stats.in_doubt = self._ledgers.unconfirmed
         if dropped:
             self._count_failure("too_many", dropped)
+
+    def list_again(self) -> None:
+        """Has other processes learn what is in doubt now, where that has changed."""
+        self._lanes.list_again(self._ledgers.in_question())
 
     @property
     def size(self) -> int:
@@ -189,7 +212,7 @@ class RetryLedgerKeeper:
     # -- lanes of the past
 
     async def _recover(self, ledger: RetryLedger, recover: Recover, now: float) -> None:
-        found: list[tuple[TrackKey, BatchHeader, list[Digest], list[int]]] = []
+        found: list[FoundBatch] = []
         left: dict[TopicPartition, TrackKey] = {}
         missing: dict[TopicPartition, int] = {}
         unfenced: dict[TrackKey, int] = {}
@@ -198,10 +221,11 @@ class RetryLedgerKeeper:
             unfenced.update(dict.fromkeys(set(recover.keys).difference(left.values()), ErrorCode.UNKNOWN_TOPIC_ID))
 
             def take(place: TopicPartition, batches: list[Batch]) -> None:
-                key = left.pop(place)
-                for header, data in batches:
+                key, last = left.pop(place), last_batches(batches)
+                for batch in batches:
+                    header = batch.header
                     if not header.is_control:
-                        found.append((key, header, *self._digests(data)))
+                        found.append(FoundBatch(key, header, *self._digests(batch.data), header.base_offset in last))
 
             async def read() -> None:
                 missing.clear()
@@ -311,7 +335,8 @@ class RetryLedgerKeeper:
             return None
         place = (topic, entry.key[1])
         async with self._reads:
-            batches = (await self.broker_log.tails([place], {entry.stamp.producer_id}))[place]
+            depth = self.broker_log.retries_depth
+            batches = (await self.broker_log.tails([place], {entry.stamp.producer_id}, depth=depth))[place]
         for batch in batches:
             if is_of(batch, entry):
                 return batch

@@ -57,6 +57,8 @@ _CONNECTION_BYTES = 32_768
 _EVICTED_PART = 4
 #: Out of file descriptors: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
+#: A look that comes so much too late shows that this process stood still.
+_STALL_SECONDS = 0.5
 
 
 class Server:
@@ -176,7 +178,10 @@ class Server:
                 for _ in range(checks):
                     due = trio.current_time() + pause / checks
                     await trio.sleep_until(due)
-                    self._stats.process.loop_delays.observe(trio.current_time() - due)
+                    delay = trio.current_time() - due
+                    self._stats.process.loop_delays.observe(delay)
+                    if delay > _STALL_SECONDS:
+                        self.lanes.fleet.stalled(delay + pause / checks)
                     self._check_open(trio.current_time())
                     self._evict(trio.current_time())
                     self._heap.note(self._held_bytes())
@@ -372,6 +377,8 @@ class Server:
         """Takes no new clients and no new requests; returns when all that were taken are answered and decided."""
         self.stop_accepting()
         await self.draining.run()
+        self.keeper.list_again()  # all outcomes are known: the next kproxy compares what is in doubt now, no more
+        await self.lanes.log.written()
 
 
 def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.produce_layout import PartitionData
@@ -11,13 +12,16 @@ from kproxy.dedup.origin import NO_SILENCE, Origin, Software
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_ledger import Prerequisite, ReadBack, Recover
+from kproxy.dedup.retry_ledger import FoundBatch, Prerequisite, ReadBack, Recover
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.retry_stats import RetryStats
 from tests.dedup.wires import ONE, RULES, FakeWire, Ledgers
+
+if TYPE_CHECKING:
+    from kproxy.dedup.listed import InDoubt
 
 KEY: TrackKey = (b"t", 0)
 OTHER: TrackKey = (b"t", 1)
@@ -60,7 +64,18 @@ class World:
         self.logs: dict[TrackKey, Log] = {}
         #: Producer ids of these, and of such as are left alone.
         self.recent: set[int] = set()
-        self.ledgers = Ledgers(rules, lambda _: former, self._changed, lambda _: self.elsewhere, lambda _: self.recent)
+        #: What other processes list as in doubt, by instance.
+        self.lists: dict[str, InDoubt] = {}
+        #: So many batches at the end of each log are the last ones of their producer ids.
+        self.last = 1000
+        self.ledgers = Ledgers(
+            rules,
+            lambda _: former,
+            self._changed,
+            lambda _: self.elsewhere,
+            lambda _: self.recent,
+            lambda _: self.lists,
+        )
         self._producer_id = 100
 
     def _changed(self) -> None:
@@ -91,9 +106,10 @@ class World:
                         entry.recall(digests_at(batch, LIMIT)[0], offsets)
         elif isinstance(prerequisite, Recover):
             found = [
-                (key, read_header(batch), digests_at(batch, LIMIT)[0], offsets)
+                FoundBatch(key, read_header(batch), digests_at(batch, LIMIT)[0], offsets, is_last=at >= -self.last)
                 for key in prerequisite.keys
-                for batch, offsets in self.log(key).read()
+                for batches in [self.log(key).read()]
+                for at, (batch, offsets) in enumerate(batches, -len(batches))
             ]
             talk.member.ledger.recovered(prerequisite, found, self.now)
 

@@ -85,6 +85,21 @@ def test_a_producer_of_which_nothing_matters_any_more_is_forgotten() -> None:
     assert again.member.ledger is other.member.ledger
 
 
+def test_of_what_was_found_far_back_the_oldest_goes_where_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FOUND_BYTES", 2000)
+    world = World()
+    first = world.connect()
+    for nth, letter in enumerate("abcdef"):
+        first.did(letter, time=7 + nth)
+    again = World(former=[Suspect(first.lane.producer_id, 0, 31)])
+    again.logs, again.last = world.logs, 1
+    talk = again.connect()
+    again.clear(talk, Recover([Suspect(first.lane.producer_id, 0, 31)], [KEY]))
+    assert (talk.member.ledger.held, talk.member.ledger.count) == (6, 1)
+    assert again.ledgers.sweep(again.now) == 3
+    assert [entry.offsets for entry in talk.member.ledger.entries[KEY]] == [[3], [4], [5]]
+
+
 def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 1)
     world = World()

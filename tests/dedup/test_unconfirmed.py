@@ -29,7 +29,7 @@ def test_a_record_bears_the_time_with_which_it_was_answered(ours: int, theirs: i
 
 def test_partitions_are_named_once() -> None:
     places = [PartitionData((b"t", partition), 0, 0) for partition in (0, 1, 0)]
-    assert PendingProduce(places, due=0.0).keys == [(b"t", 0), (b"t", 1)]
+    assert list(PendingProduce(places, due=0.0).keys) == [(b"t", 0), (b"t", 1)]
 
 
 def test_a_new_request_is_open_and_owed_its_answer() -> None:

@@ -19,7 +19,7 @@ from kproxy.dedup.lanes import Lane, Send
 from kproxy.dedup.matching import offset_of
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
+from kproxy.dedup.retry_ledger import FoundBatch, ReadBack, Recover, Settle
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
@@ -306,7 +306,7 @@ class Walk:
             return
         for lane in prerequisite.lanes:
             self.broker.mark(lane.producer_id, lane.fence_epoch)
-        found = [(KEY, read_header(batch), *self._digests(at, batch)) for at, batch in self.log]
+        found = [FoundBatch(KEY, read_header(batch), *self._digests(at, batch), is_last=True) for at, batch in self.log]
         member.ledger.recovered(prerequisite, found, self.now)
 
     def _recall(self, entry: UnconfirmedBatch) -> None:

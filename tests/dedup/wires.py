@@ -1,9 +1,10 @@
 """A client's connection as the cores see it, under a test's control."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.listed import InDoubt
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledgers import RetryLedgers
@@ -48,8 +49,9 @@ class Ledgers(RetryLedgers):
         changed: Callable[[], None] = lambda: None,
         elsewhere: Callable[[Identity], Sequence[Suspect]] = lambda identity: (),
         recent: Callable[[Identity], Collection[int]] = lambda identity: (),
+        lists: Callable[[Identity], Mapping[str, InDoubt]] = lambda identity: {},
     ) -> None:
-        super().__init__(rules, former, changed, self._look, elsewhere, recent)
+        super().__init__(rules, former, changed, self._look, elsewhere, recent, lists)
         self._joined: list[tuple[FakeWire, ProducerConnection]] = []
 
     def enter(

@@ -6,7 +6,7 @@ import pytest
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_batches import Batch, holds, split_batches, tail_of
+from kproxy.net.broker_log_batches import Batch, Depth, holds, last_batches, split_batches, tail_of
 
 PID = 1 << 62 | 7
 
@@ -75,6 +75,24 @@ class TestTail:
 
     def test_others_do_not_count(self) -> None:
         assert tail_of(batches_at(*range(0, 70_000, 10_000)), {}) == ([], True)
+
+
+class TestDepth:
+    def test_all_within_the_window_of_the_newest_one(self) -> None:
+        batches = batches_at(*range(0, 300_000, 10_000))
+        kept, enough = tail_of(batches, {PID: None}, Depth(120_000, 290_000))
+        assert ([batch.header.base_sequence for batch in kept], enough) == (list(range(17, 30)), True)
+
+    @pytest.mark.parametrize("now_ms", [10_000_000, -10_000_000])
+    def test_of_records_of_another_time_the_age_says_nothing(self, now_ms: int) -> None:
+        batches = batches_at(*range(0, 300_000, 10_000))
+        assert tail_of(batches, {PID: None}, Depth(120_000, now_ms)) == (batches, False)
+
+    def test_the_last_ones_are_those_of_each_producer(self) -> None:
+        mine, others = batches_at(*range(0, 70_000, 10_000)), batches_at(*[0] * 9, pid=5)
+        assert last_batches(mine) == {2, 3, 4, 5, 6}
+        assert last_batches(others) == set(range(9))
+        assert last_batches(mine + batches_at(0, pid=6)) == {0, 2, 3, 4, 5, 6}
 
 
 def test_a_batch_is_known_by_its_last_sequence() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from kproxy.codec.batch import Record, build_batch
+from kproxy.net.broker_log_batches import Depth
 from kproxy.net.broker_log_questions import ActiveProducer
 from kproxy.net.broker_log_tail import LogRange, OffsetReads, Reader, Tail, Wanted
 
@@ -111,6 +112,27 @@ class TestTail:
         tail = Tail([Wanted(log.row(PID))], 0, 3020, MIB)
         log.run(tail)
         assert offsets(tail) == list(range(15, 20))
+        assert not tail.too_long
+
+    def test_as_deep_as_wanted(self, log: Log) -> None:
+        log.write(PID, 100)
+        log.write(OTHER, 300)
+        tail = Tail([Wanted(log.row(PID))], 0, 400, MIB, Depth(500_000))
+        log.run(tail)
+        assert offsets(tail) == list(range(49, 100))
+
+    def test_no_deeper_than_the_bytes_which_suffice_for_the_last_ones(self, log: Log) -> None:
+        log.write(PID, 1000, size=1000)
+        tail = Tail([Wanted(log.row(PID))], 0, 1000, 100_000, Depth(1 << 60))
+        log.run(tail)
+        assert 50 < len(offsets(tail)) < 110
+        assert not tail.too_long
+
+    def test_no_deeper_than_the_memory_that_records_take(self, log: Log) -> None:
+        log.write(PID, 2000)
+        tail = Tail([Wanted(log.row(PID))], 0, 2000, 100_000, Depth(1 << 60))
+        log.run(tail)
+        assert 400 < len(offsets(tail)) < 1500
         assert not tail.too_long
 
     def test_a_producers_first_batch_ends_the_search(self, log: Log) -> None:

@@ -2,15 +2,19 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 
 import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.identity import Identity
+from kproxy.proxy.principals import ANONYMOUS
 from kproxy.testing.fake_broker import open_fake_cluster
+from tests.codec.message_sets import message_set
 from tests.net.harness import FrameClient, Proxied, errors_of, eventually, running, values_in
-from tests.net.retrying import Gate, bases, batch, end, request
+from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
 
 pytestmark = pytest.mark.idle_clock
 
@@ -201,3 +205,131 @@ async def test_an_instance_without_the_option_writes_the_retry_again() -> None:
             assert (await write(client, b"a"))[0] == [0]
             await end(client, reset=True)
         assert values_in(one.brokers, "t") == [b"a", b"a"]
+
+
+async def test_one_client_that_moves_to_and_fro_fast_is_not_two() -> None:
+    """Each time a batch is in flight at the instance that it leaves, and is fenced by the other one."""
+    async with two(fleet_patience_ms=100) as (one, other):
+        written = []
+        for number, (here, there) in enumerate(((one, other), (other, one)) * 3):
+            value = b"%d" % number
+            client, gate = await here.client(1), Gate(here, value)
+            await client.send(request(batch(value)), 8)
+            await gate.wait_reached()
+            await end(client, reset=True)
+            async with await there.client(1) as again:
+                await again.send(request(batch(value)), 8)
+                await trio.sleep(0.3)
+                gate.release()
+                assert errors_of(await again.receive()) == [0]
+            written.append(value)
+        assert [value for value in values_in(one.brokers, "t") if value in written] == written
+        assert not any(proxy.server.lanes.fleet._telling for proxy in (one, other))
+        await eventually(lambda: not one.stats.clients.connections_open + other.stats.clients.connections_open)
+
+
+async def test_of_a_shared_producer_what_the_other_instance_holds_is_compared_without_a_fence() -> None:
+    """Its former connection is half-open, and its instance continues to serve another process of that name."""
+    identity = Identity(ANONYMOUS, "test", "localhost")
+    async with two() as (one, other):
+        async with await one.client(1) as left, await one.client(1) as process:
+            for nth in range(30):
+                assert (await write(left, b"%d" % nth))[0] == [0]
+            assert (await write(process, b"x"))[0] == [0]
+            for proxy in (one, other):
+                proxy.server.lanes.fleet._shared_until[identity] = inf
+            async with await other.client(1) as client:
+                for nth in range(30):
+                    assert await write(client, b"%d" % nth) == ([0], [nth])
+            assert (await write(process, b"y"))[0] == [0]
+            async with await other.client(1) as client:
+                assert await write(client, b"y") == ([0], [31]), "each connection has it read again"
+            assert fences(one, other) == 0
+        assert len(values_in(one.brokers, "t")) == 32
+
+
+async def test_equal_records_of_two_processes_that_share_a_producer_are_written_where_they_have_no_timestamps() -> None:
+    identity = Identity(ANONYMOUS, "test", "localhost")
+    equal = request(message_set([(TIME_MS, None, b"open")], 0, 0))
+    async with two(clean_close_window_ms=0) as (one, other):
+        for proxy in (one, other):
+            proxy.server.lanes.fleet._shared_until[identity] = inf
+        async with await one.client(1) as process:
+            for _ in range(3):
+                assert errors_of(await process.call(equal, 1)) == [0]
+                async with await other.client(1) as client:
+                    assert errors_of(await client.call(equal, 1)) == [0]
+                await trio.sleep(0.1)
+        assert len(values_in(one.brokers, "t")) == 6
+
+
+@pytest.mark.parametrize("version", [1, 8])
+async def test_a_retry_at_another_instance_is_recognised_however_many_batches_follow_the_first_copy(
+    version: int,
+) -> None:
+    """What was in doubt at the first instance is in its list, also what a retry repeated there in vain."""
+    async with two(clean_close_window_ms=0) as (one, other):
+        messages = [request(_data(nth, version)) for nth in range(60)]
+        for proxy, again in ((one, messages), (one, messages[:20]), (other, messages[5:])):
+            client = await proxy.client(1)
+            await client.stream.send_all(b"".join(client.encode(message, version) for message in again))
+            await eventually(lambda: len(values_in(one.brokers, "t")) == 60)
+            await trio.sleep(1)
+            await end(client, reset=True)
+            await rest(proxy)
+        for proxy in (one, other):
+            async with await proxy.client(1) as client:
+                for message in messages:
+                    assert errors_of(await client.call(message, version)) == [0]
+                assert len(values_in(one.brokers, "t")) == 60
+            await rest(proxy)
+
+
+async def rest(proxy: Proxied) -> None:
+    await eventually(lambda: not proxy.stats.clients.connections_open)
+
+
+def _data(number: int, version: int) -> bytes:
+    value = b"%d" % number
+    if version == 1:
+        return message_set([(TIME_MS, None, value)], 0, 0)
+    return batch(value, time_ms=TIME_MS + 1000 * (number - 60))
+
+
+async def test_what_another_instance_holds_is_compared_however_far_back() -> None:
+    """Its process stands still: nothing is given back, and the client's connections have ended."""
+    async with two() as (one, other):
+        messages = [request(_data(nth, 8)) for nth in range(60)]
+        async with await one.client(1) as left:
+            await left.stream.send_all(b"".join(left.encode(message, 8) for message in messages))
+            await eventually(lambda: len(values_in(one.brokers, "t")) == 60)
+            async with await other.client(1) as client:
+                for message in messages:
+                    assert errors_of(await client.call(message, 8)) == [0]
+            assert fences(one, other) == 1
+        assert sum(bool(value and value.isdigit()) for value in values_in(one.brokers, "t")) == 60
+
+
+async def test_a_request_that_is_read_late_is_no_second_copy_of_what_another_instance_wrote_and_confirmed() -> None:
+    """The other instance has nothing in doubt by then, and says so."""
+    async with two(clients_request_timeout_ms=1000) as (one, other):
+        record, gate = one.server.lanes.log.record, trio.Event()
+        reached = trio.Event()
+
+        async def late(entry: Any) -> None:
+            reached.set()
+            await gate.wait()
+            await record(entry)
+
+        one.server.lanes.log.record = late  # type: ignore[method-assign]
+        client = await one.client(1)
+        await client.send(request(batch(b"a"), timeout_ms=600_000), 8)
+        await reached.wait()
+        async with await other.client(1) as again:
+            assert await write(again, b"a") == ([0], [0])
+            await trio.sleep(3)
+        await rest(other)
+        gate.set()
+        assert errors_of(await client.receive()) == [0]
+        await end(client)
+        assert values_in(one.brokers, "t") == [b"a"]

@@ -80,9 +80,41 @@ async def test_two_fences_of_connections_in_use_show_that_a_producer_is_shared(
     await found.look(ONE)
     assert found.is_shared(ONE)
     assert not found.is_shared(TWO)
-    assert found.lanes(ONE) == []
-    log.now = [record(4.0, returned=True)]
-    assert found.lanes(ONE) == log.now
+    assert found.lanes(ONE) == log.now, "what the other one holds is compared"
+    began = trio.current_time()
+    await found.look(ONE)
+    assert trio.current_time() == began, "and not waited for"
+
+
+@pytest.mark.parametrize(("stall", "shared"), [(6.0, False), (1.0, True)])
+async def test_a_request_that_was_read_after_a_stall_may_have_been_sent_before_it(
+    stall: float, shared: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The other instance leased its producer id four seconds ago: during a stall of six, before one of a second."""
+    now = NOW
+    found = fleet(log := Log(), lambda: now)
+    for _ in range(3):
+        log.now = [record(NOW - now + 4.0)]
+        found.stalled(stall)
+        now += 0.5
+        found.fenced(ONE, now, now - 20.0)
+        await found.look(ONE)
+        now += 15.0
+    assert found.is_shared(ONE) is shared
+
+
+async def test_a_stall_with_short_breaks_is_one_stall(autojump_clock: trio.testing.MockClock) -> None:
+    now = NOW
+    found = fleet(log := Log(), lambda: now)
+    for _ in range(2):
+        for _ in range(3):
+            now += 2.5
+            found.stalled(2.0)
+        log.now = [record(NOW - now + 4.0)]
+        found.fenced(ONE, now, now - 20.0)
+        await found.look(ONE)
+        now += 15.0
+    assert not found.is_shared(ONE)
 
 
 @pytest.mark.parametrize("taken_at", [NOW - 10.5, NOW - 9.5])

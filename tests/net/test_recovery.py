@@ -25,6 +25,7 @@ class Past:
     first_epoch: int = 0
     last_epoch: int = 31
     returned: bool = False
+    shared: bool = False
 
 
 HOUR_MS = 3_600_000

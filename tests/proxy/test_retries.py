@@ -12,6 +12,7 @@ from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
 from tests.dedup.wires import ONE, FakeWire, ledger, member
+from verification.simulation.contents import Content
 from verification.simulation.record_sets import record_set
 
 KEY = (b"t", 0)
@@ -139,15 +140,17 @@ def known(records: bytes) -> list[Digest]:
 
 
 def test_records_are_known_in_any_format() -> None:
-    expected = known(record_set(2, 0, [(7, b"a"), (8, b"b")]))
+    expected = known(record_set(2, 0, [(7, Content(b"a")), (8, Content(b"b"))]))
     assert [digest.timestamp_ms for digest in expected] == [7, 8]
     untimed = [Digest(digest.content, UNTIMED) for digest in expected]
     for magic, codec in (0, 0), (0, 1), (1, 0), (1, 2), (2, 3):
-        assert known(record_set(magic, codec, [(7, b"a"), (8, b"b")])) == (expected if magic else untimed)
+        assert known(record_set(magic, codec, [(7, Content(b"a")), (8, Content(b"b"))])) == (
+            expected if magic else untimed
+        )
 
 
 @pytest.mark.parametrize(
-    "records", [b"", b"short", record_set(2, 0, [(7, b"a")])[:-1], record_set(1, 0, [(7, b"a")])[:-1]]
+    "records", [b"", b"short", record_set(2, 0, [(7, Content(b"a"))])[:-1], record_set(1, 0, [(7, Content(b"a"))])[:-1]]
 )
 def test_of_what_is_damaged_nothing_is_known(records: bytes) -> None:
     assert known(records) == []

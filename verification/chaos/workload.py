@@ -42,14 +42,32 @@ def habits_for(kproxy: str) -> list[Habits]:
     return [replace(habits, name=f"{kproxy}.{habits.name}") for habits in HABITS]
 
 
-def released_for(kproxy: str) -> list[ReleasedClient]:
-    """The released clients of one kproxy."""
-    job = {"places": [*_ALONE, *_MORE], "equal": "", "per_second": 60}
+_DEEP: Final = "-deep"
+#: max.in.flight by default.
+_USUAL_DEPTH: Final = 5
+_DEPTH_OF_LIBRDKAFKA: Final = 1_000_000
+
+
+def released_for(kproxy: str, *, deep: bool) -> list[ReleasedClient]:
+    """The released clients of one kproxy; ``deep``: all with their default depth, else those that keep order at 1."""
+    suffix, usual = (_DEEP, _USUAL_DEPTH) if deep else ("", 1)
+    job = {"places": [*_ALONE, *_MORE], "equal": "", "per_second": 60, "in_flight": usual}
     same = {**job, "places": _SAME, "equal": EQUAL}
+    old = {**job, "old": True, "in_flight": _DEPTH_OF_LIBRDKAFKA if deep else 1}
+    new = {**job, "per_second": 300, "in_flight": _DEPTH_OF_LIBRDKAFKA}
     return [
-        ReleasedClient("librdkafka", {**job, "name": f"{kproxy}.librdkafka"}),
-        ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python"}, KAFKA_PYTHON),
-        ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal"}, KAFKA_PYTHON),
-        ReleasedClient("java010/PlainProducer.java", {**job, "name": f"{kproxy}.java-0.10"}, JAVA_0_10),
-        ReleasedClient("sarama", {**job, "name": f"{kproxy}.sarama"}),
+        ReleasedClient("librdkafka", {**old, "name": f"{kproxy}.librdkafka-old{suffix}"}),
+        ReleasedClient("librdkafka", {**new, "name": f"{kproxy}.librdkafka"}),
+        ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python{suffix}"}, KAFKA_PYTHON),
+        ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal{suffix}"}, KAFKA_PYTHON),
+        ReleasedClient("java010/PlainProducer.java", {**job, "name": f"{kproxy}.java-0.10{suffix}"}, JAVA_0_10),
+        ReleasedClient("sarama", {**job, "name": f"{kproxy}.sarama{suffix}"}),
     ]
+
+
+def changes_order(process: str) -> bool:
+    """Whether a client itself sends later records before it repeats refused ones: with several requests in flight.
+
+    librdkafka that names itself does not count: kproxy keeps its order.
+    """
+    return process.endswith(_DEEP)

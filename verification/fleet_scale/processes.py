@@ -88,7 +88,8 @@ class _Fleet:
 
     def _producer(self, kproxy: KproxyProcess) -> ReleasedProducer:
         places = [(_TOPIC, partition) for partition in range(_PARTITIONS)]
-        job = {"name": f"{kproxy.name}.librdkafka", "places": places, "equal": "", "per_second": _PER_SECOND}
+        name, usual = f"{kproxy.name}.librdkafka", 1_000_000
+        job = {"name": name, "places": places, "equal": "", "per_second": _PER_SECOND, "in_flight": usual}
         return ReleasedProducer(
             ReleasedClient("librdkafka", job), f"127.0.0.1:{kproxy.listen}", self._recorder, self._home
         )

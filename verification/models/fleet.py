@@ -19,6 +19,12 @@ fenced it: a client that failed over sends nothing more over its former connecti
 lease fenced it: it takes any newer one that another instance holds. From then on neither instance fences the other.
 What that costs is not searched: a client that fails over while its identity counts as shared, and leaves an open batch.
 
+An instance lists what is in doubt: payloads that it knows to be in the log, and of which it does not know that their
+client has the answer, whichever producer id wrote them. A note is written with the list as it is then; the newest list
+of each instance counts. Of a producer id that was given back before a connection was opened, that connection compares
+with the list alone. One that was opened before may bring what its client sent before it came to the other instance, and
+has received an answer to there: for it all is read.
+
 A record's letter is its content, its case its time: ``a`` and ``A`` are equal records of different times.
 
 Not modelled: several partitions, pipelining, leases of one producer id under later epochs (``fences`` has those), notes
@@ -57,8 +63,14 @@ class Rules(NamedTuple):
     tail: str = "fence"
     #: Records are equal if their contents and ``times`` are, or their ``contents``.
     equal: str = "times"
-    #: The batches of a producer id that was given back are read (``read``), or of no interest (``ignore``).
-    returned: str = "read"
+    #: What is compared of a producer id that was given back: the ``list``, and all where the connection may bring older
+    #: requests; all that it wrote (``read``); the list alone (``list only``), or nothing (``ignore``).
+    returned: str = "list"
+    #: A list has what is in doubt at its ``instance``, or what was written under the ``lane`` of its note.
+    lists: str = "instance"
+    #: A process that takes the place of another one takes over the list of that one (``take``), or begins without one
+    #: (``forget``).
+    successor: str = "take"
     #: A producer id is given back when all its batches are ``settled``, or at ``once`` when its connection has ended.
     returns: str = "settled"
     #: An instance that meets a fence ends the connection (``ends``), or sends the batch under the next id (``again``).
@@ -109,6 +121,10 @@ class Connection(NamedTuple):
     #: What has to be fenced, and what read, before its first batch.
     fences: frozenset[int] = frozenset()
     reads: frozenset[int] = frozenset()
+    #: Producer ids that had been given back when it was opened.
+    before: frozenset[int] = frozenset()
+    #: The payload that was answered last, or will be.
+    last: str = ""
     #: The end of the log at the look, where that matters (``Rules.tail``).
     end: int = 0
     #: The request whose batch is open, or waits for one that is.
@@ -121,8 +137,9 @@ class Instance(NamedTuple):
 
     #: Leases that are of this process and not abandoned.
     live: frozenset[int] = frozenset()
-    #: Payloads that it knows to be in the log.
+    #: Payloads that it knows to be in the log, and those of which no client has surely received the answer.
     known: frozenset[str] = frozenset()
+    doubts: frozenset[str] = frozenset()
     #: Batches without an outcome.
     open: tuple[Copy, ...] = ()
     #: The notes at its last look, where that matters (``Rules.look``).
@@ -138,6 +155,8 @@ class World(NamedTuple):
     broker: tuple[tuple[int, Known], ...] = ()
     network: tuple[Copy, ...] = ()
     notes: tuple[Note, ...] = ()
+    #: By instance, the list in the note that it wrote last.
+    lists: tuple[frozenset[str], ...] = (frozenset(), frozenset())
     instances: tuple[Instance, ...] = (Instance(), Instance())
     connections: tuple[Connection, ...] = ()
     #: By client: how many of its records are acknowledged.
@@ -146,6 +165,7 @@ class World(NamedTuple):
     fights: int = 0
     moves: int = 0
     kills: int = 0
+    stops: int = 0
     resends: int = 0
 
 
@@ -154,9 +174,11 @@ class Scenario(NamedTuple):
 
     #: The records of each client; with two clients each stays at its own instance.
     programs: tuple[str, ...] = ("ab",)
-    #: How often the client fails over, or reconnects; how often an instance is killed, and a batch sent again.
+    #: How often the client fails over, or reconnects; how often an instance is killed, or stops in good order, and a
+    #: batch is sent again.
     moves: int = 2
     kills: int = 0
+    stops: int = 0
     resends: int = 0
     #: No client does more once there are so many notes.
     notes: int = 8
@@ -177,6 +199,10 @@ def steps_of(world: World, scenario: Scenario, rules: Rules) -> Steps:
     if world.kills:
         for number in range(2):
             yield f"{number} is killed", _killed(world, number)._replace(kills=world.kills - 1)
+    if world.stops:
+        for number, instance in enumerate(world.instances):
+            if not instance.open:
+                yield f"{number} stops and starts", _stopped(world, number, rules)._replace(stops=world.stops - 1)
 
 
 def _of_clients(world: World, scenario: Scenario) -> Steps:
@@ -189,7 +215,8 @@ def _of_clients(world: World, scenario: Scenario) -> Steps:
             continue
         if not mine:
             for instance in (client,) if len(scenario.programs) > 1 else (0, 1):
-                opened = Connection(instance, client, request=(program[at], len(world.notes)))
+                back = frozenset(pid for pid, note in enumerate(world.notes) if not note.held)
+                opened = Connection(instance, client, request=(program[at], len(world.notes)), before=back)
                 connections = (*world.connections, opened)
                 yield f"client {client} sends {program[at]} to {instance}", world._replace(connections=connections)
             continue
@@ -212,7 +239,7 @@ def _of_connection(world: World, number: int, connection: Connection, rules: Rul
     instance = world.instances[who]
     if connection.stage == "new" and connection.request is not None:
         if rules.announce == "before":
-            yield f"{name}: {who} notes a lease", _leased(world, number)
+            yield f"{name}: {who} notes a lease", _leased(world, number, rules)
         else:
             yield f"{name}: {who} looks", _looked(world, number, rules)
     elif connection.stage == "leased":
@@ -224,13 +251,13 @@ def _of_connection(world: World, number: int, connection: Connection, rules: Rul
     elif not connection.up:
         mine = [copy for copy in instance.open if copy.producer_id == connection.producer_id]
         if rules.returns == "once" or not mine:
-            yield f"{name}: {who} sees its end", _noted(_end(world, number), connection.producer_id)
+            yield f"{name}: {who} sees its end", _given_back(_end(world, number), connection, rules)
 
 
 def _recoveries(world: World, number: int, connection: Connection, rules: Rules) -> Steps:
     name, who = f"connection {number}", connection.instance
     if connection.stage == "looked" and connection.producer_id < 0:
-        yield f"{name}: {who} notes a lease", _leased(world, number)
+        yield f"{name}: {who} notes a lease", _leased(world, number, rules)
     elif connection.stage == "looked":
         if any(not world.notes[producer_id].held for producer_id in connection.fences):
             yield f"{name}: {who} looks again", _looked(world, number, rules)
@@ -276,13 +303,38 @@ def append(world: World, copy: Copy) -> tuple[bool, World]:
 # -- what an instance does
 
 
-def _leased(world: World, number: int) -> World:
+def _leased(world: World, number: int, rules: Rules) -> World:
     connection = world.connections[number]
+    if rules.successor == "take":
+        world = _takes_list(world, connection.instance, connection.instance)
+    world = _listed(world, connection.instance, -1, rules)
     instance = world.instances[connection.instance]
     producer_id = len(world.notes)
     world = world._replace(notes=(*world.notes, Note(connection.instance, shared=instance.shared)))
     world = _be(world, connection.instance, live=instance.live | {producer_id})
     return _change(world, number, producer_id=producer_id, stage="leased" if connection.stage == "new" else "looked")
+
+
+def _takes_list(world: World, who: int, whose: int) -> World:
+    """What another process has in doubt is known, and in doubt here, too."""
+    instance, listed = world.instances[who], world.lists[whose]
+    if whose == who and instance.live:
+        return world  # it is this one's own
+    return _be(world, who, known=instance.known | listed, doubts=instance.doubts | listed)
+
+
+def _listed(world: World, who: int, producer_id: int, rules: Rules) -> World:
+    doubts = world.instances[who].doubts
+    if rules.lists == "lane":
+        doubts &= {payload for payload, writer in world.log if writer == producer_id}
+    lists = list(world.lists)
+    lists[who] = doubts
+    return world._replace(lists=tuple(lists))
+
+
+def _given_back(world: World, connection: Connection, rules: Rules) -> World:
+    world = _listed(world, connection.instance, connection.producer_id, rules)
+    return _noted(world, connection.producer_id)
 
 
 def _looked(world: World, number: int, rules: Rules) -> World:
@@ -294,7 +346,11 @@ def _looked(world: World, number: int, rules: Rules) -> World:
     # under a shared identity the other's connections are others' business while they are held
     foreign = {pid for pid, note in others.items() if shared and note.held and note.instance != connection.instance}
     fences = {pid for pid, note in others.items() if note.held} - foreign if rules.held == "fence" else set()
-    reads = {pid for pid, note in others.items() if note.held or rules.returned == "read"} - foreign
+    older = {pid for pid in others if pid not in connection.before} if rules.returned == "list" else set()
+    reads = {pid for pid, note in others.items() if note.held or rules.returned == "read" or pid in older} - foreign
+    if rules.returned.startswith("list"):
+        for whose in range(2):
+            world = _takes_list(world, connection.instance, whose)
     world = _be(world, connection.instance, seen=world.notes if rules.look == "cached" else (), shared=shared)
     if shared and connection.producer_id >= 0:
         world = _noted(world, connection.producer_id, held=True, shared=True)
@@ -321,7 +377,13 @@ def _taken(world: World, number: int, rules: Rules) -> World:
     connection = world.connections[number]
     instance, request = world.instances[connection.instance], connection.request
     assert request is not None
-    world = _change(world, number, request=None)
+    # the client waits for each answer: it has received the one before
+    doubts = instance.doubts - {connection.last} if connection.last != request[0] else instance.doubts
+    if request[0] in instance.known:
+        doubts |= {request[0]}
+    world = _be(world, connection.instance, doubts=doubts)
+    instance = world.instances[connection.instance]
+    world = _change(world, number, request=None, last=request[0])
     known = request[0] in instance.known
     if known or (rules.equal == "contents" and request[0].swapcase() in instance.known):
         return _change(world, number, waits=request, answered=connection.up)
@@ -337,7 +399,9 @@ def _told(world: World, who: int, copy: Copy, taken: bool, rules: Rules) -> Worl
     instance = world.instances[who]
     world = _be(world, who, open=tuple(one for one in instance.open if one != copy))
     if taken:
-        world = _be(world, who, known=instance.known | {copy.payload})
+        is_awaited = any(one.instance == who and one.up and one.last == copy.payload for one in world.connections)
+        doubts = instance.doubts if is_awaited else instance.doubts | {copy.payload}
+        world = _be(world, who, known=instance.known | {copy.payload}, doubts=doubts)
         for number, one in enumerate(world.connections):
             if one.instance == who and one.up and one.waits is not None and one.waits[0] == copy.payload:
                 world = _change(world, number, answered=True)
@@ -377,6 +441,16 @@ def _killed(world: World, who: int) -> World:
     return world._replace(instances=tuple(instances))
 
 
+def _stopped(world: World, who: int, rules: Rules) -> World:
+    """Its connections end, what is in doubt is listed, and another process takes its place."""
+    for number, one in enumerate(world.connections):
+        if one.instance == who and one.stage != "ended":
+            world = _given_back(_end(world, number), one, rules)
+    instances = list(world.instances)
+    instances[who] = Instance()
+    return world._replace(instances=tuple(instances))
+
+
 def _noted(world: World, producer_id: int, *, held: bool = False, shared: bool = False) -> World:
     if producer_id < 0:
         return world
@@ -390,7 +464,9 @@ def _end(world: World, number: int) -> World:
     connection = world.connections[number]
     connections = list(world.connections)
     connections[number] = Connection(connection.instance, connection.client, up=False, stage="ended")
-    return world._replace(connections=tuple(connections))
+    world = world._replace(connections=tuple(connections))
+    instance = world.instances[connection.instance]
+    return _be(world, connection.instance, doubts=instance.doubts | ({connection.last} & instance.known))
 
 
 def _change(world: World, number: int, **fields: object) -> World:
@@ -431,6 +507,7 @@ def explore(rules: Rules, scenario: Scenario) -> Found:
         at=(0,) * len(scenario.programs),
         moves=scenario.moves,
         kills=scenario.kills,
+        stops=scenario.stops,
         resends=scenario.resends,
     )
     search: Search[World] = Search(
@@ -444,6 +521,8 @@ SCENARIOS: Final = {
     "fails over": Scenario(("ab",), moves=1),
     "to and fro": Scenario(("a",), moves=2, notes=3),
     "killed": Scenario(("a",), moves=1, kills=1, notes=3),
+    "stopped": Scenario(("ab",), moves=1, stops=1, notes=3),
+    "read late": Scenario(("ab",), moves=2, notes=2),
     "sent again": Scenario(("a",), moves=1, resends=1),
     "shared": Scenario(("ab", "AB"), moves=0, notes=4),
     "equal": Scenario(("aA",), moves=1),
@@ -458,6 +537,9 @@ FLAWS: Final = {
     Rules(tail="look"): ("fails over", "twice", "a batch is appended after the end that the look has seen"),
     Rules(equal="contents"): ("equal", "lost", "a record of equal content is taken for the retry of the one before"),
     Rules(returned="ignore"): ("fails over", "twice", "the client has left before it received the answer"),
+    Rules(returned="list only"): ("read late", "twice", "a request is read that its client has repeated elsewhere"),
+    Rules(lists="lane"): ("to and fro", "twice", "a retry that was matched and lost again was written under another"),
+    Rules(successor="forget"): ("stopped", "twice", "the first note of a process replaces the list of the one before"),
     Rules(returns="once"): ("fails over", "twice", "the connection has ended, its batch is still open"),
     Rules(refused="again"): ("fails over", "twice", "the other instance has the batch by then"),
     Rules(shared=0): ("shared", "for ever", "each instance ends the connection of the other's client"),

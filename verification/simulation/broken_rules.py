@@ -15,6 +15,7 @@ from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool, Track, TrackKey
+from kproxy.dedup.listed import InDoubt
 from kproxy.dedup.matching import RecordInBatch
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.producer_connection import ProducerConnection
@@ -173,6 +174,16 @@ def notes_as_given_back(self: Intake, now: float) -> None:
 def held_lanes(self: Fleet, identity: Identity) -> list[LaneRecord]:
     """What others gave back is of no interest."""
     return [lane for lane in _LANES(self, identity) if not lane.returned]
+
+
+def no_lists(*_: Any) -> dict[str, InDoubt]:
+    """Nobody lists what is in doubt."""
+    return {}
+
+
+def nobody(*_: Any) -> list[Any]:
+    """There is none."""
+    return []
 
 
 def only_failed(_: Rules, answer: PendingProduce) -> bool:

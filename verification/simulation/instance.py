@@ -68,6 +68,8 @@ class Instance:
         self.nursery: trio.Nursery | None = None
         #: What decides transactions, while it runs.
         self.transactions: Transactions | None = None
+        #: Of the last run.
+        self.server: Server | None = None
 
     @property
     def up(self) -> bool:
@@ -85,7 +87,7 @@ class Instance:
             async with trio.open_nursery() as nursery:
                 transactions = Transactions(cluster, self._config, self.stats, nursery) if self._decides else None
                 self.nursery, self.transactions = nursery, transactions
-                server = Server(self._config, self.stats, cluster, nursery, transactions)
+                self.server = server = Server(self._config, self.stats, cluster, nursery, transactions)
                 cluster.open_port = server.open_broker_port
                 nursery.start_soon(server.watch)
                 await nursery.start(cluster.run)

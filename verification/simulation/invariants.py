@@ -217,10 +217,16 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
 
 def _is_unseen(history: History, sent: Sent) -> bool:
-    """A buried copy is excused if it is the one that the client was not told of: its retry was written."""
+    """A buried copy is excused if it is the one that the client was not told of: its retry was written.
+
+    Not where the client's timestamps can be compared: these are recognised however far back.
+    """
     if _is_beyond_relay(history, sent):
         return True
-    buried = history.buried.get(sent.place, {sent.offset})
+    untimed = not sent.client.magic or sent.client.renews_timestamps or history.untimed
+    buried = history.buried.get(sent.place) if untimed else None
+    if buried is None:
+        buried = {sent.offset}
     return sent.unseen or (sent.resumed_at >= 0 and sent.offset not in buried)
 
 

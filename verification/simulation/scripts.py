@@ -159,6 +159,58 @@ def left_open(seed: int) -> Plan:
     return Plan(seed, (_client(0, (0.2, b"z"), (1.0, b"a"), (6.0, b"b"), backoffs=(2.0,)),), (), script=script)
 
 
+async def _hold_answers(world: World, number: int, time: float, seconds: float) -> None:
+    """No response reaches a client over the connection that it has at that time."""
+    await trio.sleep_until(time)
+    link = world.clients[number].link
+    assert link is not None
+    link.down.stall(seconds)
+
+
+async def _stop(world: World, index: int, time: float) -> None:
+    """A kproxy ends in good order, and starts again."""
+    await trio.sleep_until(time)
+    server = world.instances[index].server
+    assert server is not None
+    await server.drain()
+    await world.crash(index, 0.1)
+
+
+def stopped(seed: int) -> Plan:
+    """A connection breaks with a response in flight; kproxy stops in good order and starts; then comes the retry."""
+
+    async def script(world: World) -> None:
+        await _hold_answers(world, 0, 0.9, 5.0)
+        await _cut(world, 0, 2.0)
+        await _stop(world, 0, 2.5)
+
+    return Plan(seed, (_client(0, (0.2, b"z"), (1.0, b"a"), backoffs=(3.0,)),), (), script=script)
+
+
+def long_before(seed: int) -> Plan:
+    """kproxy is killed; the next record equals one that was acknowledged long before, and has no timestamp."""
+
+    async def script(world: World) -> None:
+        await trio.sleep_until(12.0)
+        await world.crash(0, 0.1)
+
+    between = [(1.0, b"y%d" % nth) for nth in range(9)]
+    client = _client(0, (0.5, b"x"), *between, (5.0, b"x"), magic=0, version=1)
+    return Plan(seed, (client,), (), script=script, strict=True)
+
+
+def deep(seed: int) -> Plan:
+    """Many requests of some seconds are without a response when kproxy is killed."""
+
+    async def script(world: World) -> None:
+        await _hold_answers(world, 0, 0.9, 20.0)
+        await _cut(world, 0, 9.0)
+        await world.crash(0, 0.1)
+
+    sends = (0.2, b"z"), *((0.7, b"%d" % nth) for nth in range(11))
+    return Plan(seed, (_client(0, *sends, depth=12, request_timeout=30.0),), (), script=script)
+
+
 def not_there_yet(seed: int) -> Plan:
     """A batch for a partition that does not exist is in flight for long; its client goes to another instance.
 

@@ -20,6 +20,7 @@ from kproxy.dedup.retry_rules import Rules
 from kproxy.net import producer_identity, recovery
 from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
+from kproxy.net.broker_log_batches import LAST
 from kproxy.net.broker_log_tail import Tail
 from kproxy.net.connection import Connection
 from kproxy.net.end_watch import EndWatch
@@ -420,7 +421,39 @@ VARIANTS: Final = (
         scripts.not_there_yet,
         seeds=10,
     ),
-    Variant("what was given back is not read", ((Fleet, "lanes", broken_rules.held_lanes),), _FLEET_CUTS),
+    Variant(
+        "what was given back is not read",
+        ((Fleet, "lanes", broken_rules.held_lanes), (Fleet, "lists", broken_rules.no_lists)),
+        _FLEET_CUTS,
+    ),
+    Variant(
+        "what is in doubt at another instance is not compared", ((Fleet, "lists", broken_rules.no_lists),), _FLEET_CUTS
+    ),
+    Variant(
+        "what is in doubt when kproxy stops is not listed",
+        ((RetryLedger, "in_doubt", broken_rules.nobody),),
+        scripts.stopped,
+        seeds=10,
+    ),
+    Variant(
+        "a list tells all, whenever a connection was opened",
+        ((Rules, "is_answered_by_list", broken_rules.yes),),
+        replace(_FLEET, faults=("delay", "delay", "close", "cut")),
+        seeds=300,
+    ),
+    Variant(
+        "after a crash equal records are retries however far back",
+        ((Rules, "is_found_by_time_only", broken_rules.no),),
+        scripts.long_before,
+        (MERGED,),
+        10,
+    ),
+    Variant(
+        "after a crash only the last batches are compared",
+        ((BrokerLog, "retries_depth", LAST),),
+        scripts.deep,
+        seeds=10,
+    ),
     Variant(
         "what another instance may have answered is surely not answered",
         ((Rules, "surely_not_received_elsewhere", broken_rules.yes),),

@@ -8,13 +8,78 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_string, read_tags, whole
-from kproxy.codec.primitive_writers import write_compact_string, write_tags
-from kproxy.codec.protocol_struct import NEW
+from kproxy.codec.primitives import Buffer, read_compact_bytes, read_compact_string, read_ints, read_length, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import write_compact_bytes, write_compact_string, write_ints, write_length, write_structs, write_tags
+from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
 _unpack_hh, _pack_hh = Struct(">hh").unpack_from, Struct(">hh").pack
+_unpack_hiqqt, _pack_hiqqt = Struct(">hiqq?").unpack_from, Struct(">hiqq?").pack
+_unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
 _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
+
+
+class ProducerStateValueBatch(ProtocolStruct):
+    __slots__ = ('epoch', 'sequence', 'base_offset', 'since_ms', 'clean', 'offsets', 'unknown_tags')
+
+    def __init__(self, epoch: int = 0, sequence: int = 0, base_offset: int = 0, since_ms: int = 0, clean: bool = False, offsets: list[int] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.epoch = epoch
+        self.sequence = sequence
+        self.base_offset = base_offset
+        self.since_ms = since_ms
+        self.clean = clean
+        self.offsets: list[int] = [] if offsets is NEW else offsets
+        self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
+
+
+def _read_producer_state_value_batch(buf: Buffer, pos: int, version: int) -> tuple[ProducerStateValueBatch, int]:
+    epoch, sequence, base_offset, since_ms, clean = _unpack_hiqqt(buf, pos)
+    pos += 23
+    offsets: list[int] = []
+    unknown_tags, pos = read_tags(buf, pos)
+    if unknown_tags:
+        if (raw := unknown_tags.pop(0, None)) is not None:
+            length, start = read_length(raw, 0, True, False, 8)
+            offsets = whole(read_ints(raw, start, "q", length), raw)
+    return ProducerStateValueBatch(epoch, sequence, base_offset, since_ms, clean, offsets, unknown_tags), pos
+
+
+def _write_producer_state_value_batch(out: bytearray, value: ProducerStateValueBatch, version: int) -> None:
+    out += _pack_hiqqt(value.epoch, value.sequence, value.base_offset, value.since_ms, value.clean)
+    tags = dict(value.unknown_tags)
+    if value.offsets != []:
+        raw = bytearray()
+        write_ints(raw, "q", write_length(raw, value.offsets, True, False))
+        tags[0] = bytes(raw)
+    write_tags(out, tags)
+
+
+class ProducerStateValuePartition(ProtocolStruct):
+    __slots__ = ('topic', 'partition', 'producer_id', 'batches', 'unknown_tags')
+
+    def __init__(self, topic: bytes = b"", partition: int = 0, producer_id: int = 0, batches: list[ProducerStateValueBatch] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.producer_id = producer_id
+        self.batches: list[ProducerStateValueBatch] = [] if batches is NEW else batches
+        self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
+
+
+def _read_producer_state_value_partition(buf: Buffer, pos: int, version: int) -> tuple[ProducerStateValuePartition, int]:
+    topic, pos = read_compact_bytes(buf, pos)
+    partition, producer_id = _unpack_iq(buf, pos)
+    pos += 12
+    length, pos = read_length(buf, pos, True, False, 24)
+    batches, pos = read_structs(buf, pos, version, length, _read_producer_state_value_batch)
+    unknown_tags, pos = read_tags(buf, pos)
+    return ProducerStateValuePartition(topic, partition, producer_id, batches, unknown_tags), pos
+
+
+def _write_producer_state_value_partition(out: bytearray, value: ProducerStateValuePartition, version: int) -> None:
+    write_compact_bytes(out, value.topic)
+    out += _pack_iq(value.partition, value.producer_id)
+    write_structs(out, version, write_length(out, value.batches, True, False), _write_producer_state_value_batch)
+    write_tags(out, value.unknown_tags)
 
 
 class ProducerStateValue(Message):
@@ -23,9 +88,9 @@ class ProducerStateValue(Message):
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('epoch', 'last_epoch', 'principal', 'client_id', 'host', 'recorded_ms', 'returned', 'shared', 'unknown_tags')
+    __slots__ = ('epoch', 'last_epoch', 'principal', 'client_id', 'host', 'recorded_ms', 'returned', 'shared', 'listed_ms', 'list_is_cut', 'listed', 'unknown_tags')
 
-    def __init__(self, epoch: int = 0, last_epoch: int = 0, principal: str = '', client_id: str = '', host: str = '', recorded_ms: int = 0, returned: bool = False, shared: bool = False, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, epoch: int = 0, last_epoch: int = 0, principal: str = '', client_id: str = '', host: str = '', recorded_ms: int = 0, returned: bool = False, shared: bool = False, listed_ms: int = 0, list_is_cut: bool = False, listed: list[ProducerStateValuePartition] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.epoch = epoch
         self.last_epoch = last_epoch
         self.principal = principal
@@ -34,6 +99,9 @@ class ProducerStateValue(Message):
         self.recorded_ms = recorded_ms
         self.returned = returned
         self.shared = shared
+        self.listed_ms = listed_ms
+        self.list_is_cut = list_is_cut
+        self.listed: list[ProducerStateValuePartition] = [] if listed is NEW else listed
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
@@ -47,13 +115,23 @@ class ProducerStateValue(Message):
         pos += 8
         returned: bool = False
         shared: bool = False
+        listed_ms: int = 0
+        list_is_cut: bool = False
+        listed: list[ProducerStateValuePartition] = []
         unknown_tags, pos = read_tags(buf, pos)
         if unknown_tags:
             if (raw := unknown_tags.pop(0, None)) is not None:
                 returned = whole((_unpack_t(raw, 0)[0], 1), raw)
             if (raw := unknown_tags.pop(1, None)) is not None:
                 shared = whole((_unpack_t(raw, 0)[0], 1), raw)
-        return cls(epoch, last_epoch, principal, client_id, host, recorded_ms, returned, shared, unknown_tags), pos
+            if (raw := unknown_tags.pop(2, None)) is not None:
+                listed_ms = whole((_unpack_q(raw, 0)[0], 8), raw)
+            if (raw := unknown_tags.pop(3, None)) is not None:
+                list_is_cut = whole((_unpack_t(raw, 0)[0], 1), raw)
+            if (raw := unknown_tags.pop(4, None)) is not None:
+                length, start = read_length(raw, 0, True, False, 15)
+                listed = whole(read_structs(raw, start, version, length, _read_producer_state_value_partition), raw)
+        return cls(epoch, last_epoch, principal, client_id, host, recorded_ms, returned, shared, listed_ms, list_is_cut, listed, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         out += _pack_hh(self.epoch, self.last_epoch)
@@ -70,4 +148,16 @@ class ProducerStateValue(Message):
             raw = bytearray()
             raw += _pack_t(self.shared)
             tags[1] = bytes(raw)
+        if self.listed_ms != 0:
+            raw = bytearray()
+            raw += _pack_q(self.listed_ms)
+            tags[2] = bytes(raw)
+        if self.list_is_cut:
+            raw = bytearray()
+            raw += _pack_t(self.list_is_cut)
+            tags[3] = bytes(raw)
+        if self.listed != []:
+            raw = bytearray()
+            write_structs(raw, version, write_length(raw, self.listed, True, False), _write_producer_state_value_partition)
+            tags[4] = bytes(raw)
         write_tags(out, tags)

@@ -58,7 +58,7 @@ async def test_transactions_and_what_is_read_of_them_make_a_clean_history(tmp_pa
 async def test_what_plain_producers_wrote_down_is_a_clean_history(
     driver: str, requirements: tuple[str, ...], tmp_path: Path
 ) -> None:
-    job = {"name": "producer", "places": [["t", 0], ["t", 1]], "per_second": 200}
+    job = {"name": "producer", "places": [["t", 0], ["t", 1]], "per_second": 200, "in_flight": 1}
     with Recorder(tmp_path) as recorder:
         async with proxied() as proxy:
             proxy.brokers.create_topic("t", 2)

@@ -201,11 +201,14 @@ def test_what_lies_before_the_last_batches_of_its_producer_id_when_it_is_written
 
 
 def test_a_copy_of_what_was_buried_is_not_judged_if_it_was_retried_where_it_is_known_from_the_log_alone() -> None:
-    told = history((client(), [(b"a", OK, 2), (b"b", OK, 1)]))
+    told = history((client(magic=0), [(b"a", OK, 2), (b"b", OK, 1)]))
     told.buried[0, Content(b"a")] = {0}
     assert verdict(told, b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
     told.records[0].resumed_at = 1.0
     assert verdict(told, b"a", b"b", b"a") == set()
+    told.records[0].client = client()
+    assert verdict(told, b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}, "it has timestamps to compare"
+    told.records[0].client = client(magic=0)
     told.records[0].offset = 0  # its retry was recognised, and something else wrote the other copy
     assert verdict(told, b"a", b"b", b"a") == {invariants.DUPLICATE, invariants.ORDER}
 

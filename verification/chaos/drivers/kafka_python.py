@@ -25,8 +25,7 @@ def main() -> None:
         linger_ms=20,
         metadata_max_age_ms=5000,
         compression_type=job.get("codec"),
-        # More than one, and this client itself changes the order when it sends again.
-        max_in_flight_requests_per_connection=1,
+        max_in_flight_requests_per_connection=job["in_flight"],
     )
     for topic, partition, value, timestamp in operations.records(job):
         _send(producer, operations.settler(job, topic, partition, value), topic, partition, value, timestamp)

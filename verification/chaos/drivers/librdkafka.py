@@ -1,10 +1,17 @@
-"""librdkafka made to speak the protocol of Kafka 0.9: Produce v1, message sets of magic 0, retries, no idempotence."""
+"""librdkafka with retries and no idempotence: as it is, with as many requests in flight as it likes; or made to speak
+the protocol of Kafka 0.9 (Produce v1, message sets of magic 0) with one request in flight.
+"""
 
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka
 
 from verification.chaos.drivers import operations
+
+_OLD: Final[dict[str, Any]] = {
+    "api.version.request": False,
+    "broker.version.fallback": "0.9.0.1",
+}
 
 
 class Offsets:
@@ -32,14 +39,12 @@ def main() -> None:
         {
             "bootstrap.servers": job["bootstrap"],
             "client.id": job["name"],
-            "api.version.request": False,
-            "broker.version.fallback": "0.9.0.1",
             "enable.idempotence": False,
             "acks": "all",
             "linger.ms": 20,
             "compression.type": job.get("codec", "none"),
-            # with more, what follows a batch that was answered with an error is written before its retry, by design
-            "max.in.flight.requests.per.connection": job.get("in_flight", 1),
+            "max.in.flight.requests.per.connection": job["in_flight"],
+            **(_OLD if job.get("old") else {}),
             "request.timeout.ms": 4000,
             "socket.timeout.ms": 6000,
             "message.timeout.ms": 60_000,

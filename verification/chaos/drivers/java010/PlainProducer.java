@@ -22,6 +22,7 @@ public class PlainProducer {
         String bootstrap;
         List<List<String>> places;
         int per_second;
+        int in_flight;
     }
 
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
@@ -61,8 +62,7 @@ public class PlainProducer {
         configs.put("max.block.ms", 60_000);
         configs.put("linger.ms", 20);
         configs.put("metadata.max.age.ms", 5000);
-        // More than one, and this client itself changes the order when it sends again.
-        configs.put("max.in.flight.requests.per.connection", 1);
+        configs.put("max.in.flight.requests.per.connection", job.in_flight);
         return configs;
     }
 

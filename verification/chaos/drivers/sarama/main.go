@@ -20,6 +20,7 @@ type job struct {
 	Bootstrap string   `json:"bootstrap"`
 	Places    [][2]any `json:"places"`
 	PerSecond int      `json:"per_second"`
+	InFlight  int      `json:"in_flight"`
 }
 
 type operation struct {
@@ -42,7 +43,7 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		log.Fatal(err)
 	}
-	producer, err := sarama.NewAsyncProducer([]string{j.Bootstrap}, config(j.Name))
+	producer, err := sarama.NewAsyncProducer([]string{j.Bootstrap}, config(j))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,9 +51,9 @@ func main() {
 	settle(producer, j.Name)
 }
 
-func config(name string) *sarama.Config {
+func config(j job) *sarama.Config {
 	c := sarama.NewConfig()
-	c.ClientID = name
+	c.ClientID = j.Name
 	c.Version = sarama.V0_10_2_0
 	c.Producer.RequiredAcks = sarama.WaitForAll
 	c.Producer.Partitioner = sarama.NewManualPartitioner
@@ -63,8 +64,7 @@ func config(name string) *sarama.Config {
 	c.Net.ReadTimeout = 6 * time.Second
 	c.Metadata.RefreshFrequency = 5 * time.Second
 	c.Metadata.Retry.Max = 100
-	// More than one, and this client itself changes the order when it sends again.
-	c.Net.MaxOpenRequests = 1
+	c.Net.MaxOpenRequests = j.InFlight
 	return c
 }
 
