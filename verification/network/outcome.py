@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["Outcome", "compare"]
+__all__ = ["Outcome", "compare", "compare_in_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,8 @@ class Outcome:
     """Numbers of records, and what else was not as it should be.
 
     ``lost`` were acknowledged and are not in the log. ``doubled`` are copies in the log beyond those that were sent.
-    ``late`` are in the log after a record that the same client sent later. ``sent`` should all be acknowledged.
+    ``late`` are in the log after a record that the same client sent later; ``moved`` are those that the client itself
+    had moved. ``sent`` should all be acknowledged.
     """
 
     sent: int
@@ -21,6 +22,7 @@ class Outcome:
     lost: int
     doubled: int
     late: int = 0
+    moved: int = 0
     faults: tuple[str, ...] = ()
 
     @property
@@ -40,6 +42,7 @@ class Outcome:
             self.lost + other.lost,
             self.doubled + other.doubled,
             self.late + other.late,
+            self.moved + other.moved,
             self.faults + other.faults,
         )
 
@@ -49,13 +52,11 @@ def compare(
     acknowledged: Iterable[Hashable],
     log: Sequence[Hashable],
     *,
-    in_order: bool = False,
     faults: Iterable[str] = (),
 ) -> Outcome:
     """Compare a log with what clients sent; equal records are counted, each for itself.
 
     :param sent: each record as often as an application sent it, whatever became of it.
-    :param in_order: count late records, too: the records are numbers, and were sent in this order, each once.
     """
     wanted, answered, found = Counter(sent), Counter(acknowledged), Counter(log)
     return Outcome(
@@ -64,16 +65,32 @@ def compare(
         found.total(),
         lost=(answered - found).total(),
         doubled=(found - wanted).total(),
-        late=_late(log) if in_order else 0,
         faults=tuple(faults),
     )
 
 
-def _late(log: Sequence[Hashable]) -> int:
-    """Return how many first copies have a higher number before them."""
-    newest, count = -1, 0
-    for number in dict.fromkeys(log):
-        assert isinstance(number, int)
-        count += number < newest
-        newest = max(newest, number)
-    return count
+def compare_in_order(sent: Sequence[int], acknowledged: Iterable[int], batches: Sequence[Sequence[int]]) -> Outcome:
+    """Compare as :func:`compare`, and count late records: first copies that have a higher number before them.
+
+    A batch is written as its client made it. So if it holds two numbers side by side between which others are missing
+    that come later in the log, then the client has moved these itself, as librdkafka does with retries whose waiting
+    times differ: they are not late.
+
+    :param sent: numbers in ascending order, each once.
+    :param batches: the numbers in each batch of the log.
+    """
+    outcome = compare(sent, acknowledged, [number for batch in batches for number in batch])
+    newest, late, moved = -1, 0, 0
+    seen: set[int] = set()
+    skipped: set[int] = set()
+    for batch in batches:
+        for before, number in zip((None, *batch), batch, strict=False):
+            if before is not None:
+                skipped.update(range(before + 1, number))
+            if number in seen:
+                continue
+            seen.add(number)
+            late += number < newest and number not in skipped
+            moved += number < newest and number in skipped
+            newest = max(newest, number)
+    return replace(outcome, late=late, moved=moved)

@@ -30,7 +30,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        return "; ".join(self.problems) or "good"
+        moved = self.outcome.moved if self.outcome is not None else 0
+        remarks = (f"{moved} moved by the client itself",) if moved else ()
+        return "; ".join((*(self.problems or ("good",)), *remarks))
 
     def cells(self) -> list[str]:
         """Return the cells of :data:`COLUMNS`."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kproxy.testing.kafka import RealKafka
 from verification.network.clients import LIBRDKAFKA
 from verification.network.line import Line, Way
-from verification.network.outcome import Outcome, compare
+from verification.network.outcome import Outcome, compare, compare_in_order
 from verification.network.packets import Place, Segment
 from verification.network.site import Site, bootstrap_of
 
@@ -86,7 +86,14 @@ def order(site: Site) -> Outcome:
         topic = site.topic("order", kafka)
         with site.wire(), site.kproxy("order", kafka=kafka) as kproxy:
             config = {**config_of(bootstrap_of(kproxy), "order"), "request.timeout.ms": 4000}
-            job = {"topic": topic, "count": count, "per_second": count / 25, "first_ms": None, "config": config}
+            job = {
+                "topic": topic,
+                "count": count,
+                "per_second": count / 25,
+                "first_ms": None,
+                "burst": 100,
+                "config": config,
+            }
             with site.client(LIBRDKAFKA, job) as client:
                 for _ in range(2):
                     time.sleep(4)
@@ -95,8 +102,8 @@ def order(site: Site) -> Outcome:
                     time.sleep(10)
                     kafka.restart(leader)
                 acknowledged = client.report(at_the_end, seconds=_FLUSH_S)["acknowledged"]
-        log = [int(record.value) for record in site.log(topic, kafka)]
-    return compare(range(count), acknowledged, log, in_order=True)
+        batches = [[int(record.value) for record in batch] for batch in site.batches(topic, kafka)]
+    return compare_in_order(range(count), acknowledged, batches)
 
 
 def config_of(bootstrap: str, client_id: str) -> dict[str, Any]:

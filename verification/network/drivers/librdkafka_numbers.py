@@ -2,8 +2,8 @@
 
 Its job is one line of input: ``config`` of librdkafka, ``topic``, ``count``, ``per_second``, ``first_ms`` (the first
 record's timestamp, 1 ms later for each other; null leaves timestamps to the client), ``padding`` (spaces after each
-number). It reports how many records are ``done``, each time that a hundredth of the count has been added, and at the
-end which numbers were ``acknowledged``.
+number; 0 if not given), ``burst`` (how many are sent at once; 1 if not given). It reports how many records are
+``done``, each time that a hundredth of the count has been added, and at the end which numbers were ``acknowledged``.
 """
 
 import json
@@ -22,6 +22,7 @@ def main() -> None:
     producer = confluent_kafka.Producer(job["config"])
     count, acknowledged, errors = job["count"], [], []
     padding = b" " * job.get("padding", 0)
+    burst = job.get("burst", 1)
     step = max(1, count // 100)
 
     def done(error: Any, message: Any) -> None:
@@ -36,7 +37,7 @@ def main() -> None:
     for number in range(count):
         stamp = {} if job["first_ms"] is None else {"timestamp": job["first_ms"] + number}
         producer.produce(job["topic"], b"%d" % number + padding, partition=0, on_delivery=done, **stamp)
-        producer.poll(max(0.0, begin + number / job["per_second"] - time.monotonic()))
+        producer.poll(max(0.0, begin + number // burst * burst / job["per_second"] - time.monotonic()))
     producer.flush(_FLUSH_S)
     _report({"acknowledged": acknowledged, "errors": errors})
 
