@@ -89,7 +89,7 @@ class Line:
         return set(self._connections)
 
     def cut(self, *ways: Way) -> None:
-        """Drop all packets of these directions (both if none is named), those on their way too, until :meth:`heal`."""
+        """Drop all packets of these directions (both if none is named), those in flight too, until :meth:`heal`."""
         self._cut |= set(ways or Way)
         self._forget(lambda way, _: way in self._cut)
 
@@ -115,7 +115,7 @@ class Line:
         heapq.heappush(self._queue, (now + self.delay_s, self._number, way, packet))
 
     def due(self, now: float) -> Iterable[tuple[Way, bytes]]:
-        """Yield the packets whose latency is over, in the order in which they leave."""
+        """Yield the packets whose latency has passed, in the order in which they leave."""
         while self._queue and self._queue[0][0] <= now:
             _, _, way, packet = heapq.heappop(self._queue)
             self._queued_bytes -= len(packet)
@@ -128,7 +128,7 @@ class Line:
         return max(0.0, self._queue[0][0] - now) if self._queue else None
 
     def reset(self, clients: Iterable[Place] | None = None) -> list[tuple[Way, bytes]]:
-        """Return resets for both ends of connections, and drop what they have on the way.
+        """Return resets for both ends of connections, and drop what they have in flight.
 
         :param clients: the client's ends of the connections; all of them if not given.
         """
@@ -179,7 +179,7 @@ class Line:
             self.cut()
 
     def _forget(self, chosen: Callable[[Way, Segment | None], bool]) -> None:
-        """Drop what is on the way and chosen."""
+        """Drop what is in flight and chosen."""
         kept = [each for each in self._queue if not chosen(each[2], parse(each[3]))]
         self.counts.dropped += len(self._queue) - len(kept)
         self._queue = kept

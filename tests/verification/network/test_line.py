@@ -38,9 +38,9 @@ def test_packets_leave_in_order_after_the_latency() -> None:
     assert line.wait_s(1.1) is None
 
 
-def test_a_cut_drops_one_direction_or_both_and_what_is_on_its_way() -> None:
+def test_a_cut_drops_one_direction_or_both_and_what_is_in_flight() -> None:
     line = Line(0.1)
-    line.take(Way.REQUESTS, request(b"on its way"), 0)
+    line.take(Way.REQUESTS, request(b"in flight"), 0)
     line.cut(Way.REQUESTS)
     line.take(Way.REQUESTS, request(b"later"), 0)
     line.take(Way.RESPONSES, response(b"passes"), 0)
@@ -80,7 +80,7 @@ def test_chosen_segments_are_lost() -> None:
     ]
 
 
-def test_resets_have_the_numbers_that_each_end_expects_and_drop_what_is_on_its_way() -> None:
+def test_resets_have_the_numbers_that_each_end_expects_and_drop_what_is_in_flight() -> None:
     line = opened(CLIENT, OTHER)
     line.take(Way.REQUESTS, request(bytes(200)), 0)
     assert len(arrived(line)) == 1
