@@ -21,6 +21,7 @@ else
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v buildah >/dev/null || missing+=(buildah)
   command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
+  command -v ip >/dev/null || missing+=(iproute2)
   command -v cc >/dev/null || missing+=(gcc libc6-dev)
   python3 -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' \
     || missing+=(python3-dev)

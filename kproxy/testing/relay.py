@@ -100,8 +100,9 @@ class Frame(NamedTuple):
 
 
 class FaultRelay:
-    """Relays connections to a loopback port on to `upstream` (host and port; connections made later follow a change).
+    """Relays connections to a port on to `upstream` (host and port; connections made later follow a change).
 
+    :param host: the address to listen at.
     :param port: where to listen; 0 takes any, which `port` has once `serve` has started.
     :param seed: of all that is left to chance, which depends on the order of a connection's frames only.
     :param watch: is called with each frame when it arrives.
@@ -111,6 +112,7 @@ class FaultRelay:
         self,
         upstream: tuple[str, int],
         *,
+        host: str = _HOST,
         port: int = 0,
         faults: Faults | None = None,
         seed: int = 0,
@@ -118,6 +120,7 @@ class FaultRelay:
     ) -> None:
         self.upstream = upstream
         self.port = port
+        self._host = host
         self.faults = faults or Faults()
         self.counts = Counts()
         self.watch = watch
@@ -131,7 +134,7 @@ class FaultRelay:
 
         :raises OSError: the port is taken.
         """
-        listeners = await trio.open_tcp_listeners(self.port, host=_HOST)
+        listeners = await trio.open_tcp_listeners(self.port, host=self._host)
         self.port = listeners[0].socket.getsockname()[1]
         async with trio.open_nursery() as nursery:
             await nursery.start(trio.serve_listeners, self._handle, listeners)

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import trio
@@ -21,14 +22,15 @@ from kproxy.testing.ports import free_ports
 BROKER_PORTS: Final = 4
 _READY_TIMEOUT_S: Final = 60.0
 _SAMPLE: Final = re.compile(r"^(kproxy_\w+?)(?:_total)?(?:\{[^}]*\})? ([-+0-9.e]+)$", re.MULTILINE)
-_OPTIONS: Final = {
-    "log-format": "json",
-    "upstream-request-timeout-ms": "8000",
-    "upstream-connect-timeout-ms": "3000",
-    "metadata-max-age-ms": "5000",
-    "clean-close-window-ms": "120000",
-    "clients-new-timestamps": "*.sarama",
-}
+SHORT_TIMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "upstream-request-timeout-ms": "8000",
+        "upstream-connect-timeout-ms": "3000",
+        "metadata-max-age-ms": "5000",
+        "clean-close-window-ms": "120000",
+        "clients-new-timestamps": "*.sarama",
+    }
+)
 """Shorter times than the defaults, so that a run of minutes sees time-outs.
 
 Except for the last one: relays end connections in good order after responses that the client never received, so a FIN
@@ -54,6 +56,8 @@ class KproxyProcess:
     :param more: options of ``kproxy run`` beside those that make it what it is.
     :param advertised: the relays' ports, one for bootstrap and then one for each port of ``broker_ports``; any free
         ones if not given.
+    :param host: the address at which it listens for clients.
+    :param defaults: options that ``more`` overrides.
     :param relayed: whether clients reach it through relays; otherwise ``advertised`` is its own ports.
     :param program: the arguments for this Python that make it a kproxy.
     """
@@ -67,6 +71,8 @@ class KproxyProcess:
         advertised: Sequence[int] | None = None,
         *,
         relayed: bool = True,
+        host: str = "127.0.0.1",
+        defaults: Mapping[str, str] = SHORT_TIMES,
         program: Sequence[str] = ("-m", "kproxy"),
     ) -> None:
         self.name = name
@@ -78,10 +84,11 @@ class KproxyProcess:
         self.at_start: Footprint | None = None
         """What the process that runs now held when it had become ready."""
         options = {
-            **_OPTIONS,
+            "log-format": "json",
+            **defaults,
             "bootstrap-servers": upstream,
             "instance-id": name,
-            "listen": f"127.0.0.1:{self.listen}",
+            "listen": f"{host}:{self.listen}",
             "http": f"127.0.0.1:{self.http}",
             "broker-ports": _text(self.broker_ports),
             "advertised-broker-ports": _text(self.advertised[1:]),

@@ -22,10 +22,11 @@ class Command:
     environment: Mapping[str, str]
 
 
-def command_of(driver: str, requirements: Sequence[str]) -> Command:
+def command_of(driver: str, requirements: Sequence[str], *, package: str = "verification.chaos.drivers") -> Command:
     """Install what a driver needs, and return how to start it.
 
     :param driver: a Java source file, a directory with a Go module, or a Python module.
+    :param package: where the Python module is.
     :param requirements: of Java ``group:artefact:version``, of Python those of pip.
     :raises Unavailable: a tool is missing or does not install it; the message says why.
     """
@@ -37,7 +38,7 @@ def command_of(driver: str, requirements: Sequence[str]) -> Command:
     if requirements:
         site = str(installed("chaos", [sys.version, *requirements], lambda target: _pip(target, requirements)))
     environment = {**os.environ, "PYTHONPATH": site}
-    return Command([sys.executable, "-m", f"verification.chaos.drivers.{driver}"], environment)
+    return Command([sys.executable, "-m", f"{package}.{driver}"], environment)
 
 
 def _java(source: Path, coordinates: Sequence[str]) -> Sequence[str]:

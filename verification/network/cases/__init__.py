@@ -1,0 +1,1 @@
+"""The cases, each of which is a promise that a real network once broke."""

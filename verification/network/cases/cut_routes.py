@@ -1,0 +1,99 @@
+"""Routes that are cut at the moment at which it matters what a client has received."""
+
+import time
+from typing import Any, Final
+
+from verification.network.clients import KAFKA_PYTHON_OF_2019
+from verification.network.line import Way
+from verification.network.outcome import Outcome, compare
+from verification.network.site import Logged, Site, bootstrap_of
+
+__all__ = ["long_cut", "missing_ack"]
+
+_VERSION: Final = (0, 10)
+_ROUNDS: Final = 3
+_UNTIL_RESET_S: Final = 1.6
+_FIRST_MS: Final = 1_700_000_000_000
+_PATIENCE_S: Final = 30.0
+_GIVES_UP_S: Final = 24.0
+_HEALED_S: Final = 26.0
+
+
+def missing_ack(site: Site) -> Outcome:
+    """A client reads the success, its acknowledgement is lost, the connection is reset; its next record is written.
+
+    That record has an equal key and value and another timestamp, and comes over a new connection, three times.
+
+    Takes for granted: default options, a direct connection, timestamps that the client sets.
+    """
+    topic = site.topic("missing-ack")
+    sent: list[Logged] = []
+    acknowledged: list[Logged] = []
+    with site.wire() as wire, site.kproxy("missing-ack") as kproxy:
+        job = {
+            "bootstrap": bootstrap_of(kproxy),
+            "options": {"api_version": _VERSION, "client_id": "sensor", "retries": 20},
+        }
+        with site.client(KAFKA_PYTHON_OF_2019, job) as client:
+
+            def send() -> None:
+                sent.append(Logged(b"door", b"open", _FIRST_MS + 1000 * len(sent)))
+                client.command(_command(topic, sent[-1]))
+                acknowledged.extend(sent[-1:] if client.report()["acknowledged"] else ())
+
+            send()
+            for _ in range(_ROUNDS):
+                wire.tell(lambda line: line.cut_after(Way.RESPONSES))
+                send()
+                wire.wait(lambda line: line.is_cut, _PATIENCE_S)
+                time.sleep(_UNTIL_RESET_S)
+                wire.reset()
+                wire.tell(lambda line: line.heal())
+                send()
+            client.end()
+    return compare(sent, acknowledged, site.log(topic))
+
+
+def long_cut(site: Site) -> Outcome:
+    """The route is cut as a request arrives, and for longer than kproxy waits for acknowledgements: one copy.
+
+    The client gives the request up after 24 s, and its retry arrives when the route is healed, after 26 s; kproxy has
+    ended the connection before, 20 s after it wrote the response.
+
+    Takes for granted: default options, a direct connection, a client that gives up later than kproxy.
+    """
+    topic = site.topic("long-cut")
+    options = {
+        "api_version": _VERSION,
+        "client_id": "sensor",
+        "retries": 1000,
+        "request_timeout_ms": int(_GIVES_UP_S * 1000),
+        "reconnect_backoff_max_ms": 500,
+    }
+    sent = [Logged(b"door", value, _FIRST_MS) for value in (b"open", b"closed")]
+    with (
+        site.wire() as wire,
+        site.kproxy("long-cut") as kproxy,
+        site.client(KAFKA_PYTHON_OF_2019, {"bootstrap": bootstrap_of(kproxy), "options": options}) as client,
+    ):
+        client.command(_command(topic, sent[0]))
+        first = client.report()["acknowledged"]
+        wire.tell(lambda line: line.cut_after(Way.REQUESTS))
+        client.command(_command(topic, sent[1]))
+        wire.wait(lambda line: line.is_cut, _PATIENCE_S)
+        time.sleep(_HEALED_S)
+        wire.tell(lambda line: line.heal())
+        second = client.report()["acknowledged"]
+        client.end()
+    log = [record.value.decode() for record in site.log(topic)]
+    return compare([record.value.decode() for record in sent], [*first, *second], log)
+
+
+def _command(topic: str, record: Logged) -> dict[str, Any]:
+    assert record.key is not None
+    return {
+        "topic": topic,
+        "values": [record.value.decode()],
+        "key": record.key.decode(),
+        "timestamp": record.timestamp,
+    }

@@ -1,0 +1,1 @@
+"""Programs that use released clients, one process each."""
