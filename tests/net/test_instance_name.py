@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 
 import pytest
 import structlog
@@ -166,13 +167,13 @@ async def test_a_process_that_was_killed_on_another_host_is_waited_for_a_bounded
 @pytest.mark.usefixtures("elsewhere")
 async def test_a_process_that_is_replaced_ends_at_once_and_says_by_which() -> None:
     with structlog.testing.capture_logs() as lines:
-        async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
-            async with process(fake.bootstrap, replaces=True) as two:
-                began = trio.current_time()
-                await two.open()
-                await eventually(lambda: one.error is not None)
-                assert trio.current_time() < began + 3
-                await two.log.record(lane(2))
+        made = open_fake_cluster(1)
+        async with made as fake, first(fake.bootstrap) as one, process(fake.bootstrap, replaces=True) as two:
+            began = trio.current_time()
+            await two.open()
+            await eventually(lambda: one.error is not None)
+            assert trio.current_time() < began + 3
+            await two.log.record(lane(2))
     [line] = [line for line in lines if line["log_level"] == "error"]
     assert {"host", "pid", "started", "own_host", "own_pid", "own_started"} <= line.keys()
 
@@ -197,29 +198,28 @@ async def test_an_idle_process_learns_of_its_successor_when_its_first_client_con
 
 @pytest.mark.usefixtures("elsewhere")
 async def test_nothing_that_a_replaced_process_writes_is_unknown_to_the_other() -> None:
-    """The first one is cut off from what it would hear of the second; it leases meanwhile."""
+    """The first one, which does not watch, leases producer ids until the broker refuses its entries."""
     async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
         assert one.kproxy is not None
-        log = one.kproxy.log
+        log, recorded = one.kproxy.log, 0
         await trio.sleep(60)
-        recorded = 0
+
+        async def lease() -> None:
+            nonlocal recorded
+            for number in count():
+                await log.record(lane(number))
+                recorded = number + 1
+                await trio.sleep(0.01)
+
         async with trio.open_nursery() as nursery:
-
-            async def lease() -> None:
-                nonlocal recorded
-                for number in range(1000):
-                    await log.record(lane(number))
-                    recorded = number + 1
-
             nursery.start_soon(lease)
             await eventually(lambda: recorded > 10)
             async with process(fake.bootstrap, replaces=True) as two:
                 await two.open()
                 await eventually(lambda: one.error is not None)
-                assert {each.producer_id for each in two.log.former(ONE)} >= {
-                    lane(number).producer_id for number in range(recorded)
-                }
-                assert len(entries(fake.cluster)) == len(two.log.former(ONE))
+                known = {each.producer_id for each in two.log.former(ONE)}
+                assert known >= {lane(number).producer_id for number in range(recorded)}
+                assert len(entries(fake.cluster)) == len(known)
                 nursery.cancel_scope.cancel()
 
 
