@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from kproxy.codec.messages import ApiKey
 from kproxy.config import ExitCode
 from kproxy.testing.fake_broker import open_fake_cluster
 from tests.net.harness import FrameClient, values_in
@@ -51,18 +50,12 @@ async def test_the_second_replaces_the_first_and_a_retry_is_not_written_twice() 
         fake.cluster.create_topic("t")
         await serving(one)
         client = await write(one, b"a")
-        go = trio.Event()
-
-        async def held(_: object) -> None:
-            await go.wait()
-
-        async with kproxy(fake.bootstrap, *_ID, "--replace") as two:
-            fake.cluster.control(ApiKey.INIT_PRODUCER_ID, held)
-            await two.said("taking over from another process with this instance.id")
-            await client.send(request(batch(b"b")), 7)
+        await client.send(request(batch(b"b")), 7)
+        with trio.fail_after(_PATIENCE_S):
             while len(values_in(fake.cluster, "t")) < 2:  # noqa: ASYNC110 - a log has no event for it
                 await trio.sleep(0.01)
-            go.set()
+        async with kproxy(fake.bootstrap, *_ID, "--replace") as two:
+            await two.said("taking over from another process with this instance.id")
             assert await ended(one) == ExitCode.INSTANCE_TAKEN
             lost = await one.said("another process has taken over this instance.id; ending at once")
             assert lost["pid"] == two.process.pid
