@@ -40,7 +40,7 @@ async def test_the_second_does_not_start_and_both_say_so() -> None:
             assert "give each process its own instance.id, or use --replace to take over" in two.text
             assert f"process {one.process.pid}" in two.text
         told = await one.said(TOLD)
-        assert told["pid"] == two.process.pid
+        assert told["other_pid"] == two.process.pid
         assert bases(await client.call(request(batch(b"b")), 7)) == [1]
         await trio.aclose_forcefully(client.stream)
 
@@ -58,7 +58,7 @@ async def test_the_second_replaces_the_first_and_a_retry_is_not_written_twice() 
             await two.said("taking over from another process with this instance.id")
             assert await ended(one) == ExitCode.INSTANCE_TAKEN
             lost = await one.said("another process has taken over this instance.id; ending at once")
-            assert lost["pid"] == two.process.pid
+            assert lost["other_pid"] == two.process.pid
             assert lost["own_pid"] == one.process.pid
             assert "lost instance.id = 'gateway'" in one.text
             await serving(two)

@@ -3,7 +3,7 @@
 Two processes of one name would take each other's producer ids for those of a dead process. So each process notes
 itself before it uses any, and names the producer id and epoch under which it writes its entries of the topic. The next
 process writes its own note under the next epoch of that producer id: from then on the broker refuses what the former
-one writes to the topic, wherever that runs and whatever it knows (``verification.models.instance_holders``).
+one writes to the topic, wherever that runs and whatever it knows.
 
 A process that can't tell whether the former one is alive writes a question beside the note. A living process answers by
 writing its note again. Questions, and notes that a living process has to see at once, are as long as a long poll waits

@@ -287,7 +287,7 @@ class InstanceName:
 
 
 def _said(process: Process) -> dict[str, Any]:
-    return {"host": process.host, "pid": process.pid, "started": _time(process.started_ms)}
+    return {"other_host": process.host, "other_pid": process.pid, "other_started": _time(process.started_ms)}
 
 
 def _time(ms: int) -> str:

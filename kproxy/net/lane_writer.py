@@ -76,7 +76,7 @@ class LaneWriter:
         self._queue: deque[_Entry] = deque()
         self._wake = trio.Event()
         self._producer_id = self._epoch = self._sequence = 0
-        #: By the clock that goes on while the machine sleeps.
+        #: By the clock that continues while the machine sleeps.
         self._wrote_at = 0.0
 
     def begin(self, producer_id: int, epoch: int) -> None:

@@ -98,7 +98,7 @@ async def refused(bootstrap: str) -> InstanceTaken:
 
 
 @pytest.mark.parametrize("clients", [True, False])
-async def test_a_second_process_on_this_host_does_not_start_and_the_first_one_is_told(clients: bool) -> None:
+async def test_a_second_process_on_this_host_does_not_start_and_the_first_one_warns(clients: bool) -> None:
     with structlog.testing.capture_logs() as lines:
         async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=clients) as one:
             error = await refused(fake.bootstrap)
@@ -175,7 +175,7 @@ async def test_a_process_that_is_replaced_ends_at_once_and_says_by_which() -> No
             assert trio.current_time() < began + 3
             await two.log.record(lane(2))
     [line] = [line for line in lines if line["log_level"] == "error"]
-    assert {"host", "pid", "started", "own_host", "own_pid", "own_started"} <= line.keys()
+    assert {"other_host", "other_pid", "other_started", "own_host", "own_pid", "own_started"} <= line.keys()
 
 
 @pytest.mark.usefixtures("elsewhere")
