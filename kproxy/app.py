@@ -55,11 +55,8 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
     """Runs the proxy until SIGTERM or SIGINT; the exit code. StartupError if it can't begin.
 
     ``read`` reads the configuration again, for SIGHUP and the control API. ``replace``: takes over from the kproxy at
-    ``handover.socket``, if one is there.
+    ``handover.socket``, if one is there, and from any other process with this ``instance.id``.
     """
-    predecessor_at = loaded.config.handover_socket if replace else None
-    if replace and predecessor_at is None:
-        raise StartupError("--replace needs handover.socket: where the kproxy is that hands over", ExitCode.USAGE)
     settings, logs = Settings(loaded, read), Logs(loaded.config)
     # What a request allocates is freed by reference counts; looking for cycles so often would only cost time.
     gc.freeze()
@@ -69,7 +66,7 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
     allow_connections(loaded.config.max_connections)
     try:
         with silence_unreadable_names():
-            return trio.run(_main, settings, logs, predecessor_at)
+            return trio.run(partial(_main, settings, logs, replace=replace))
     except* StartupError as group:
         error = startup_error(group)
     raise error
@@ -87,10 +84,11 @@ def allow_connections(count: int) -> None:
         log.info("open files are limited below what max.connections may need", limit=raised, needed=wanted)
 
 
-async def _main(settings: Settings, logs: Logs, predecessor_at: Path | None) -> int:
+async def _main(settings: Settings, logs: Logs, *, replace: bool) -> int:
     config = settings.config
-    predecessor = None if predecessor_at is None else await _find(predecessor_at, config)
-    process = _Process(settings, logs, predecessor)
+    path = config.handover_socket if replace else None
+    predecessor = None if path is None else await _find(path, config)
+    process = _Process(settings, logs, predecessor, replace=replace)
     try:
         async with trio.open_nursery() as nursery:
             await process.run(nursery)
@@ -117,13 +115,14 @@ async def _find(path: Path, config: Config) -> Predecessor | None:
 class _Process:
     """All parts of one kproxy, from its beginning to its end."""
 
-    def __init__(self, settings: Settings, logs: Logs, predecessor: Predecessor | None) -> None:
+    def __init__(self, settings: Settings, logs: Logs, predecessor: Predecessor | None, *, replace: bool) -> None:
         config = settings.config
         self._settings, self._logs, self._predecessor = settings, logs, predecessor
         self._stats = Stats(apis=ApiStats(config.legacy_clients_max))
         listening = predecessor.listening if predecessor is not None else ()
         ports = {each.node_id: each.sock.getsockname()[1] for each in listening if each.node_id is not None}
-        self._succession = Succession(None if predecessor is None else ports)
+        claims = config.crash_recovery_enable and config.idempotence_enable
+        self._succession = Succession(None if predecessor is None else ports, replaces=replace, claims=claims)
         self._sockets = SocketNetwork((each.sock for each in listening), config.proxy_protocol_hosts)
         self._loaded = load_resources(config, self._stats, self._sockets)
         networks = self._loaded.networks
@@ -273,6 +272,7 @@ class _Process:
             with trio.move_on_after(config.shutdown_grace_ms / 1000):
                 await self._server.drain()
                 await self._in_flight.quiet()
+                await self._server.lanes.log.stop()
             nursery.cancel_scope.cancel()
         left = self._server.draining.left()._asdict() | {"control_requests": self._in_flight.count}
         if any(left.values()):

@@ -124,7 +124,13 @@ def _print_version(as_json: bool) -> None:
 
 @cli.command(
     cls=ConfigCommand,
-    params=[click.Option(["--replace"], is_flag=True, help="Take over from the kproxy at handover.socket, if any.")],
+    params=[
+        click.Option(
+            ["--replace"],
+            is_flag=True,
+            help="Take over from the kproxy at handover.socket, if any, and from any process with this instance.id.",
+        )
+    ],
     epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}",
 )
 def run(replace: bool, **params: Any) -> int:

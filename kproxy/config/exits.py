@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     PROMISE_BROKEN = 4
     WARNINGS = 5
     UNWELL = 6
+    INSTANCE_TAKEN = 7
     INTERRUPTED = 130
 
 
@@ -29,6 +30,7 @@ EXIT_CODES: Final = {
     ExitCode.PROMISE_BROKEN: "kproxy audit found a promise broken",
     ExitCode.WARNINGS: "kproxy doctor found warnings",
     ExitCode.UNWELL: "kproxy doctor found failures",
+    ExitCode.INSTANCE_TAKEN: "another process runs with this instance.id, or has taken it over",
     ExitCode.INTERRUPTED: "a command other than kproxy run was interrupted (Ctrl-C)",
 }
 _ADVICE: Final = {

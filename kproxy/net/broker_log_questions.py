@@ -166,8 +166,10 @@ def _list_offsets(
     return Question(request, answers, ListOffsetsResponse, (oldest, _OFFSETS))
 
 
-def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Question[FetchResponsePartitionData]:
-    """What partitions' logs hold, committed or not; where all are read to the end, it waits a moment.
+def fetch(
+    wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int, wait_ms: int = _WAIT_MS, min_bytes: int = 1
+) -> Question[FetchResponsePartitionData]:
+    """What partitions' logs hold, committed or not; where there is less than ``min_bytes``, it waits ``wait_ms``.
 
     ``wishes``: by place the offset to read from and the most bytes. A leader answers with ``max_bytes`` at most, but
     the first batch that it finds is given whole; so what had nothing should be asked for first the next time.
@@ -181,7 +183,7 @@ def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Q
                 offset, most = wishes[name, n]
                 rows.append(FetchRequestFetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=most))
             topics.append(FetchRequestFetchTopic(topic=name, partitions=rows))
-        return FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=max_bytes, topics=topics)
+        return FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=topics)
 
     def answers(response: Message) -> Iterator[tuple[TopicPartition, int, FetchResponsePartitionData]]:
         assert isinstance(response, FetchResponse)
@@ -189,4 +191,4 @@ def fetch(wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int) -> Q
             for part in topic.partitions:
                 yield (topic.topic, part.partition_index), response.error_code or part.error_code, part
 
-    return Question(request, answers, FetchResponse, (4, _FETCH), _WAIT_MS)
+    return Question(request, answers, FetchResponse, (4, _FETCH), wait_ms)

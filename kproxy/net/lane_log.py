@@ -13,24 +13,27 @@ from math import inf
 import structlog
 import trio
 
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.former_lanes import FormerLanes, newest_lists
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.instance_holder import BELL_BYTES, is_holder_entry
 from kproxy.dedup.lane_record import LaneKey, LaneRecord, encode_key, encode_value
 from kproxy.dedup.lane_retention import Retention
 from kproxy.dedup.listed import InDoubt
 from kproxy.dedup.producer_ids import LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_questions import LATEST
+from kproxy.net.broker_log_questions import LATEST, fetch
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.instance_name import InstanceName, Notes
 from kproxy.net.lane_ages import LaneAges
 from kproxy.net.lane_renewals import Renewals
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
-from kproxy.net.lane_writer import LaneWriter
-from kproxy.net.own_topic import Refused, TopicDeleted
+from kproxy.net.lane_writer import Fenced, LaneWriter
+from kproxy.net.own_topic import Refused, TopicDeleted, check
 from kproxy.net.single_flight import SingleFlight
 from kproxy.net.topic_reader import TopicReader
 from kproxy.txn.stored_epochs import StoredEpoch, StoredEpochs, is_stored_epoch
@@ -41,13 +44,21 @@ log = structlog.get_logger("kproxy.lane_log")
 
 #: A start that takes longer is logged.
 _PATIENCE_SECONDS = 10.0
+#: How long a look for other processes of this name waits at the broker. A process that is cut off, and so does not
+#: receive the response, looks again after this and ``upstream.request.timeout.ms``.
+_WATCH_MS = 30_000
+#: A process that stops does not wait longer for its last note: the next one then asks whether it is alive.
+_STOP_SECONDS = 1.0
 
 
 class LaneLog:
     """This instance's part of the log. If the cluster refuses it, kproxy continues without crash recovery."""
 
-    def __init__(self, cluster: Cluster, config: RetryOptions) -> None:
-        """Nothing is made or read where ``crash_recovery_enable`` or ``idempotence_enable`` is false."""
+    def __init__(self, cluster: Cluster, config: RetryOptions, *, replaces: bool = False) -> None:
+        """Nothing is made or read where ``crash_recovery_enable`` or ``idempotence_enable`` is false.
+
+        ``replaces``: takes over from another process with this ``instance_id`` that is alive.
+        """
         self._cluster = cluster
         self._config = config
         self._topic = lane_topic(cluster, config)
@@ -55,8 +66,15 @@ class LaneLog:
         self.retention = Retention(config.producer_state_log_retention_ms)
         self._renewals = Renewals(self.retention, self._put)
         self._epochs = StoredEpochs(config.instance_id)
-        self._former = FormerLanes(config.instance_id.__eq__, others=self._epochs.take)
-        self._elsewhere = FormerLanes(config.instance_id.__ne__, others=is_stored_epoch)
+        #: Which process may write this instance's entries.
+        self.name = InstanceName(cluster, config, replaces=replaces)
+        self._former = FormerLanes(
+            config.instance_id.__eq__,
+            others=lambda record: self._epochs.take(record) or self.name.holders.take(record),
+        )
+        self._elsewhere = FormerLanes(
+            config.instance_id.__ne__, others=lambda record: is_stored_epoch(record) or is_holder_entry(record)
+        )
         #: Of the partitions, once they are known.
         self._readers: dict[TopicPartition, TopicReader] = {}
         self._look = SingleFlight(self._read_all)
@@ -79,21 +97,35 @@ class LaneLog:
         """Finds or makes the topic, reads the former self's lanes, starts the writer in ``nursery``.
 
         Tries for as long as it takes: a kproxy that stamps without knowing them would let their retries through.
+        InstanceTaken: another process with this instance.id is alive. Once it is open, the nursery ends with
+        InstanceTaken when another process takes over.
         """
         if self.enabled:
             try:
-                place = await self._until_read()
+                writer = await self._until_claimed()
             except Refused as refused:
                 self._give_up(refused)
             else:
                 self._former.expire(self._ages.since_ms)
                 self._former.complete()
                 self._tell(self._former)
-                self._writer = LaneWriter(self._cluster, self._config, self._leaders, place, self._ages.saw)
+                self._writer = writer
                 self._inherit()
+                self.name.note(self._notes)
                 nursery.start_soon(self._write)
+                nursery.start_soon(self._watch)
         self._opened_ms = self.now_ms()
         self.opened.set()
+
+    async def _until_claimed(self) -> LaneWriter:
+        while True:
+            place = await self._until_read()
+            writer = LaneWriter(self._cluster, self._config, self._leaders, place, self._ages.saw)
+            try:
+                await self.name.claim(writer, self._look_at_own)
+                return writer
+            except TopicDeleted:
+                self._cluster.count_error("producer_state_log")
 
     async def _until_read(self) -> TopicPartition:
         backoff, began, logged = Backoff(self._config), trio.current_time(), False
@@ -285,6 +317,36 @@ class LaneLog:
         """Until when (trio's clock) a lane may be used: its entry counts for ``retry.window.ms`` longer."""
         return self._renewals.usable_until(encode_key(key)) if self.enabled else inf
 
+    # -- which process has the name
+
+    @property
+    def _notes(self) -> Notes:
+        return Notes(self._look_at_own, self._wait, self._keep, self._put)
+
+    async def _wait(self) -> bool:
+        own = self._own
+        assert own is not None
+        wish = {own.place: (own.offset, BELL_BYTES)}
+        told = await self._leaders.once(own.place, fetch(wish, BELL_BYTES, _WATCH_MS, BELL_BYTES))
+        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return True
+        check("Fetch", TOPIC, told.error_code)
+        return bool(told.get(own.place, "Fetch").records)
+
+    async def _watch(self) -> None:
+        try:
+            await self.name.watch(self._notes)
+        except Refused as refused:
+            self._give_up(refused)
+
+    async def stop(self) -> None:
+        """Notes that this process writes nothing any more, so that the next one need not ask; in 1 s at most."""
+        last = self.name.stop() if self._writer is not None and self.enabled else None
+        if last is not None:
+            self._renewals.drop(last[0])
+            with trio.move_on_after(_STOP_SECONDS):
+                await self._put(*last).wait()
+
     def _keep(self, key: bytes, value: bytes) -> trio.Event:
         written = self._put(key, value)
         self._renewals.keep(key, value, written)
@@ -306,10 +368,18 @@ class LaneLog:
     async def _write(self) -> None:
         writer = self._writer
         assert writer is not None
+        fenced: Fenced | None = None
         try:
             while True:
                 try:
+                    if fenced is not None:
+                        await self.name.claim(writer, self._look_at_own, fresh=fenced.is_lost)
+                        self.name.note(self._notes)
                     await writer.run()
+                except Fenced as error:
+                    if self.name.stopped:
+                        return  # the next process has begun
+                    fenced = error
                 except TopicDeleted:
                     log.warning(
                         "topic was deleted, and with it what a restarted kproxy would know; creating it again, with "
@@ -317,7 +387,9 @@ class LaneLog:
                         topic=TOPIC,
                     )
                     writer.place = await self._find_again()
+                    self._own = TopicReader(self._leaders, writer.place, self._former)
                     self._renewals.renew(is_due=False)
+                    fenced = Fenced(is_lost=True)
         except Refused as refused:
             self._give_up(refused)
             writer.release()
@@ -331,5 +403,6 @@ class LaneLog:
                 self._cluster.count_error("producer_state_log")
 
     def close(self) -> None:
-        """Closes the connection to the log's leader."""
+        """Closes the connection to the log's leader; other processes see that this one has ended."""
         self._leaders.close()
+        self.name.close()

@@ -18,7 +18,6 @@ from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
-from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
@@ -29,6 +28,9 @@ from kproxy.net.own_topic import Refused, check
 
 #: Well below the 1 MiB that a topic takes by default; one entry has at most 100 KB.
 _BATCH_BYTES = 262_144
+#: A broker forgets a producer that wrote nothing for ``producer.id.expiration.ms`` (1 day), and then accepts what an
+#: older epoch writes. A process that was stopped for so long has to learn first whether another one has its place.
+_FORGOTTEN_SECONDS = 3600.0
 _PRODUCE = (3, 8)
 
 
@@ -39,6 +41,15 @@ class _Entry(NamedTuple):
     @property
     def size(self) -> int:
         return len(self.record.key or b"") + len(self.record.value or b"")
+
+
+class Fenced(Exception):
+    """The broker does not take what is written under this producer id and epoch; what waits is kept."""
+
+    def __init__(self, *, is_lost: bool) -> None:
+        """``is_lost``: the broker has lost the producer, else another process writes under a newer epoch."""
+        super().__init__("the producer of the log of producer ids is fenced, or lost")
+        self.is_lost = is_lost
 
 
 class LaneWriter:
@@ -64,8 +75,17 @@ class LaneWriter:
         self.place = place
         self._queue: deque[_Entry] = deque()
         self._wake = trio.Event()
-        self._producer_id: int | None = None
-        self._sequence = 0
+        self._producer_id = self._epoch = self._sequence = 0
+        #: By the clock that continues while the machine sleeps.
+        self._wrote_at = 0.0
+
+    def begin(self, producer_id: int, epoch: int) -> None:
+        """From now on all is written under this producer id and epoch; needed before anything is written."""
+        self._producer_id, self._epoch, self._sequence = producer_id, epoch, 0
+
+    async def write(self, key: bytes, value: bytes, timestamp_ms: int) -> None:
+        """Writes an entry alone, before all that waits; ``run`` must not run. Errors as of ``run``."""
+        await self._until_definite(build_batch([Record(0, timestamp_ms, key, value)]), 1)
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> trio.Event:
         """Takes an entry, and writes it after those before; set when all in-sync replicas have it."""
@@ -75,11 +95,13 @@ class LaneWriter:
         return entry.written
 
     async def run(self) -> None:
-        """Writes for ever. Refused: the cluster will not have it; TopicDeleted; what waits then is kept."""
+        """Writes for ever. Refused: the cluster will not have it; TopicDeleted; Fenced; what waits then is kept."""
         while True:
             while not self._queue:
                 self._wake = trio.Event()
                 await self._wake.wait()
+            if self._cluster.network.wall() > self._wrote_at + _FORGOTTEN_SECONDS:
+                raise Fenced(is_lost=False)
             await self._write(self._next_batch())
 
     def release(self) -> None:
@@ -114,15 +136,9 @@ class LaneWriter:
 
     async def _until_definite(self, batch: bytearray, records: int) -> None:
         backoff = Backoff(self._config)
-        stamped: int | None = None
+        stamp(batch, self._producer_id, self._epoch, self._sequence)
         while True:
             try:
-                if self._producer_id is None:
-                    self._producer_id = await self._cluster.new_producer_id() | KPROXY_BIT
-                    self._sequence = 0
-                if stamped != self._producer_id:
-                    stamp(batch, self._producer_id, 0, self._sequence)
-                    stamped = self._producer_id
                 error = await self._send(batch)
             except NoLeader as lost:
                 error = lost.error_code
@@ -130,17 +146,18 @@ class LaneWriter:
                 error = ErrorCode.NETWORK_EXCEPTION
             if outcome_of(error) is ProduceOutcome.WRITTEN:
                 self._sequence = advance(self._sequence, records)
+                self._wrote_at = self._cluster.network.wall()
                 return
             self._take(error)
             await backoff.pause()
 
     def _take(self, error: int) -> None:
-        """What an error means for the next attempt. Refused, TopicDeleted: there is to be none."""
+        """What an error means for the next attempt. Refused, TopicDeleted, Fenced: there is to be none."""
         self._cluster.count_error("producer_state_log")
         self._cluster.metadata.forget(self.place)
-        if outcome_of(error) is ProduceOutcome.OUT_OF_SEQUENCE:
-            self._producer_id = None
-        elif outcome_of(error) is ProduceOutcome.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
+        if outcome_of(error) in (ProduceOutcome.OUT_OF_SEQUENCE, ProduceOutcome.SUPERSEDED):
+            raise Fenced(is_lost=outcome_of(error) is ProduceOutcome.OUT_OF_SEQUENCE)
+        if outcome_of(error) is ProduceOutcome.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
             check("Produce", TOPIC, error)
 
     async def _send(self, batch: bytearray) -> int:

@@ -91,7 +91,9 @@ class Server:
         self._stats = stats
         self._cluster = cluster
         self._nursery = nursery
-        lane_log = LaneLog(cluster, config) if transactions is None else transactions.lane_log
+        lane_log = transactions.lane_log if transactions is not None else None
+        lane_log = lane_log or LaneLog(cluster, config, replaces=self._succession.replaces)
+        lane_log.name.has_clients = lambda: bool(self._connections)
         self.lanes = Lanes(cluster, config, stats.produce, lane_log)
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
@@ -164,8 +166,13 @@ class Server:
         return self.address
 
     async def _run_lanes(self) -> None:
-        await self._succession.alone()
+        await self._succession.departed()
+        self._nursery.start_soon(self._claim)
         await self.lanes.run()
+
+    async def _claim(self) -> None:
+        await self.lanes.log.opened.wait()
+        self._succession.named()
 
     async def watch(self) -> None:
         """Ends what has lasted too long, for ever."""
@@ -329,6 +336,7 @@ class Server:
         try:
             connection = self._connection(io, partial(self._meant, io, broker))
             self._connections.add(connection)
+            self.lanes.log.name.client_came()
             try:
                 await connection.run()
             finally:

@@ -39,17 +39,23 @@ class TopicReader:
     def __init__(self, leaders: Leaders, place: TopicPartition, entries: Entries, start: int | None = None) -> None:
         """``start``: the offset to read from; None: the start of the log."""
         self._leaders = leaders
-        self._place = place
+        #: The partition.
+        self.place = place
         self._entries = entries
         self._next = start
         self._told_at = trio.current_time()
+
+    @property
+    def offset(self) -> int:
+        """Of the first record that is not read yet; 0 if none was read."""
+        return self._next or 0
 
     async def read(self) -> None:
         """Reads to what is the end now. OSError, RemoteProtocolError: try again; Refused."""
         try:
             await self.read_to(await self._offset(LATEST))
         except NoLeader as lost:
-            check("Metadata", self._place[0], lost.error_code)
+            check("Metadata", self.place[0], lost.error_code)
             raise
 
     async def read_to(self, end: int) -> None:
@@ -66,21 +72,21 @@ class TopicReader:
                 self._next = self._take(memoryview(part.records), self._next)
                 self._tell(end)
         except NoLeader as lost:
-            check("Metadata", self._place[0], lost.error_code)
+            check("Metadata", self.place[0], lost.error_code)
             raise
 
     async def _offset(self, timestamp: int) -> int:
-        told = await self._leaders.once(self._place, list_offsets(timestamp))
-        check("ListOffsets", self._place[0], told.error_code)
-        return told.get(self._place, "ListOffsets")
+        told = await self._leaders.once(self.place, list_offsets(timestamp))
+        check("ListOffsets", self.place[0], told.error_code)
+        return told.get(self.place, "ListOffsets")
 
     async def _fetch(self, offset: int) -> FetchResponsePartitionData:
-        told = await self._leaders.once(self._place, fetch({self._place: (offset, _FETCH_BYTES)}, _FETCH_BYTES))
+        told = await self._leaders.once(self.place, fetch({self.place: (offset, _FETCH_BYTES)}, _FETCH_BYTES))
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._next = None  # deleted under the reader: what is left is read from its start
-            raise OSError(f"{self._place[0]} begins after offset {offset}")
-        check("Fetch", self._place[0], told.error_code)
-        return told.get(self._place, "Fetch")
+            raise OSError(f"{self.place[0]} begins after offset {offset}")
+        check("Fetch", self.place[0], told.error_code)
+        return told.get(self.place, "Fetch")
 
     def _take(self, data: memoryview, offset: int) -> int:
         """Reads the whole batches; returns the offset after them. A damaged batch is counted and skipped."""
@@ -89,7 +95,7 @@ class TopicReader:
             offset = max(offset, self._take_batch(data[pos : pos + size]))
             pos += size
         if pos == 0:
-            raise RemoteProtocolError(f"{self._place[0]} has no whole batch at offset {offset}")
+            raise RemoteProtocolError(f"{self.place[0]} has no whole batch at offset {offset}")
         return offset
 
     def _take_batch(self, batch: memoryview) -> int:
@@ -104,4 +110,4 @@ class TopicReader:
     def _tell(self, end: int) -> None:
         if trio.current_time() >= self._told_at + _PROGRESS_SECONDS:
             self._told_at = trio.current_time()
-            log.info("reading a topic of kproxy's own", topic=self._place[0], offset=self._next, end=end)
+            log.info("reading a topic of kproxy's own", topic=self.place[0], offset=self._next, end=end)

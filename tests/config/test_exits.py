@@ -7,7 +7,7 @@ from kproxy.errors import KproxyError
 
 
 def test_the_numbers_of_the_exit_codes_stay() -> None:
-    names = ("OK", "FAILURE", "USAGE", "CANNOT_BIND", "PROMISE_BROKEN", "WARNINGS", "UNWELL")
+    names = ("OK", "FAILURE", "USAGE", "CANNOT_BIND", "PROMISE_BROKEN", "WARNINGS", "UNWELL", "INSTANCE_TAKEN")
     numbers = {name: number for number, name in enumerate(names)}
     assert {code.name: int(code) for code in ExitCode} == numbers | {"INTERRUPTED": 130}
 

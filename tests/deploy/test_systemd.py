@@ -29,7 +29,7 @@ def test_it_fits_what_kproxy_does() -> None:
     service = unit["Service"]
     grace = options(Config)["shutdown.grace.ms"]
     assert int(service["TimeoutStopSec"].removesuffix("s")) * 1000 > int(grace.default_text)
-    assert service["RestartPreventExitStatus"] == str(int(ExitCode.USAGE))
+    assert service["RestartPreventExitStatus"] == f"{int(ExitCode.USAGE)} {int(ExitCode.INSTANCE_TAKEN)}"
     # The last of the two; the first is the check.
     assert service["ExecReload"].startswith("/bin/kill -HUP")
 

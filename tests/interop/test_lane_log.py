@@ -14,6 +14,7 @@ from kproxy.codec._generated.describe_configs import (
 )
 from kproxy.codec.batch import Record, build_batch, iter_records
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.instance_holder import is_holder_entry
 from kproxy.dedup.lane_record import LaneRecord, decode_key, decode_value
 from kproxy.net.lane_topic import TOPIC, partition_of
 from kproxy.testing.cluster_client import ClusterClient
@@ -51,7 +52,8 @@ def _produce(kproxy: KproxyProcess, topic: str, client_id: str) -> None:
 def _written(client: ClusterClient, instance_id: str) -> list[LaneRecord]:
     """The last entry of each producer id of an instance."""
     data = client.read_all(TOPIC, partition_of(instance_id, 16))
-    rows = {decode_key(row.key): row.value for row in iter_records(data, max_decompressed_bytes=1 << 20)}
+    records = [row for row in iter_records(data, max_decompressed_bytes=1 << 20) if not is_holder_entry(row)]
+    rows = {decode_key(row.key): row.value for row in records}
     return [
         decode_value(key, value) for key, value in rows.items() if key.instance_id == instance_id and value is not None
     ]
@@ -149,7 +151,7 @@ def test_brokers_delete_what_a_dead_instance_left_and_keep_what_is_in_use() -> N
 
         def seen() -> set[str]:
             rows = iter_records(client.read_all(TOPIC, 0), max_decompressed_bytes=1 << 20)
-            return {decode_key(row.key).instance_id for row in rows}
+            return {decode_key(row.key).instance_id for row in rows if not is_holder_entry(row)}
 
         [former] = trio.run(_outlive_the_dead, kafka.bootstrap, seen)
         assert not former.returned

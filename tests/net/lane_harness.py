@@ -10,6 +10,7 @@ import trio
 from kproxy.codec.batch import iter_records
 from kproxy.config import Address, Config
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.instance_holder import is_holder_entry
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.brokers.cluster import Cluster
@@ -84,10 +85,11 @@ def lane(number: int, who: Identity = ONE, *, epoch: int = 0, last: int | None =
 
 
 def entries(fake: FakeCluster) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Partition, key and value of all that the log's topic holds."""
+    """Partition, key and value of all that the log's topic holds, except for the notes of processes."""
     found = []
     for partition in fake.topics[TOPIC].partitions:
         data = partition.log.read(0, 1 << 30, whole_first_batch=True)
         for record in iter_records(data, max_decompressed_bytes=1 << 24):
-            found.append((partition.index, record.key, record.value))
+            if not is_holder_entry(record):
+                found.append((partition.index, record.key, record.value))
     return found

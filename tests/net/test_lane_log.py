@@ -174,16 +174,17 @@ async def test_it_is_sent_again_until_the_answer_is_definite_and_is_there_once(f
 
 
 async def test_the_leader_may_move_or_die() -> None:
-    async with open_fake_cluster(3) as fake, instance(fake.bootstrap) as kproxy:
-        index = partition_of("me", 4)
-        for number in range(4):
-            partition = fake.cluster.topics[TOPIC].partitions[index]
-            fake.cluster.move_leader(TOPIC, index, partition.leader % 3 + 1)
+    async with open_fake_cluster(3) as fake:
+        async with instance(fake.bootstrap) as kproxy:
+            index = partition_of("me", 4)
+            for number in range(4):
+                partition = fake.cluster.topics[TOPIC].partitions[index]
+                fake.cluster.move_leader(TOPIC, index, partition.leader % 3 + 1)
+                with trio.fail_after(120):
+                    await kproxy.log.record(lane(number))
+            await fake.stop_broker(fake.cluster.topics[TOPIC].partitions[index].leader)
             with trio.fail_after(120):
-                await kproxy.log.record(lane(number))
-        await fake.stop_broker(fake.cluster.topics[TOPIC].partitions[index].leader)
-        with trio.fail_after(120):
-            await kproxy.log.record(lane(9))
+                await kproxy.log.record(lane(9))
         async with instance(fake.bootstrap) as successor:
             assert successor.log.former(ONE) == [lane(0), lane(1), lane(2), lane(3), lane(9)]
 

@@ -20,12 +20,15 @@ class Process:
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.lines: list[dict[str, object]] = []
+        #: All that it wrote to stderr.
+        self.text = ""
         self._rest = b""
 
     async def read(self) -> None:
         """Collect what it logs, one JSON object a line."""
         assert self.process.stderr is not None
         async for data in self.process.stderr:
+            self.text += data.decode(errors="replace")
             *lines, self._rest = (self._rest + data).split(b"\n")
             self.lines += [json.loads(line) for line in lines if line.startswith(b"{")]
 

@@ -124,7 +124,7 @@ class Transactions:
         self._jobs = Jobs(nursery)
         log_owners = LogOwners(tools, config, nursery, self._jobs, self._succession)
         #: Of this process, for its server too: beside producer ids it keeps the epochs of the broker's transactions.
-        self.lane_log = LaneLog(cluster, config)
+        self.lane_log = LaneLog(cluster, config, replaces=self._succession.replaces)
         brokers = BrokerOwners(cluster, config, stats.transactions, connections, self.lane_log, self._succession)
         self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
         self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)

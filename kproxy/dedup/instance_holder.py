@@ -1,0 +1,138 @@
+"""Which process has an ``instance.id``: entries of the compacted topic ``__kproxy_producer_state``.
+
+Two processes of one name would take each other's producer ids for those of a dead process. So each process notes
+itself before it uses any, and names the producer id and epoch under which it writes its entries of the topic. The next
+process writes its own note under the next epoch of that producer id: from then on the broker refuses what the former
+one writes to the topic, wherever that runs and whatever it knows.
+
+A process that can't tell whether the former one is alive writes a question beside the note. A living process answers by
+writing its note again. Questions, and notes that a living process has to see at once, are as long as a long poll waits
+for (``BELL_BYTES``), so that entries of other instances in the same partition do not wake it.
+"""
+
+from typing import Final, NamedTuple
+
+from kproxy.codec._generated.instance_holder_key import InstanceHolderKey
+from kproxy.codec._generated.instance_holder_value import InstanceHolderValue
+from kproxy.codec.records import Record
+from kproxy.codec.stored import decode_stored, encode_stored
+from kproxy.dedup.producer_ids import LAST_EPOCH, is_kproxy_producer_id
+from kproxy.errors import RemoteProtocolError
+
+_KEY_VERSION: Final = 2
+_KEY_BEGINS: Final = _KEY_VERSION.to_bytes(2, "big")
+_VALUE_VERSION: Final = 0
+#: A long poll for notes and questions ends when so many bytes have been appended, as a rule by one of these.
+BELL_BYTES: Final = 16_384
+_NOBODY: Final = bytes(16)
+
+
+class Process(NamedTuple):
+    """One process of kproxy."""
+
+    #: Random, 16 bytes.
+    process_id: bytes
+    host: str
+    pid: int
+    #: In ms since 1970.
+    started_ms: int
+    #: Of the kernel that it runs on, and its network namespace there; empty if they are not known.
+    boot_id: str = ""
+    namespace: str = ""
+
+
+class Claim(NamedTuple):
+    """What distinguishes the notes of one process from all others: a process that lost its producer id has several."""
+
+    process_id: bytes
+    producer_id: int
+    epoch: int
+
+
+class Holder(NamedTuple):
+    """A process that has the name, and what it writes its entries of the topic under."""
+
+    process: Process
+    producer_id: int
+    epoch: int
+    #: Of the cluster that it serves; None: brokers before Kafka 0.10.1 say none.
+    cluster_id: str | None = None
+    #: It has ended in good order, and writes nothing any more.
+    stopped: bool = False
+    #: The process whose question it answers.
+    answered: bytes = _NOBODY
+
+    @property
+    def claim(self) -> Claim:
+        """What a later note of the same process has, too."""
+        return Claim(self.process.process_id, self.producer_id, self.epoch)
+
+
+def is_holder_entry(record: Record) -> bool:
+    """Whether a record of the topic is a note or a question."""
+    return record.key is not None and record.key.startswith(_KEY_BEGINS)
+
+
+def encode_key(instance_id: str, *, question: bool = False) -> bytes:
+    """The key of the note, or of the question. LocalProtocolError if it can't be said."""
+    return encode_stored(InstanceHolderKey(instance_id, question), _KEY_VERSION)
+
+
+def encode_value(holder: Holder, padding: bytes = b"") -> bytes:
+    """The value of a note, or of a question. LocalProtocolError if it can't be said."""
+    value = InstanceHolderValue(
+        *holder.process,
+        cluster_id=holder.cluster_id,
+        producer_id=holder.producer_id,
+        epoch=holder.epoch,
+        stopped=holder.stopped,
+        answered=holder.answered,
+        padding=padding,
+    )
+    return encode_stored(value, _VALUE_VERSION)
+
+
+def decode_value(data: bytes) -> Holder:
+    """The note, or the question. UnknownRecord; RemoteProtocolError if it is damaged."""
+    value = decode_stored(InstanceHolderValue, data, _VALUE_VERSION)
+    if not 0 <= value.epoch <= LAST_EPOCH or not is_kproxy_producer_id(value.producer_id):
+        raise RemoteProtocolError(f"no note: epoch {value.epoch} of producer id {value.producer_id}")
+    process = Process(value.process_id, value.host, value.pid, value.started_ms, value.boot_id, value.namespace)
+    return Holder(process, value.producer_id, value.epoch, value.cluster_id, value.stopped, value.answered)
+
+
+class Holders:
+    """The notes and questions of one instance, in the order of the log."""
+
+    def __init__(self, instance_id: str) -> None:
+        self._instance_id = instance_id
+        #: The process that has the name; None: no note was read.
+        self.holder: Holder | None = None
+        #: What that note followed: the newest note of another claim.
+        self.before: Holder | None = None
+        #: The process that asks whether the holder is alive.
+        self.question: Process | None = None
+        #: Entries that can't be read.
+        self.damaged = 0
+
+    def take(self, record: Record) -> bool:
+        """Takes the next record of the log if it is such an entry; whether it is."""
+        if not is_holder_entry(record):
+            return False
+        try:
+            self._apply(record)
+        except RemoteProtocolError:
+            self.damaged += 1
+        return True
+
+    def _apply(self, record: Record) -> None:
+        key = decode_stored(InstanceHolderKey, record.key, _KEY_VERSION)
+        if key.instance_id != self._instance_id:
+            return
+        if key.question:
+            self.question = None if record.value is None else decode_value(record.value).process
+        elif record.value is not None:
+            told = decode_value(record.value)
+            if self.holder is None or told.claim != self.holder.claim:
+                self.before = self.holder
+            self.holder = told

@@ -1,0 +1,308 @@
+"""One process for each instance.id: the second one does not start, or the first one ends; nothing is lost."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+
+import pytest
+import structlog
+import trio
+
+from kproxy.codec._generated.produce import (
+    ProduceResponse,
+    ProduceResponsePartitionProduceResponse,
+    ProduceResponseTopicProduceResponse,
+)
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.config import ExitCode, StartupError, startup_error
+from kproxy.dedup.instance_holder import Holders, Process, is_holder_entry
+from kproxy.net.instance_name import InstanceTaken
+from kproxy.net.lane_log import LaneLog
+from kproxy.net.lane_topic import TOPIC, partition_of
+from kproxy.net.presence import Presence, State
+from kproxy.testing.fake_broker import Answer, Close, FakeCluster, open_fake_cluster
+from tests.net.harness import eventually, records_in
+from tests.net.lane_harness import ONE, Instance, entries, instance, lane
+
+pytestmark = pytest.mark.idle_clock
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All processes run on hosts of their own."""
+    monkeypatch.setattr(Presence, "state", lambda self, other: State.UNKNOWN)
+
+
+def holders(fake: FakeCluster) -> Holders:
+    """What the log says of the name."""
+    found = Holders("me")
+    for record in records_in(fake, TOPIC, partition_of("me", 4)):
+        found.take(record)
+    return found
+
+
+def written(fake: FakeCluster) -> int:
+    """How many notes and questions were written."""
+    return sum(map(is_holder_entry, records_in(fake, TOPIC, partition_of("me", 4))))
+
+
+@asynccontextmanager
+async def process(bootstrap: str, *, replaces: bool = False, clients: bool = True) -> AsyncIterator[Instance]:
+    """A process with clients that is not open yet."""
+    async with instance(bootstrap, opened=False) as made:
+        made.log = LaneLog(made.cluster, made.config, replaces=replaces)
+        made.log.name.has_clients = lambda: clients
+        try:
+            yield made
+        finally:
+            made.nursery.cancel_scope.cancel()
+            made.log.close()
+
+
+class Ended:
+    """A process that runs until it loses its name."""
+
+    def __init__(self) -> None:
+        self.error: StartupError | None = None
+        self.kproxy: Instance | None = None
+
+    async def run(self, bootstrap: str, *, clients: bool = True, replaces: bool = False) -> None:
+        try:
+            async with process(bootstrap, clients=clients, replaces=replaces) as kproxy:
+                await kproxy.open()
+                self.kproxy = kproxy
+                await trio.sleep_forever()
+        except* InstanceTaken as group:
+            self.error = startup_error(group)
+
+
+@asynccontextmanager
+async def first(bootstrap: str, *, clients: bool = True) -> AsyncIterator[Ended]:
+    """A process that has the name."""
+    async with trio.open_nursery() as nursery:
+        ended = Ended()
+        nursery.start_soon(partial(ended.run, bootstrap, clients=clients))
+        await eventually(lambda: ended.kproxy is not None)
+        yield ended
+        nursery.cancel_scope.cancel()
+
+
+async def refused(bootstrap: str) -> InstanceTaken:
+    """The reason why a second process does not start."""
+    ended = Ended()
+    await ended.run(bootstrap)
+    assert isinstance(ended.error, InstanceTaken)
+    assert ended.kproxy is None
+    return ended.error
+
+
+@pytest.mark.parametrize("clients", [True, False])
+async def test_a_second_process_on_this_host_does_not_start_and_the_first_one_warns(clients: bool) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=clients) as one:
+            error = await refused(fake.bootstrap)
+            assert "another process runs with instance.id = 'me' on host" in str(error)
+            assert "--replace" in str(error)
+            assert error.exit_code == ExitCode.INSTANCE_TAKEN
+            await eventually(lambda: any("was started with this instance.id" in line["event"] for line in lines))
+            assert one.kproxy is not None
+            assert one.kproxy.stats.upstream.errors["instance_id_taken"] == 1
+            with trio.fail_after(60):
+                await one.kproxy.log.record(lane(1))
+            assert one.error is None
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_a_living_process_on_another_host_answers_and_the_second_one_does_not_start() -> None:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
+        began = trio.current_time()
+        await refused(fake.bootstrap)
+        assert trio.current_time() < began + 3
+        assert one.error is None
+
+
+async def test_a_process_that_was_killed_on_this_host_is_replaced_without_a_question() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with process(fake.bootstrap) as kproxy:
+            await kproxy.open()
+            await kproxy.log.record(lane(1))
+        began = trio.current_time()
+        async with process(fake.bootstrap) as kproxy:
+            await kproxy.open()
+            assert kproxy.log.former(ONE) == [lane(1)]
+            assert trio.current_time() < began + 1
+        assert holders(fake.cluster).question is None
+        assert written(fake.cluster) <= 2 * 2  # of each its claim, and the note that it keeps
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_a_process_that_stopped_in_good_order_on_another_host_is_not_waited_for() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with process(fake.bootstrap) as kproxy:
+            await kproxy.open()
+            await kproxy.log.stop()
+        began = trio.current_time()
+        async with process(fake.bootstrap) as kproxy:
+            await kproxy.open()
+        assert trio.current_time() < began + 1
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_a_process_that_was_killed_on_another_host_is_waited_for_a_bounded_time() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with process(fake.bootstrap) as kproxy:
+            await kproxy.open()
+            await kproxy.log.record(lane(1))
+        began = trio.current_time()
+        with structlog.testing.capture_logs() as lines:
+            async with process(fake.bootstrap) as kproxy:
+                await kproxy.open()
+                assert trio.current_time() < began + 5
+                assert kproxy.log.former(ONE) == [lane(1)]
+                await eventually(lambda: holders(fake.cluster).question is None)  # it is deleted
+        assert any("did not answer" in line["event"] for line in lines)
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_a_process_that_is_replaced_ends_at_once_and_says_by_which() -> None:
+    with structlog.testing.capture_logs() as lines:
+        made = open_fake_cluster(1)
+        async with made as fake, first(fake.bootstrap) as one, process(fake.bootstrap, replaces=True) as two:
+            began = trio.current_time()
+            await two.open()
+            await eventually(lambda: one.error is not None)
+            assert trio.current_time() < began + 3
+            await two.log.record(lane(2))
+    [line] = [line for line in lines if line["log_level"] == "error"]
+    assert {"other_host", "other_pid", "other_started", "own_host", "own_pid", "own_started"} <= line.keys()
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_an_idle_process_learns_of_its_successor_when_its_first_client_connects() -> None:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
+        await trio.sleep(60)
+        fetches: list[int] = []
+        fake.cluster.control(ApiKey.FETCH, lambda call: fetches.append(call.version))
+        await trio.sleep(3600)
+        assert fetches == []  # it does not poll
+        async with process(fake.bootstrap) as two:
+            await two.open()  # it does not answer
+            await trio.sleep(10)
+            assert one.error is None
+            assert one.kproxy is not None
+            one.kproxy.log.name.client_came()
+            await eventually(lambda: one.error is not None)
+            await two.log.record(lane(2))
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_nothing_that_a_replaced_process_writes_is_unknown_to_the_other() -> None:
+    """The first one, which does not watch, leases producer ids until the broker refuses its entries."""
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
+        assert one.kproxy is not None
+        log, recorded = one.kproxy.log, 0
+        await trio.sleep(60)
+
+        async def lease() -> None:
+            nonlocal recorded
+            for number in count():
+                await log.record(lane(number))
+                recorded = number + 1
+                await trio.sleep(0.01)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lease)
+            await eventually(lambda: recorded > 10)
+            async with process(fake.bootstrap, replaces=True) as two:
+                await two.open()
+                await eventually(lambda: one.error is not None)
+                known = {each.producer_id for each in two.log.former(ONE)}
+                assert known >= {lane(number).producer_id for number in range(recorded)}
+                assert len(entries(fake.cluster)) == len(known)
+                nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_of_two_that_start_at_the_same_time_one_remains() -> None:
+    for turn in range(4):
+        async with open_fake_cluster(1) as fake:
+            if turn % 2:
+                async with process(fake.bootstrap) as former:
+                    await former.open()
+                    await former.log.stop()
+            async with trio.open_nursery() as nursery:
+                one, two = Ended(), Ended()
+                for each in (one, two):
+                    nursery.start_soon(partial(each.run, fake.bootstrap, replaces=turn > 1))
+                await trio.sleep(60)
+                [left] = [each for each in (one, two) if not each.error]
+                assert left.kproxy is not None
+                await left.kproxy.log.record(lane(1))
+                nursery.cancel_scope.cancel()
+
+
+async def test_a_process_that_was_stopped_for_a_day_writes_nothing_before_it_has_looked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker has forgotten both producers by then, and would accept what the older one writes."""
+    monkeypatch.setattr(Presence, "state", lambda self, other: State.UNKNOWN)
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
+        assert one.kproxy is not None
+        await trio.sleep(60)
+        async with process(fake.bootstrap, replaces=True) as two:
+            await two.open()
+            fake.cluster.topics[TOPIC].partitions[partition_of("me", 4)].log.producers._entries.clear()
+            later = one.kproxy.cluster.network.wall() + 2 * 86_400
+            monkeypatch.setattr(one.kproxy.cluster.network, "wall", lambda: later)
+            one.kproxy.log.put(lane(1))
+            await eventually(lambda: one.error is not None)
+            assert entries(fake.cluster) == []
+
+
+async def test_a_broker_that_lost_the_producer_makes_no_difference() -> None:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
+        assert one.kproxy is not None
+        await one.kproxy.log.record(lane(1))
+        before = holders(fake.cluster).holder
+        fake.cluster.control(ApiKey.PRODUCE, _lost, times=1)
+        with trio.fail_after(60):
+            await one.kproxy.log.record(lane(2))
+        after = holders(fake.cluster).holder
+        assert before is not None
+        assert after is not None
+        assert before.process == after.process
+        assert before.producer_id != after.producer_id
+        assert len(entries(fake.cluster)) == 2
+
+
+def _lost(_: object) -> Answer:
+    part = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    return Answer(
+        ProduceResponse(responses=[ProduceResponseTopicProduceResponse(name=TOPIC, partition_responses=[part])])
+    )
+
+
+async def test_lost_connections_while_it_waits_are_no_end() -> None:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
+        fake.cluster.control(ApiKey.FETCH, lambda _: Close(), times=5)
+        await trio.sleep(120)
+        assert one.error is None
+        await refused(fake.bootstrap)
+
+
+def test_the_kernel_says_whether_a_process_of_this_host_is_alive() -> None:
+    async def check() -> None:
+        one, two = Presence(0), Presence(0)
+        one.open()
+        two.open()
+        assert one.state(two.process) is State.ALIVE
+        with trio.fail_after(10):
+            await two.called()
+        two.close()
+        assert one.state(two.process) is State.DEAD
+        assert one.state(two.process._replace(boot_id="another")) is State.UNKNOWN
+        assert one.state(Process(bytes(16), "host", 1, 0)) is State.UNKNOWN
+        one.close()
+
+    trio.run(check)
