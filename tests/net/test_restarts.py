@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import trio
 
+from kproxy.codec._generated.fetch import FetchRequest
 from kproxy.codec.messages import ApiKey
-from kproxy.testing.fake_broker import FakeServer, open_fake_cluster
+from kproxy.net.lane_topic import TOPIC as LANES
+from kproxy.testing.fake_broker import Call, FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
 from tests.net.harness import FrameClient, Proxied, errors_of, eventually, running, values_in
 from tests.net.retrying import TIME_MS, batch, end, request
@@ -61,11 +63,12 @@ async def lose(fake: FakeServer, proxy: Proxied, messages: Sequence[Any], *, wri
 
 
 def asked(fake: FakeServer, *apis: ApiKey) -> list[int]:
-    """Counts requests to the brokers from now on."""
+    """Counts requests to the brokers from now on, without Fetches of kproxy's own log."""
     count = [0]
 
-    def control(_: object) -> None:
-        count[0] += 1
+    def control(call: Call) -> None:
+        own = isinstance(call.request, FetchRequest) and any(topic.topic == LANES for topic in call.request.topics)
+        count[0] += not own
 
     for api in apis:
         fake.cluster.control(api, control)
