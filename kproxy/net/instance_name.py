@@ -12,7 +12,7 @@ watch      a process with clients waits for notes and questions of others in a l
 import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 import trio
@@ -74,6 +74,8 @@ class InstanceName:
         self._asked = self._rings = self._held = self._stopped = False
         #: A process that claimed at the same time, and is not fenced yet.
         self._unfenced: Holder | None = None
+        #: The other cluster that the newest note was copied from, and with it what its process wrote; None: it was not.
+        self.copied_from: str | None = None
         #: Whether clients are connected.
         self.has_clients: Callable[[], bool] = lambda: False
         self._wanted = trio.Event()
@@ -104,7 +106,7 @@ class InstanceName:
 
     async def _claims(self, writer: LaneWriter, look: Callable[[], Awaitable[None]], *, fresh: bool) -> bool:
         """Whether the note that is written now follows the one that it fences."""
-        former = self._former()
+        former = self._ours(self.holders.holder)
         if former is not None and former.process != self._presence.process:
             if self._held:
                 raise self._lost(former)
@@ -124,17 +126,20 @@ class InstanceName:
         if found.holder is None or found.holder.claim != own.claim:
             return False  # another process was first, or followed at once
         self._own = own
-        if (found.before and found.before.claim) != (former and former.claim):
-            self._unfenced = found.before  # it came in between
+        before = self._ours(found.before)
+        if (before and before.claim) != (former and former.claim):
+            self._unfenced = before  # it came in between
             return False
         self._unfenced = None
         return True
 
-    def _former(self) -> Holder | None:
-        """The process that had the name; None if there was none in this cluster."""
-        former, own = self.holders.holder, self._cluster.identity.cluster_id
-        is_foreign = former is not None and None not in (former.cluster_id, own) and former.cluster_id != own
-        return None if is_foreign else former
+    def _ours(self, holder: Holder | None) -> Holder | None:
+        """A process that had the name in this cluster; None for one whose entries were copied from another cluster."""
+        own = self._cluster.identity.cluster_id
+        if holder is None or None in (holder.cluster_id, own) or holder.cluster_id == own:
+            return holder
+        self.copied_from = holder.cluster_id
+        return None
 
     async def _admit(self, former: Holder, writer: LaneWriter, look: Callable[[], Awaitable[None]]) -> bool:
         """Whether the name may be taken from a process; False: another has it by now. InstanceTaken if it is alive."""
@@ -142,7 +147,13 @@ class InstanceName:
         state = State.DEAD if former.stopped else self._presence.state(other)
         self._rings = state is not State.DEAD
         if self._rings and self._replaces:
-            log.warning("taking over from another process with this instance.id", instance_id=self._id, **_said(other))
+            log.warning(
+                "taking over from another process with this instance.id",
+                instance_id=self._id,
+                other_host=other.host,
+                other_pid=other.pid,
+                other_started=_time(other.started_ms),
+            )
         elif self._rings:
             await self._ask(writer)
             if self._presence.state(other) is State.ALIVE or await self._answers(other, look):
@@ -158,8 +169,9 @@ class InstanceName:
                 log.warning(
                     "the former process with this instance.id did not answer; taking over",
                     instance_id=self._id,
-                    waited_s=_PATIENCE_SECONDS,
-                    **_said(other),
+                    other_host=other.host,
+                    other_pid=other.pid,
+                    other_started=_time(other.started_ms),
                 )
         self._admitted = other
         return True
@@ -234,16 +246,20 @@ class InstanceName:
         holder, question, own = self.holders.holder, self.holders.question, self._own
         if self._stopped or holder is None or own is None:
             return
-        if holder.process != self._presence.process:
+        if self._ours(holder) is None:
+            notes.keep(encode_key(self._id), encode_value(own))  # a copy is in its place
+        elif holder.process != self._presence.process:
             raise self._lost(holder)
-        if question is not None and question not in (self._presence.process, None):
+        if question is not None and question != self._presence.process:
             self.holders.question = None
             self._cluster.count_error(_KIND)
             log.warning(
                 "another process was started with this instance.id: told it that this one is alive; give each process "
                 "its own",
                 instance_id=self._id,
-                **_said(question),
+                other_host=question.host,
+                other_pid=question.pid,
+                other_started=_time(question.started_ms),
             )
             notes.keep(encode_key(self._id), encode_value(own._replace(answered=question.process_id)))
             notes.put(encode_key(self._id, question=True), None)
@@ -257,7 +273,9 @@ class InstanceName:
             own_host=own.host,
             own_pid=own.pid,
             own_started=_time(own.started_ms),
-            **_said(other),
+            other_host=other.host,
+            other_pid=other.pid,
+            other_started=_time(other.started_ms),
             advice="give each process its own instance.id",
         )
         return InstanceTaken(
@@ -284,10 +302,6 @@ class InstanceName:
 
     def _now_ms(self) -> int:
         return int(self._cluster.network.wall() * 1000)
-
-
-def _said(process: Process) -> dict[str, Any]:
-    return {"other_host": process.host, "other_pid": process.pid, "other_started": _time(process.started_ms)}
 
 
 def _time(ms: int) -> str:

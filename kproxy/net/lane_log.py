@@ -106,6 +106,7 @@ class LaneLog:
             except Refused as refused:
                 self._give_up(refused)
             else:
+                self._drop_copies()
                 self._former.expire(self._ages.since_ms)
                 self._former.complete()
                 self._tell(self._former)
@@ -126,6 +127,18 @@ class LaneLog:
                 return writer
             except TopicDeleted:
                 self._cluster.count_error("producer_state_log")
+
+    def _drop_copies(self) -> None:
+        """Forgets what was copied from another cluster: nobody wrote under these producer ids here."""
+        if self.name.copied_from is not None:
+            self._epochs.clear()
+            log.warning(
+                "the entries of this instance were copied from another cluster, and are not used",
+                topic=TOPIC,
+                cluster_id=self.name.copied_from,
+                served=self._cluster.identity.cluster_id,
+                producer_ids=len(self._former.take_all()),
+            )
 
     async def _until_read(self) -> TopicPartition:
         backoff, began, logged = Backoff(self._config), trio.current_time(), False

@@ -125,6 +125,10 @@ class StoredEpochs:
         while self._epochs and next(iter(self._epochs.values())).appended_ms < since_ms:
             del self._epochs[next(iter(self._epochs))]
 
+    def clear(self) -> None:
+        """Forgets all."""
+        self._epochs.clear()
+
     def before(self, recorded_ms: int) -> list[str]:
         """The ids whose clients' epochs were recorded before a time."""
         return [name for name, entry in self._epochs.items() if entry.stored.recorded_ms < recorded_ms]

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -14,9 +15,11 @@ from kproxy.codec._generated.produce import (
     ProduceResponsePartitionProduceResponse,
     ProduceResponseTopicProduceResponse,
 )
+from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import ExitCode, StartupError, startup_error
-from kproxy.dedup.instance_holder import Holders, Process, is_holder_entry
+from kproxy.dedup.instance_holder import BELL_BYTES, Holder, Holders, Process, encode_key, encode_value, is_holder_entry
+from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.instance_name import InstanceTaken
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lane_topic import TOPIC, partition_of
@@ -283,26 +286,43 @@ def _lost(_: object) -> Answer:
     )
 
 
+async def test_what_was_copied_from_another_cluster_is_not_used() -> None:
+    async with open_fake_cluster(1) as fake:
+        async with process(fake.bootstrap) as kproxy:
+            await kproxy.open()
+            await kproxy.log.record(lane(1))
+        fake.cluster.config = replace(fake.cluster.config, cluster_id="another")
+        with structlog.testing.capture_logs() as lines:
+            async with process(fake.bootstrap) as kproxy:
+                await kproxy.open()
+                assert kproxy.log.former(ONE) == []
+                await kproxy.log.record(lane(2))
+        [line] = [line for line in lines if "copied from another cluster" in line["event"]]
+        assert line["producer_ids"] == 1
+        holder, before = holders(fake.cluster).holder, holders(fake.cluster).before
+        assert holder is not None
+        assert before is not None
+        assert holder.producer_id != before.producer_id
+        assert holder.cluster_id == "another"
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_a_note_that_a_mirror_copies_while_kproxy_runs_ends_nobody() -> None:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
+        copied = Holder(Process(b"c" * 16, "host", 1, 0), KPROXY_BIT | 1, 0, "another")
+        value = encode_value(copied, b"p" * BELL_BYTES)
+        log = fake.cluster.topics[TOPIC].partitions[partition_of("me", 4)].log
+        log.append(memoryview(build_batch([Record(0, 0, encode_key("me"), value)])), 0, 0)
+        await trio.sleep(120)
+        assert one.error is None
+        holder = holders(fake.cluster).holder
+        assert holder is not None
+        assert holder.cluster_id != "another"  # it has written its own again
+
+
 async def test_lost_connections_while_it_waits_are_no_end() -> None:
     async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
         fake.cluster.control(ApiKey.FETCH, lambda _: Close(), times=5)
         await trio.sleep(120)
         assert one.error is None
         await refused(fake.bootstrap)
-
-
-def test_the_kernel_says_whether_a_process_of_this_host_is_alive() -> None:
-    async def check() -> None:
-        one, two = Presence(0), Presence(0)
-        one.open()
-        two.open()
-        assert one.state(two.process) is State.ALIVE
-        with trio.fail_after(10):
-            await two.called()
-        two.close()
-        assert one.state(two.process) is State.DEAD
-        assert one.state(two.process._replace(boot_id="another")) is State.UNKNOWN
-        assert one.state(Process(bytes(16), "host", 1, 0)) is State.UNKNOWN
-        one.close()
-
-    trio.run(check)

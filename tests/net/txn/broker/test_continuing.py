@@ -18,6 +18,7 @@ import trio.testing
 
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.instance_holder import is_holder_entry
 from kproxy.net.lane_topic import TOPIC as STATE
 from kproxy.net.txn.broker import broker_owners
 from kproxy.testing.fake_broker import Close, CloseAfter, Delay, Edit
@@ -51,11 +52,12 @@ async def restarted(cast: Stage, client: Client) -> Client:
 
 
 def entries(cast: Stage) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of all that the log's topic holds, one after the other."""
+    """Key and value of all that the log's topic holds, one after the other, except for the notes of processes."""
     if STATE not in cast.server.cluster.topics:
         return []
     data = cast.server.cluster.topics[STATE].partitions[0].log.read(0, 1 << 30, whole_first_batch=True)
-    return [(record.key, record.value) for record in iter_records(data, max_decompressed_bytes=1 << 24)]
+    records = iter_records(data, max_decompressed_bytes=1 << 24)
+    return [(record.key, record.value) for record in records if not is_holder_entry(record)]
 
 
 @LEVELS
