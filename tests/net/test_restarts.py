@@ -67,7 +67,10 @@ def asked(fake: FakeServer, *apis: ApiKey) -> list[int]:
     count = [0]
 
     def control(call: Call) -> None:
-        own = isinstance(call.request, FetchRequest) and any(topic.topic == LANES for topic in call.request.topics)
+        lanes = call.cluster.topics[LANES].topic_id
+        own = isinstance(call.request, FetchRequest) and all(
+            topic.topic == LANES or topic.topic_id == lanes for topic in call.request.topics
+        )
         count[0] += not own
 
     for api in apis:
