@@ -110,7 +110,7 @@ async def test_where_nothing_is_in_doubt_nothing_is_searched_or_read() -> None:
         async with started(fake, clients_request_timeout_ms=1000) as proxy, await proxy.client(1) as client:
             for nth in range(_DEEP):
                 assert errors_of(await client.call(request(batch(b"%d" % nth)), 8)) == [0]
-            await trio.sleep(2)
+            await trio.sleep(5)
         count = asked(fake, ApiKey.DESCRIBE_PRODUCERS, ApiKey.FETCH, ApiKey.WRITE_TXN_MARKERS)
         async with started(fake) as proxy, await proxy.client(1) as client:
             begun = count[0]
