@@ -63,17 +63,21 @@ class AwaitedRecords:
     def admits(self, records: Sequence[Digest], now: float) -> bool:
         """Whether a request with these records, at ``now`` (seconds), repeats the first of those that still come.
 
-        Then they are not awaited any more, nor those before them, which their client has given up.
+        Then they are not awaited any more, nor those before or between them, which their client has given up.
         """
-        hashes = _hashes(records)
-        found = self._first_in(hashes, 0)
-        if found is None:
-            return not self._records
-        number, at = found
-        if at and max(self._refusals[:at]) >= self._refusals[at]:
+        hashes, following = _hashes(records), 0
+        if self._records and self._first_in(hashes, 0) is None:
             return False
+        while hashes and following < len(self._records):
+            found = self._first_in(hashes, following)
+            if found is None:
+                return False  # a new record, and others before it still come
+            number, at = found
+            if at > following and max(self._refusals[following:at]) >= self._refusals[at]:
+                return False
+            run = self._run(at, hashes[number:])
+            hashes, following = hashes[number + run :], at + run
         self.since = now
-        following = at + self._run(at, hashes[number:])
         del self._records[:following], self._refusals[:following]
         return True
 

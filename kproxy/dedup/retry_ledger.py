@@ -106,6 +106,9 @@ class RetryLedger:
         self.waits = rules.gave_up_open()
         #: A record of it was matched without an equal timestamp, and a warning was logged.
         self.warned = False
+        #: For how many seconds an end in good order proves nothing on one of its connections (``Origin.clean_window``):
+        #: what another process lists of it came the same way.
+        self._clean_window = 0.0
         #: How many requests came of it.
         self.requests = 0
         #: By number, and by broker and number.
@@ -155,6 +158,7 @@ class RetryLedger:
     def join(self, wire: Wire, since: float, origin: Origin) -> ProducerConnection:
         """A new connection, opened at ``since`` (seconds)."""
         member = ProducerConnection(self, wire, since, origin)
+        self._clean_window = max(self._clean_window, origin.clean_window)
         self.members[member.number] = member
         self._by_broker.setdefault(member.node_id, {})[member.number] = member
         return member
@@ -233,7 +237,7 @@ class RetryLedger:
             self._taken_lists[instance_id] = listed.at_ms, frozenset(listed.batches)
             known = {batch.place for batch in self.in_doubt(now)}
             for batch in listed.batches:
-                entry = UnconfirmedBatch.of_list(batch, self.next_serial())
+                entry = UnconfirmedBatch.of_list(batch, self.next_serial(), self._clean_window)
                 if batch not in taken and batch.place not in known and not self.rules.expired(entry, now):
                     known.add(batch.place)
                     self.add(entry)

@@ -123,11 +123,15 @@ class UnconfirmedBatch:
         return self.key, self.stamp.producer_id, self.stamp.epoch, self.stamp.sequence
 
     @classmethod
-    def of_list(cls, batch: ListedBatch, serial: int) -> "UnconfirmedBatch":
-        """A batch that another process had in doubt; its records are not read back yet."""
+    def of_list(cls, batch: ListedBatch, serial: int, clean_window: float) -> "UnconfirmedBatch":
+        """A batch that another process had in doubt; its records are not read back yet.
+
+        ``clean_window``: as in ``Origin``, of the connection that brought it.
+        """
         stamp = Stamp(batch.producer_id, batch.epoch, batch.sequence, batch.base_offset, 0)
         entry = cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
         entry.only, entry.is_part = frozenset(batch.offsets), bool(batch.offsets)
+        entry.origin = Origin(clean_window=clean_window, ended=True)
         return entry
 
     def as_listed(self, since: float) -> ListedBatch:

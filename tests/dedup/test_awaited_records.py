@@ -85,6 +85,22 @@ def test_what_was_in_flight_while_the_first_ones_were_refused_again_waits_for_th
     assert all(awaited.admits(records(text), 4.0) for text in ("ab", "cd", "ef"))
 
 
+@pytest.mark.parametrize("request_", ["abef", "abx"])
+def test_a_request_that_leaves_out_some_of_them_waits_too(request_: str) -> None:
+    """Its client has them in flight: they were refused again, and it has not read that yet."""
+    awaited = awaiting("ab", "cd", "ef")
+    awaited.refuse(records("cd"), 2.0)
+    assert not awaited.admits(records(request_), 3.0)
+    awaited.refuse(records(request_), 3.0)
+    assert awaited.admits(records("abcdef"), 4.0)
+
+
+def test_a_request_that_leaves_out_what_its_client_gave_up_does_not() -> None:
+    awaited = awaiting("ab", "cd", "ef")
+    assert awaited.admits(records("abef"), 3.0)
+    assert not awaited
+
+
 def test_it_does_not_if_it_is_repeated_without_them() -> None:
     awaited = awaiting("ab", "cd")
     awaited.refuse(records("ab"), 2.0)

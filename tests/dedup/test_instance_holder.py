@@ -43,7 +43,7 @@ def test_a_note_whose_producer_id_no_kproxy_has_is_damaged() -> None:
         decode_value(encode_value(NOTE._replace(epoch=32_767)))
 
 
-def test_an_older_kproxy_takes_it_for_a_newer_entry() -> None:
+def test_an_older_kproxy_treats_it_as_an_entry_of_a_newer_one() -> None:
     with pytest.raises(UnknownRecord):
         decode_key(encode_key("gw"))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kproxy.codec.stored import decode_stored
+from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.former_lanes import FormerLanes, newest_lists
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, decode_value, describe, encode_key, encode_value
@@ -14,7 +15,7 @@ from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.retry_ledger import Recover
 from tests.dedup.talk import KEY, OTHER, World
-from tests.dedup.wires import ONE
+from tests.dedup.wires import CLEAN_WINDOW, ONE
 
 PID = KPROXY_BIT | 7
 BATCH = ListedBatch((b"t", 3), PID, 1, 5, 900, 1_700_000_000_000, clean=False)
@@ -387,3 +388,17 @@ class TestSearches:
         again.elsewhere = [elsewhere(first.lane, recorded_at=again.now, **more)]
         again.connect().did("a", time=-1)
         assert again.text() == text
+
+
+@pytest.mark.parametrize(("clean_window", "log"), [(0.0, "aa"), (CLEAN_WINDOW, "a")])
+def test_what_a_declared_relay_may_have_closed_stays_comparable_in_another_process(
+    clean_window: float, log: str
+) -> None:
+    world = World()
+    talk = world.connect(clean_window=clean_window)
+    talk.did("a", time=UNTIMED)
+    talk.close()
+    again = successor(world)
+    again.now += 1
+    again.connect(clean_window=clean_window).did("a", time=UNTIMED)
+    assert again.text() == log

@@ -245,6 +245,21 @@ async def test_of_two_that_start_at_the_same_time_one_remains() -> None:
                 nursery.cancel_scope.cancel()
 
 
+async def test_a_process_that_claims_at_the_same_moment_under_another_producer_id_is_fenced_too() -> None:
+    async with open_fake_cluster(1) as fake, process(fake.bootstrap) as kproxy:
+        other = Holder(Process(b"o" * 16, "host", 1, 0), KPROXY_BIT | 777, 0)
+
+        def claim(_: object) -> None:
+            log = fake.cluster.topics[TOPIC].partitions[partition_of("me", 4)].log
+            log.append(memoryview(build_batch([Record(0, 0, encode_key("me"), encode_value(other))])), 0, 0)
+
+        fake.cluster.control(ApiKey.PRODUCE, claim, times=1)
+        await kproxy.open()
+        holder = holders(fake.cluster).holder
+        assert holder is not None
+        assert (holder.producer_id, holder.epoch) == (other.producer_id, 1)
+
+
 async def test_a_process_that_was_stopped_for_a_day_writes_nothing_before_it_has_looked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

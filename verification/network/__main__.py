@@ -66,7 +66,9 @@ def main(only: tuple[str, ...], as_json: bool, keep: bool, source: Path | None) 
     if reason := why_not():
         click.echo(f"network: no case was run: {reason}", err=True)
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # trio ends in good order on SIGINT alone, which a shell makes its background jobs ignore
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     directory = Path(tempfile.mkdtemp(prefix="kproxy-network-"))
     click.echo(f"logs: {directory}", err=True)
     try:

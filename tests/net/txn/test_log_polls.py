@@ -12,6 +12,7 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataResponse, MetadataResponseTopic
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.brokers.cluster_identity import ClusterIdentity
 from kproxy.net.own_topic import Refused
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.log_polls import LogPolls
@@ -77,7 +78,9 @@ class Asking:
 
     def __post_init__(self) -> None:
         self.map = ClusterMap()
-        cluster: Any = SimpleNamespace(metadata=self, map=self.map, network=None, count_error=self._count)
+        cluster: Any = SimpleNamespace(
+            metadata=self, map=self.map, network=None, identity=ClusterIdentity(self._count), count_error=self._count
+        )
         own: Any = SimpleNamespace(name=TOPIC, prepare=self._create, warn_of_refusal=self.refusals.append)
         config = configured("localhost:1", retry_backoff_ms=1000, retry_backoff_max_ms=1000, **self.options)
         self.polls = LogPolls(cluster, config, own, lambda: None, lambda *lost: self.lost.append(lost))
