@@ -12,8 +12,7 @@ class Outcome:
     """Numbers of records, and what else was not as it should be.
 
     ``lost`` were acknowledged and are not in the log. ``doubled`` are copies in the log beyond those that were sent.
-    ``late`` are in the log after a record that the same client sent later; ``moved`` are those that the client itself
-    had moved. ``sent`` should all be acknowledged.
+    ``late`` are in the log after a record that the same client sent later. ``sent`` should all be acknowledged.
     """
 
     sent: int
@@ -22,7 +21,6 @@ class Outcome:
     lost: int
     doubled: int
     late: int = 0
-    moved: int = 0
     faults: tuple[str, ...] = ()
 
     @property
@@ -42,7 +40,6 @@ class Outcome:
             self.lost + other.lost,
             self.doubled + other.doubled,
             self.late + other.late,
-            self.moved + other.moved,
             self.faults + other.faults,
         )
 
@@ -69,28 +66,14 @@ def compare(
     )
 
 
-def compare_in_order(sent: Sequence[int], acknowledged: Iterable[int], batches: Sequence[Sequence[int]]) -> Outcome:
+def compare_in_order(sent: Sequence[int], acknowledged: Iterable[int], log: Sequence[int]) -> Outcome:
     """Compare as :func:`compare`, and count late records: first copies that have a higher number before them.
 
-    A batch is written as its client made it. So if it holds two numbers side by side between which others are missing
-    that come later in the log, then the client has moved these itself, as librdkafka does with retries whose waiting
-    times differ: they are not late.
-
     :param sent: numbers in ascending order, each once.
-    :param batches: the numbers in each batch of the log.
     """
-    outcome = compare(sent, acknowledged, [number for batch in batches for number in batch])
-    newest, late, moved = -1, 0, 0
-    seen: set[int] = set()
-    skipped: set[int] = set()
-    for batch in batches:
-        for before, number in zip((None, *batch), batch, strict=False):
-            if before is not None:
-                skipped.update(range(before + 1, number))
-            if number in seen:
-                continue
-            seen.add(number)
-            late += number < newest and number not in skipped
-            moved += number < newest and number in skipped
-            newest = max(newest, number)
-    return replace(outcome, late=late, moved=moved)
+    outcome = compare(sent, acknowledged, log)
+    newest, late = -1, 0
+    for number in dict.fromkeys(log):
+        late += number < newest
+        newest = max(newest, number)
+    return replace(outcome, late=late)

@@ -30,9 +30,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        moved = self.outcome.moved if self.outcome is not None else 0
-        remarks = (f"{moved} moved by the client itself",) if moved else ()
-        return "; ".join((*(self.problems or ("good",)), *remarks))
+        return "; ".join(self.problems or ("good",))
 
     def cells(self) -> list[str]:
         """Return the cells of :data:`COLUMNS`."""

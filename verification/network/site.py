@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import trio
 
-from kproxy.codec.batch_reader import entry_size, iter_records
+from kproxy.codec.batch_reader import iter_records
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess, log_problems
@@ -80,21 +80,12 @@ class Site:
             [found] = client.metadata(topic).topics[0].partitions
         return found.leader_id - 1
 
-    def log(self, topic: str) -> list[Logged]:
-        """Return a topic's log, read from its broker without kproxy."""
-        return [record for batch in self.batches(topic, self.kafka) for record in batch]
-
-    def batches(self, topic: str, kafka: RealKafka) -> list[list[Logged]]:
-        """Return a topic's log, batch by batch."""
-        with ClusterClient(kafka.bootstrap) as client:
-            data = memoryview(client.read_all(topic))
-        return [
-            [
-                Logged(record.key, record.value or b"", record.timestamp)
-                for record in iter_records(batch, max_decompressed_bytes=_MOST_BYTES)
-            ]
-            for batch in _entries(data)
-        ]
+    def log(self, topic: str, kafka: RealKafka | None = None) -> list[Logged]:
+        """Return a topic's log, read from its brokers without kproxy."""
+        with ClusterClient((kafka or self.kafka).bootstrap) as client:
+            data = client.read_all(topic)
+        records = iter_records(data, max_decompressed_bytes=_MOST_BYTES)
+        return [Logged(record.key, record.value or b"", record.timestamp) for record in records]
 
     @contextmanager
     def kproxy(
@@ -141,13 +132,6 @@ def running(process: KproxyProcess) -> Iterator[None]:
         process.kill()
     if problems := log_problems(process.log_tail(_MOST_BYTES)):
         raise KproxyFailed(f"{process.name} logged an exception: {problems[0]}")
-
-
-def _entries(data: memoryview) -> Iterator[memoryview]:
-    position = 0
-    while size := entry_size(data, position):
-        yield data[position : position + size]
-        position += size
 
 
 def bootstrap_of(kproxy: KproxyProcess) -> str:

@@ -102,8 +102,8 @@ def order(site: Site) -> Outcome:
                     time.sleep(10)
                     kafka.restart(leader)
                 acknowledged = client.report(at_the_end, seconds=_FLUSH_S)["acknowledged"]
-        batches = [[int(record.value) for record in batch] for batch in site.batches(topic, kafka)]
-    return compare_in_order(range(count), acknowledged, batches)
+        log = [int(record.value) for record in site.log(topic, kafka)]
+    return compare_in_order(range(count), acknowledged, log)
 
 
 def config_of(bootstrap: str, client_id: str) -> dict[str, Any]:
