@@ -24,7 +24,7 @@ def test_equal_records_without_timestamps_are_all_written(kafka: RealKafka, tmp_
         client.create_topic(_TOPIC, 1)
     equal: dict[str, Any] = {"p": 0, "k": None, "v": base64.b64encode(b"open").decode(), "ts": None, "h": []}
     step = {"op": "produce", "topic": _TOPIC, "codec": "none", "chunk": 10, "timeout_ms": 20_000}
-    kproxy = KproxyProcess(kafka.bootstrap, tmp_path / "log", "--clean-close-window-ms", "0")
+    kproxy = KproxyProcess(kafka.bootstrap, tmp_path / "log")
     for _ in range(2):
         with kproxy:
             options = {**OLD.options, "producer": {"client_id": "equal", "acks": "all"}}

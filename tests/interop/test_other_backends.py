@@ -31,6 +31,9 @@ _LOSSY: Final[dict[str, Any]] = {
 }
 Chains = Callable[[str, str], lossy.Chain]
 
+#: The relay loses responses and closes in good order, before records without timestamps: only the user can say so.
+_DECLARED: Final = ("--clean-close-window-ms", "60000")
+
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chains]:
@@ -41,7 +44,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chains]:
         @cache
         def chained(name: str, home: str) -> lossy.Chain:
             log = tmp_path_factory.mktemp(f"{name}-{home}") / "log"
-            return running.enter_context(lossy.through_kproxy(backend(name), log, "--transactions-home", home))
+            return running.enter_context(
+                lossy.through_kproxy(backend(name), log, "--transactions-home", home, *_DECLARED)
+            )
 
         yield chained
 
