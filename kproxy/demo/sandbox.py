@@ -71,9 +71,11 @@ def _run(console: Console, kind: str, topics: list[tuple[str, int]], sidecar: Si
         for name, partitions in topics:
             broker.create_topic(name, partitions)
         control = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kproxy-sandbox-"))) / "control.sock"
-        options = ("--bootstrap-servers", broker.bootstrap, "--control-socket", str(control))
+        # a kproxy that is tried at the same broker has the host name
+        names = ("--instance-id", "sandbox", "--control-socket", str(control))
         with console.status("Starting kproxy ..."):
-            stack.enter_context(open_kproxy(sidecar, *options, "--transactions-home", "kproxy"))
+            options = ("--bootstrap-servers", broker.bootstrap, *names, "--transactions-home", "kproxy")
+            stack.enter_context(open_kproxy(sidecar, *options))
         if as_json:
             line = json.dumps(_addresses(broker, sidecar, control) | {"topics": dict(topics)})
             wait_for_interrupt(lambda: click.echo(line))

@@ -28,6 +28,10 @@ _MOST_RESTING = 10_000
 _SET_BACK_MS = 1000
 
 
+def _no_connection() -> None:
+    """Ends nothing."""
+
+
 class _Lease(NamedTuple):
     identity: Identity
     #: The first epoch of this producer id that was this identity's, over all its leases in a row.
@@ -35,7 +39,7 @@ class _Lease(NamedTuple):
     #: When the present one was recorded, in ms since the epoch.
     recorded_ms: int = 0
     #: Ends the connection that has it.
-    end: Callable[[], None] = lambda: None
+    end: Callable[[], None] = _no_connection
 
 
 class _Told(NamedTuple):
@@ -123,7 +127,7 @@ class Lanes:
         for lane in expiring:
             self._leases[lane].end()
 
-    async def lease(self, identity: Identity, end: Callable[[], None] = lambda: None) -> Lane:
+    async def lease(self, identity: Identity, end: Callable[[], None] = _no_connection) -> Lane:
         """A lane for one connection of a producer; what the log has to know of it is acknowledged.
 
         Tried until the brokers let it be done. What the former self had of this producer is known by then. ``end`` is
@@ -146,7 +150,7 @@ class Lanes:
 
     def give_back(self, lane: Lane) -> None:
         """Ends a lease. A lane that has not ended is not used again."""
-        lease = self._leases.pop(lane)
+        lease = self._leases.pop(lane)._replace(end=_no_connection)  # a lane that rests keeps no connection in memory
         self._count()
         if not lane.has_ended:
             self.log.leave(self._key(lane))  # nothing of it is sent any more: what is in flight arrives before that

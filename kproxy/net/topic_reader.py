@@ -43,7 +43,8 @@ class TopicReader:
         self.place = place
         self._entries = entries
         self._next = start
-        self._told_at = trio.current_time()
+        #: When the log last said how far it is, or the read began.
+        self._told_at = 0.0
 
     @property
     def offset(self) -> int:
@@ -60,6 +61,7 @@ class TopicReader:
 
     async def read_to(self, end: int) -> None:
         """Reads to ``end``, which was the end some time ago. As of ``read``."""
+        self._told_at = trio.current_time()
         try:
             if end and (self._next is None or self._next > end):  # not read yet, or the topic was created again
                 self._next = await self._offset(EARLIEST)

@@ -252,8 +252,9 @@ async def test_a_process_that_claims_at_the_same_moment_under_another_producer_i
         def claim(_: object) -> None:
             log = fake.cluster.topics[TOPIC].partitions[partition_of("me", 4)].log
             log.append(memoryview(build_batch([Record(0, 0, encode_key("me"), encode_value(other))])), 0, 0)
+            fake.cluster.controls.remove(control)
 
-        fake.cluster.control(ApiKey.PRODUCE, claim, times=1)
+        control = fake.cluster.control(ApiKey.PRODUCE, claim)
         await kproxy.open()
         holder = holders(fake.cluster).holder
         assert holder is not None

@@ -1,8 +1,10 @@
 """Leases: a producer id of the brokers', noted before its use, never two producers' within the window of retries."""
 
+import weakref
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
@@ -81,6 +83,21 @@ async def test_lanes_at_rest_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         ids = [(await leases.lease(ONE._replace(client_id=str(number)))).producer_id for number in range(3)]
         assert ids[0] not in [lane.producer_id for lane in held]
         assert ids[1:] == [lane.producer_id for lane in held[1:]]
+
+
+class Connection:
+    def end(self) -> None: ...
+
+
+async def test_a_lane_at_rest_keeps_nothing_of_its_connection() -> None:
+    async with open_fake_cluster(1) as fake, lanes(fake.bootstrap) as (_, leases):
+        connection = Connection()
+        left = weakref.ref(connection)
+        lane = await leases.lease(ONE, connection.end)
+        leases.give_back(lane)
+        del connection
+        assert left() is None
+        assert (await leases.lease(ONE)).producer_id == lane.producer_id
 
 
 async def test_a_lane_with_something_unsettled_is_not_used_again() -> None:
@@ -201,6 +218,16 @@ async def test_no_record_is_taken_and_kproxy_is_not_ready_before_the_log_is_read
                     fake.cluster.controls.remove(held)
                 assert errors_of(await client.receive()) == [0]
             await eventually(lambda: proxy.stats.upstream.ready)
+
+
+async def test_the_log_of_producer_ids_is_read_on_without_a_word() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with open_fake_cluster(1) as fake, lanes(fake.bootstrap) as (_, leases):
+            for _ in range(3):
+                await leases.lease(ONE)
+                await trio.sleep(10)
+                await leases.log.look()
+    assert [line["event"] for line in lines if line["event"].startswith("reading")] == []
 
 
 async def test_a_connection_has_its_lane_noted_before_its_first_batch() -> None:

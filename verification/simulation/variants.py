@@ -465,5 +465,6 @@ VARIANTS: Final = (
         "a request after the end of its connection is written whatever another instance has written since",
         ((retry_ledger, "CLOCKS_AGREE_SECONDS", float("-inf")),),
         replace(_FLEET, faults=("delay",), depths=(2, 5), topics=((),)),
+        first=214,
     ),
 )

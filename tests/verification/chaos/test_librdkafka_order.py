@@ -19,7 +19,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Answer, Call, FakeCluster, open_fake_cluster
-from tests.net.harness import eventually, proxied, values_in
+from tests.net.harness import PATIENCE, eventually, proxied, values_in
 
 REFUSAL = ProduceResponse(
     responses=[
@@ -170,9 +170,13 @@ async def test_with_any_number_in_flight_too_while_there_are_too_few_replicas() 
             if not number % 10:
                 producer.poll(0)
                 await trio.sleep(0.01)
-        await eventually(lambda: producer.poll(0) is not None and len(delivered) == count)
+        with trio.fail_after(PATIENCE):
+            while len(delivered) < count:
+                producer.poll(0)
+                await trio.sleep(0.01)
         assert set(delivered) == {"None"}
         assert refused
         assert proxy.stats.produce.requests_timed_out
         written = [int(value or b"") for value in values_in(proxy.brokers, "t")]
         assert written == list(range(count))
+        del producer  # closes its connections

@@ -117,7 +117,8 @@ def test_a_producer_is_not_forgotten_while_a_batch_is_in_flight() -> None:
     faults = [fault("state_lost", 0.5 + n / 10) for n in range(20)]
     calm = run(plan(client(*sends)))
     struck = run(plan(client(*sends), faults=tuple(faults)))
-    assert [line for line in struck.trace if "state_lost" not in line] == list(calm.trace)
+    # one more task changes what the network's latency is
+    assert [line[10:] for line in struck.trace if "state_lost" not in line] == [line[10:] for line in calm.trace]
 
 
 def test_nobody_adds_partitions_while_all_brokers_are_down() -> None:

@@ -10,6 +10,7 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.txn.log_topic import TOPIC as LOG
+from kproxy.proxy.routing import is_own_topic
 from kproxy.testing.fake_broker import Answer, Call
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.consumer_groups import Group, GroupState
@@ -40,9 +41,9 @@ def log_entries(call: Call) -> Iterator[Entry]:
 
 
 def values(call: Call) -> Iterator[bytes]:
-    """The records of a Produce request that are not the log's."""
+    """The records of a Produce request that are not for topics of kproxy's own."""
     for topic in call.request.topic_data:
-        for part in topic.partition_data if topic.name != LOG else ():
+        for part in () if is_own_topic(topic.name) else topic.partition_data:
             for record in iter_records(part.records, max_decompressed_bytes=_LIMIT):
                 yield record.value or b""
 

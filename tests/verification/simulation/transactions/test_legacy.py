@@ -6,10 +6,13 @@ import pytest
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.coordinator_rules import Home
+from kproxy.testing.fake_broker import Call
+from kproxy.testing.fake_broker.controls import Fault
 from verification.simulation.faults import refusal
 from verification.simulation.transactions.homes import HomePlan
 from verification.simulation.transactions.plan import ProducerPlan
 from verification.simulation.transactions.scripts import by_hand, producer
+from verification.simulation.transactions.steering import values
 from verification.simulation.transactions.ways import Way
 from verification.simulation.transactions.world import TransactionWorld, run
 
@@ -19,6 +22,15 @@ BOTH = ((0, 2), (1, 1))
 
 def client(way: Way) -> ProducerPlan:
     return producer(way=way, transactional_id="id")
+
+
+def refuse_once(world: TransactionWorld) -> None:
+    """The next Produce request of a client is refused for good."""
+
+    def refuse(call: Call) -> Fault | None:
+        return refusal(call, ErrorCode.MESSAGE_TOO_LARGE) if any(values(call)) else None
+
+    world.brokers.control(ApiKey.PRODUCE, refuse, times=1)
 
 
 def led(script: Callable[[TransactionWorld], Awaitable[None]], instances: int = 1) -> tuple[str, ...]:
@@ -65,8 +77,7 @@ def test_each_request_is_a_transaction() -> None:
 def test_a_request_that_is_refused_or_unheard_is_not_repeated() -> None:
     async def script(world: TransactionWorld) -> None:
         process = world.steps(client(Way.PER_REQUEST), 0)
-        refuse = lambda call: refusal(call, ErrorCode.MESSAGE_TOO_LARGE)  # noqa: E731
-        world.brokers.control(ApiKey.PRODUCE, refuse, times=1)
+        refuse_once(world)
         claimed = process.begin(0)
         await process.write(claimed, ((0, 1), (3, 1)))
         await world.crash(0, 0.5)
