@@ -332,7 +332,7 @@ class ProducerConnection:
     def refused_unsent(self, key: TrackKey, records: Sequence[Digest], received_at: float, now: float) -> None:
         """Records that a request that was read by ``received_at`` was refused unsent.
 
-        If it can't have been a retry, a retry of it is none of an equal request before it.
+        If it can't have been a retry, its own retry is none of an equal request before it.
         """
         before = self.owed(key)
         if (
@@ -341,11 +341,13 @@ class ProducerConnection:
             and all(self.ledger.rules.sent_too_soon(answer.repeated_from, received_at) for answer in before)
             and self.ledger.repeats_none(self, key, received_at)
         ):
-            self._add_kept(UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now))
+            entry = UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now)
+            entry.origin = self.origin
+            self.ledger.add(entry)  # the error may send its client to another broker
 
     def repeated(self) -> Iterator[tuple[UnconfirmedBatch, PendingProduce]]:
         """What requests repeated whose response the client may not have received, with the request."""
-        for answer in (*self._unread, *self._asked):
+        for answer in (*self._unread, *self._written, *self._asked):
             for entry in answer.moved:
                 yield entry, answer
 

@@ -343,7 +343,6 @@ class RetryLedger:
         """Whether a request of a connection that was read by then can't be a retry of what is open or unconfirmed."""
         return not (
             self.waits
-            or key in self.entries
             or key in self._suspects
             or self._draining
             or any(other is not member and other.owed(key) for other in self.members.values())
@@ -351,7 +350,7 @@ class RetryLedger:
                 other is not member or not self.rules.sent_too_soon(answer.repeated_from, received_at)
                 for answer, other in self._open.get(key, {}).items()
             )
-            or any(entry.written or entry.since <= received_at for entry in member.kept.get(key, ()))
+            or any(entry.written or entry.since <= received_at for entry in self._entries(member, key))
         )
 
     def refused_elsewhere(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:

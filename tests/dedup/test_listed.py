@@ -135,6 +135,17 @@ class TestWhatIsListed:
         second.member.review(world.now)
         assert named(world)["other"].batches == ()
 
+    def test_what_was_matched_is_in_doubt_while_the_response_is_not_acknowledged(self) -> None:
+        world = World()
+        first = world.connect()
+        first.did("a")
+        first.close(reset=True)
+        second = world.connect()
+        second.wire.missing = 1 << 20
+        second.did("a")
+        second.member.look_between(world.now)
+        assert len(named(world)["other"].batches) == 1
+
     def test_what_is_too_old_is_not(self) -> None:
         world = World()
         talk = world.connect()

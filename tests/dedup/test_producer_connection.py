@@ -166,6 +166,22 @@ def test_of_several_equal_requests_that_were_refused_each_is_written() -> None:
     assert world.text() == "aaa"
 
 
+def test_the_retry_of_what_was_refused_may_come_over_another_connection() -> None:
+    """The error sent the client to another broker; the response to an equal record is lost later."""
+    world = World()
+    talk, other = world.connect(), world.connect()
+    request = talk.ask("z")
+    talk.refuse("a", waited=0.5)
+    talk.write(request)
+    talk.tell(request)
+    other.did("a")
+    other.did("a")
+    talk.close()
+    other.close(reset=True)
+    world.connect().did("a")
+    assert world.text() == "zaa"
+
+
 def test_what_was_timed_out_is_waited_for_and_found_on_the_same_connection() -> None:
     world = World()
     talk = world.connect()

@@ -106,7 +106,7 @@ def test_what_is_acknowledged_and_committed_is_there(client: Client, lost: int, 
     assert client.commit("1") == 0
     client.abort_unheard(*["no"] * lost)
     values = [f"2{number}" for number in range(then)]
-    assert client.commit(*values) <= aborts  # a client that hears of the batch before it aborts goes on after it
+    assert client.commit(*values) <= aborts  # none where the client has heard of the batch
     assert client.commit("3") == 0
     assert [value for value, _ in client.delivered] == ["1", *values, "3"]
     assert client.delivered == client.committed()
