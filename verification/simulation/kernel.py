@@ -5,7 +5,7 @@ from typing import Final
 import trio
 
 from verification.simulation.clock import VirtualClock
-from verification.simulation.tcp import KEEPALIVE_SECONDS, PATIENCE_SECONDS, PROBE_SECONDS
+from verification.simulation.tcp import KEEPALIVE_SECONDS, PATIENCE_SECONDS, PROBE_SECONDS, retransmission
 from verification.simulation.wire import RST, Pipe
 
 #: A timer is due a moment after its time, so that it is.
@@ -79,10 +79,16 @@ class KernelEnd:
         self._probes = False
         if self._has_ended:
             return
-        now, due = trio.current_time(), self._idle_until
-        if self._out.waiting_since is not None:
+        now, due, since = trio.current_time(), self._idle_until, self._out.waiting_since
+        is_open = not (self._out.is_blocked or self._in.is_blocked)
+        if since is not None and is_open and self._out.gone:
+            due = retransmission(since, 0.0, now - _MOMENT)
+            if due <= now:
+                self._in.break_now()  # what is sent again is answered by a reset
+                return
+        elif since is not None:
             due = now + PROBE_SECONDS
-        elif not (self._out.is_blocked or self._in.is_blocked):
+        elif is_open:
             if self._out.gone or self._out.reset:
                 self._in.break_now()  # the probe is answered by a reset
             return

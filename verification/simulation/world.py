@@ -45,9 +45,10 @@ from verification.simulation.virtual_io import VirtualIO
 from verification.simulation.wrap import sequences_from, write_much
 
 _EPOCH: Final = 1_700_000_000.0
-#: After the last fault: clients have so long to finish, kproxy so long to come to rest.
+#: After the last fault: clients have so long to finish, kproxy so long to come to rest. What is lost on the way to a
+#: client that has gone is sent again after two minutes at most, and answered by a reset.
 _PATIENCE: Final = 200.0
-_REST: Final = 90.0
+_REST: Final = 130.0
 
 
 @dataclass(frozen=True, slots=True)
