@@ -1,12 +1,12 @@
-"""One process for each ``instance.id``: claimed at the start, watched while clients are here.
+"""One process for each ``instance.id``: claimed at the start, watched while it runs.
 
 claims     each process writes a note under the next epoch of the producer id that the former one writes under, and
            reads it back. What the former one wrote before is read; what it writes after is refused by the broker.
 questions  a process that starts first finds out whether the former one is alive: by the kernel, if that ran here,
            else by a question in the log, for ``_PATIENCE_SECONDS``. If it is alive, this one does not start,
            unless it was asked to take over.
-watch      a process with clients waits for notes and questions of others in a long poll, and looks when its first
-           client connects. One that finds the note of another process has lost the name, and ends at once.
+watch      each process waits for notes and questions of others in a long poll. One that finds the note of another
+           process has lost the name, and ends at once.
 """
 
 import os
@@ -76,9 +76,6 @@ class InstanceName:
         self._unfenced: Holder | None = None
         #: The other cluster that the newest note was copied from, and with it what its process wrote; None: it was not.
         self.copied_from: str | None = None
-        #: Whether clients are connected.
-        self.has_clients: Callable[[], bool] = lambda: False
-        self._wanted = trio.Event()
 
     # -- at the start
 
@@ -118,7 +115,10 @@ class InstanceName:
         else:
             producer_id, epoch = target.producer_id, target.epoch + 1
         own = Holder(self._presence.process, producer_id, epoch, self._cluster.identity.cluster_id)
+        if self._own is not None:
+            own = own._replace(answered=self._own.answered)  # who asks may not have seen it yet
         writer.begin(producer_id, epoch)
+        writer.withdraw(encode_key(self._id))  # of a former epoch
         padding = os.urandom(BELL_BYTES) if self._rings else b""
         await writer.write(encode_key(self._id), encode_value(own, padding), self._now_ms())
         await look()
@@ -147,13 +147,7 @@ class InstanceName:
         state = State.DEAD if former.stopped else self._presence.state(other)
         self._rings = state is not State.DEAD
         if self._rings and self._replaces:
-            log.warning(
-                "taking over from another process with this instance.id",
-                instance_id=self._id,
-                other_host=other.host,
-                other_pid=other.pid,
-                other_started=_time(other.started_ms),
-            )
+            self._warn("taking over from another process with this instance.id", other)
         elif self._rings:
             await self._ask(writer)
             if self._presence.state(other) is State.ALIVE or await self._answers(other, look):
@@ -166,18 +160,12 @@ class InstanceName:
             if self.holders.holder is None or self.holders.holder.claim != former.claim:
                 return False
             if not self.holders.holder.stopped:
-                log.warning(
-                    "the former process with this instance.id did not answer; taking over",
-                    instance_id=self._id,
-                    other_host=other.host,
-                    other_pid=other.pid,
-                    other_started=_time(other.started_ms),
-                )
+                self._warn("the former process with this instance.id did not answer; taking over", other)
         self._admitted = other
         return True
 
     async def _ask(self, writer: LaneWriter) -> None:
-        """Writes a question, which a process with clients sees at once."""
+        """Writes a question, which a living process sees at once."""
         if self._asked:
             return
         asker = Holder(self._presence.process, await self._cluster.new_producer_id() | KPROXY_BIT, 0)
@@ -209,10 +197,6 @@ class InstanceName:
             notes.put(encode_key(self._id, question=True), None)
             self.holders.question = None
 
-    def client_came(self) -> None:
-        """A client has connected: from now on notes of others are waited for."""
-        self._wanted.set()
-
     async def watch(self, notes: Notes) -> None:
         """Finds other processes of this name, for ever. InstanceTaken when one has taken it; Refused."""
         async with trio.open_nursery() as nursery:
@@ -221,10 +205,6 @@ class InstanceName:
             while True:
                 try:
                     if await notes.wait():
-                        await self._look(notes)
-                    if not self.has_clients():
-                        self._wanted = trio.Event()
-                        await self._wanted.wait()
                         await self._look(notes)
                 except (OSError, RemoteProtocolError):
                     self._cluster.count_error("producer_state_log")
@@ -253,16 +233,17 @@ class InstanceName:
         if question is not None and question != self._presence.process:
             self.holders.question = None
             self._cluster.count_error(_KIND)
-            log.warning(
+            self._warn(
                 "another process was started with this instance.id: told it that this one is alive; give each process "
                 "its own",
-                instance_id=self._id,
-                other_host=question.host,
-                other_pid=question.pid,
-                other_started=_time(question.started_ms),
+                question,
             )
-            notes.keep(encode_key(self._id), encode_value(own._replace(answered=question.process_id)))
+            self._own = own._replace(answered=question.process_id)
+            notes.keep(encode_key(self._id), encode_value(self._own))
             notes.put(encode_key(self._id, question=True), None)
+
+    def _warn(self, event: str, other: Process) -> None:
+        log.warning(event, instance_id=self._id, **_fields("other", other))
 
     def _lost(self, holder: Holder) -> InstanceTaken:
         self._cluster.count_error(_KIND)
@@ -270,13 +251,9 @@ class InstanceName:
         log.error(
             "another process has taken over this instance.id; ending at once",
             instance_id=self._id,
-            own_host=own.host,
-            own_pid=own.pid,
-            own_started=_time(own.started_ms),
-            other_host=other.host,
-            other_pid=other.pid,
-            other_started=_time(other.started_ms),
             advice="give each process its own instance.id",
+            **_fields("own", own),
+            **_fields("other", other),
         )
         return InstanceTaken(
             f"lost instance.id = '{self._id}' to the process {other.pid} on host {other.host}, which began at "
@@ -302,6 +279,12 @@ class InstanceName:
 
     def _now_ms(self) -> int:
         return int(self._cluster.network.wall() * 1000)
+
+
+def _fields(whose: str, process: Process) -> dict[str, str | int]:
+    """What the log says of a process."""
+    started = _time(process.started_ms)
+    return {f"{whose}_host": process.host, f"{whose}_pid": process.pid, f"{whose}_started": started}
 
 
 def _time(ms: int) -> str:

@@ -94,6 +94,12 @@ class LaneWriter:
         self._wake.set()
         return entry.written
 
+    def withdraw(self, key: bytes) -> None:
+        """Lets go what waits to be written under a key; ``run`` must not run."""
+        for entry in [entry for entry in self._queue if entry.record.key == key]:
+            self._queue.remove(entry)
+            entry.written.set()
+
     async def run(self) -> None:
         """Writes for ever. Refused: the cluster will not have it; TopicDeleted; Fenced; what waits then is kept."""
         while True:

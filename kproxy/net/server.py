@@ -93,7 +93,6 @@ class Server:
         self._nursery = nursery
         lane_log = transactions.lane_log if transactions is not None else None
         lane_log = lane_log or LaneLog(cluster, config, replaces=self._succession.replaces)
-        lane_log.name.has_clients = lambda: bool(self._connections)
         self.lanes = Lanes(cluster, config, stats.produce, lane_log)
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
@@ -336,7 +335,6 @@ class Server:
         try:
             connection = self._connection(io, partial(self._meant, io, broker))
             self._connections.add(connection)
-            self.lanes.log.name.client_came()
             try:
                 await connection.run()
             finally:

@@ -50,12 +50,17 @@ def written(fake: FakeCluster) -> int:
     return sum(map(is_holder_entry, records_in(fake, TOPIC, partition_of("me", 4))))
 
 
+async def _never(_: object) -> None:
+    await trio.sleep_forever()
+
+
 @asynccontextmanager
-async def process(bootstrap: str, *, replaces: bool = False, clients: bool = True) -> AsyncIterator[Instance]:
-    """A process with clients that is not open yet."""
+async def process(bootstrap: str, *, replaces: bool = False, watches: bool = True) -> AsyncIterator[Instance]:
+    """A process that is not open yet; without ``watches`` it reads nothing of the log while it runs."""
     async with instance(bootstrap, opened=False) as made:
         made.log = LaneLog(made.cluster, made.config, replaces=replaces)
-        made.log.name.has_clients = lambda: clients
+        if not watches:
+            made.log.name.watch = _never  # type: ignore[method-assign]
         try:
             yield made
         finally:
@@ -70,9 +75,9 @@ class Ended:
         self.error: StartupError | None = None
         self.kproxy: Instance | None = None
 
-    async def run(self, bootstrap: str, *, clients: bool = True, replaces: bool = False) -> None:
+    async def run(self, bootstrap: str, *, watches: bool = True, replaces: bool = False) -> None:
         try:
-            async with process(bootstrap, clients=clients, replaces=replaces) as kproxy:
+            async with process(bootstrap, watches=watches, replaces=replaces) as kproxy:
                 await kproxy.open()
                 self.kproxy = kproxy
                 await trio.sleep_forever()
@@ -81,11 +86,11 @@ class Ended:
 
 
 @asynccontextmanager
-async def first(bootstrap: str, *, clients: bool = True) -> AsyncIterator[Ended]:
+async def first(bootstrap: str, *, watches: bool = True) -> AsyncIterator[Ended]:
     """A process that has the name."""
     async with trio.open_nursery() as nursery:
         ended = Ended()
-        nursery.start_soon(partial(ended.run, bootstrap, clients=clients))
+        nursery.start_soon(partial(ended.run, bootstrap, watches=watches))
         await eventually(lambda: ended.kproxy is not None)
         yield ended
         nursery.cancel_scope.cancel()
@@ -100,10 +105,9 @@ async def refused(bootstrap: str) -> InstanceTaken:
     return ended.error
 
 
-@pytest.mark.parametrize("clients", [True, False])
-async def test_a_second_process_on_this_host_does_not_start_and_the_first_one_warns(clients: bool) -> None:
+async def test_a_second_process_on_this_host_does_not_start_and_the_first_one_warns() -> None:
     with structlog.testing.capture_logs() as lines:
-        async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=clients) as one:
+        async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
             error = await refused(fake.bootstrap)
             assert "another process runs with instance.id = 'me' on host" in str(error)
             assert "--replace" in str(error)
@@ -181,28 +185,29 @@ async def test_a_process_that_is_replaced_ends_at_once_and_says_by_which() -> No
     assert {"other_host", "other_pid", "other_started", "own_host", "own_pid", "own_started"} <= line.keys()
 
 
+@pytest.mark.parametrize("seconds", [300, 2 * 3600])
 @pytest.mark.usefixtures("elsewhere")
-async def test_an_idle_process_learns_of_its_successor_when_its_first_client_connects() -> None:
-    async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
+async def test_a_process_that_has_been_idle_for_long_answers_and_asks_seldom(seconds: int) -> None:
+    """After an hour without an entry it has to look before it writes one."""
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap) as one:
         await trio.sleep(60)
         fetches: list[int] = []
         fake.cluster.control(ApiKey.FETCH, lambda call: fetches.append(call.version))
-        await trio.sleep(3600)
-        assert fetches == []  # it does not poll
-        async with process(fake.bootstrap) as two:
-            await two.open()  # it does not answer
-            await trio.sleep(10)
-            assert one.error is None
-            assert one.kproxy is not None
-            one.kproxy.log.name.client_came()
-            await eventually(lambda: one.error is not None)
-            await two.log.record(lane(2))
+        await trio.sleep(seconds)
+        assert len(fetches) <= seconds / 30
+        error = await refused(fake.bootstrap)
+        assert "another process runs" in str(error)
+        await trio.sleep(60)
+        assert one.error is None
+        found, before = holders(fake.cluster).holder, holders(fake.cluster).before
+        assert found is not None
+        assert before is None or before.epoch < found.epoch
 
 
 @pytest.mark.usefixtures("elsewhere")
 async def test_nothing_that_a_replaced_process_writes_is_unknown_to_the_other() -> None:
     """The first one, which does not watch, leases producer ids until the broker refuses its entries."""
-    async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap, watches=False) as one:
         assert one.kproxy is not None
         log, recorded = one.kproxy.log, 0
         await trio.sleep(60)
@@ -266,7 +271,7 @@ async def test_a_process_that_was_stopped_for_a_day_writes_nothing_before_it_has
 ) -> None:
     """The broker has forgotten both producers by then, and would accept what the older one writes."""
     monkeypatch.setattr(Presence, "state", lambda self, other: State.UNKNOWN)
-    async with open_fake_cluster(1) as fake, first(fake.bootstrap, clients=False) as one:
+    async with open_fake_cluster(1) as fake, first(fake.bootstrap, watches=False) as one:
         assert one.kproxy is not None
         await trio.sleep(60)
         async with process(fake.bootstrap, replaces=True) as two:

@@ -21,7 +21,7 @@ from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.dedup.lane_record import encode_key
-from kproxy.net import socket_network
+from kproxy.net import lane_log, socket_network
 from kproxy.net.fleet import Fleet
 from kproxy.net.lane_topic import TOPIC, partition_of
 from kproxy.testing.fake_broker import Call, Close, Edit, FakeServer, open_fake_cluster
@@ -37,6 +37,12 @@ WEEK = 7 * DAY
 COMPACTED = {"cleanup.policy": "compact"}
 #: For outages of days.
 PATIENT: dict[str, Any] = {"retry_backoff_ms": 600_000, "retry_backoff_max_ms": 600_000}
+
+
+@pytest.fixture(autouse=True)
+def polls_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of the same name are not the subject here, and weeks have many polls."""
+    monkeypatch.setattr(lane_log, "_WATCH_MS", int(DAY * 1000))
 
 
 @asynccontextmanager
