@@ -15,8 +15,8 @@ from kproxy.codec.batch_header import (
     stamp,
     stored_crc,
 )
-from kproxy.codec.batch_reader import iter_records
-from kproxy.codec.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record
+from kproxy.codec.batch_reader import iter_raw_records, iter_records
+from kproxy.codec.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, RawRecord, Record
 from kproxy.codec.varint import VARINTS
 from kproxy.errors import LocalProtocolError
 
@@ -25,9 +25,11 @@ __all__ = [
     "LOG_OVERHEAD",
     "NO_STAMP",
     "BatchHeader",
+    "RawRecord",
     "Record",
     "build_batch",
     "crc_ok",
+    "iter_raw_records",
     "iter_records",
     "read_header",
     "set_transactional",
@@ -37,7 +39,7 @@ __all__ = [
 
 
 def build_batch(
-    records: Sequence[Record],
+    records: Sequence[Record | RawRecord],
     *,
     codec: int = 0,
     base_offset: int = 0,
@@ -85,8 +87,10 @@ def build_batch(
     return assemble(header, compression.compress(codec, b"".join(parts)))
 
 
-def _body(record: Record) -> bytes:
+def _body(record: Record | RawRecord) -> bytes:
     """Key, value and headers of a record as format v2 has them."""
+    if isinstance(record, RawRecord):
+        return record.body
     if not record.headers:
         return b"%b%b\0" % (_nullable(record.key), _nullable(record.value))
     parts = [_nullable(record.key), _nullable(record.value), VARINTS[len(record.headers)]]

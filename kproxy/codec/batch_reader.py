@@ -8,7 +8,7 @@ from kproxy.codec import compression
 from kproxy.codec.accelerator import accelerated
 from kproxy.codec.batch_header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
 from kproxy.codec.message_set import MIN_SIZE, iter_entry
-from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord, Record
+from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord, RawRecord, Record
 from kproxy.codec.varint import read_varint
 
 #: Of a batch's header: length, magic, attributes, producer id, record count.
@@ -100,8 +100,14 @@ def least_timestamp(batch: memoryview, max_decompressed_bytes: int) -> int:
     return header.base_timestamp + least
 
 
-def _iter_batch(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> Iterator[Record]:
-    data = records_of(header, batch, max_decompressed_bytes)
+def iter_raw_records(
+    header: BatchHeader, batch: bytes | bytearray | memoryview, max_decompressed_bytes: int
+) -> Iterator[RawRecord]:
+    """Yield the records of one whole batch of format v2. What is in a body may be malformed.
+
+    Raises as ``iter_records`` does.
+    """
+    data = records_of(header, memoryview(batch), max_decompressed_bytes)
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
     pos = 0
     for _ in range(header.record_count):
@@ -111,18 +117,26 @@ def _iter_batch(header: BatchHeader, batch: memoryview, max_decompressed_bytes: 
             raise CorruptRecord("record reaches beyond its batch")
         timestamp, pos = read_varint(data, pos + 1)
         delta, pos = read_varint(data, pos)
-        key, pos = _read_nullable(data, pos)
-        value, pos = _read_nullable(data, pos)
-        headers, pos = _read_headers(data, pos)
-        if pos != end:
+        if pos > end:
             raise CorruptRecord("record length does not fit its content")
         if fixed_timestamp is None:
             timestamp += header.base_timestamp
         else:
             timestamp = fixed_timestamp
-        yield Record(header.base_offset + delta, timestamp, key, value, headers)
+        yield RawRecord(header.base_offset + delta, timestamp, data[pos:end])
+        pos = end
     if pos != len(data):
         raise CorruptRecord("batch has bytes after its last record")
+
+
+def _iter_batch(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> Iterator[Record]:
+    for offset, timestamp, body in iter_raw_records(header, batch, max_decompressed_bytes):
+        key, pos = _read_nullable(body, 0)
+        value, pos = _read_nullable(body, pos)
+        headers, pos = _read_headers(body, pos)
+        if pos != len(body):
+            raise CorruptRecord("record length does not fit its content")
+        yield Record(offset, timestamp, key, value, headers)
 
 
 def _read_nullable(data: bytes, pos: int) -> tuple[bytes | None, int]:

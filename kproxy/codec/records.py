@@ -27,6 +27,15 @@ class UnsupportedCodec(RemoteProtocolError):
     """A codec that the record format does not know: what Kafka answers with UNSUPPORTED_COMPRESSION_TYPE (76)."""
 
 
+class RawRecord(NamedTuple):
+    """One record of format v2 of which only its place and its time were read; ``timestamp`` in ms, -1 if none."""
+
+    offset: int
+    timestamp: int
+    #: Key, value and headers, as the batch has them.
+    body: bytes
+
+
 class Record(NamedTuple):
     """One record, whatever the format it was stored in; ``timestamp`` in ms, -1 if there is none."""
 

@@ -1,25 +1,22 @@
 """What two copies of a record have in common: a hash of key, value and headers, and the timestamp of the client."""
 
-import struct
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from kproxy.codec.batch import Record, crc_ok, iter_records, read_header
+from kproxy.codec.batch import RawRecord, crc_ok, iter_raw_records, read_header
 from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.errors import RemoteProtocolError
 
 #: The record has no time of its client's: magic 0, or the broker put its own in its place (LogAppendTime).
 UNTIMED = -1
-_LENGTH = struct.Struct(">i")
-_NULL = _LENGTH.pack(-1)
 
 
 class Digest(NamedTuple):
     """One record, as far as it takes to know it again."""
 
     content: bytes
-    """128 bits of xxh3 over key, value and headers."""
+    """128 bits of xxh3 over key, value and headers, as format v2 has them: clients and brokers write them alike."""
     timestamp_ms: int
     """The client's CreateTime, or ``UNTIMED``."""
 
@@ -31,7 +28,7 @@ def have_same_time(one: Digest, other: Digest) -> bool:
 
 def read_batch(
     batch: bytes | bytearray | memoryview, *, arrival_ms: int | None, max_decompressed_bytes: int
-) -> list[tuple[Digest, Record]]:
+) -> list[tuple[Digest, RawRecord]]:
     """The records of a batch of format v2; none if it is damaged: then it is left to the broker to say so.
 
     ``arrival_ms``: the batch was converted when it came, and this is the time of records that had none.
@@ -43,7 +40,7 @@ def read_batch(
         timed = not header.attributes & LOG_APPEND_TIME
         return [
             (_digest(record, timed=timed and record.timestamp != arrival_ms), record)
-            for record in iter_records(batch, max_decompressed_bytes=max_decompressed_bytes)
+            for record in iter_raw_records(header, batch, max_decompressed_bytes)
         ]
     except RemoteProtocolError:
         return []
@@ -52,18 +49,11 @@ def read_batch(
 def first_content(batch: bytes | bytearray | memoryview, max_decompressed_bytes: int) -> bytes | None:
     """``Digest.content`` of the first record of a batch of format v2; None if it can't be read."""
     try:
-        first = next(iter_records(batch, max_decompressed_bytes=max_decompressed_bytes), None)
+        first = next(iter_raw_records(read_header(batch), batch, max_decompressed_bytes), None)
     except RemoteProtocolError:
         return None
     return None if first is None else _digest(first, timed=False).content
 
 
-def _digest(record: Record, *, timed: bool) -> Digest:
-    parts = [*_field(record.key), *_field(record.value)]
-    for name, value in record.headers:
-        parts += *_field(name.encode()), *_field(value)
-    return Digest(xxh3_128_digest(b"".join(parts)), record.timestamp if timed else UNTIMED)
-
-
-def _field(data: bytes | None) -> tuple[bytes, bytes]:
-    return (_NULL, b"") if data is None else (_LENGTH.pack(len(data)), data)
+def _digest(record: RawRecord, *, timed: bool) -> Digest:
+    return Digest(xxh3_128_digest(record.body), record.timestamp if timed else UNTIMED)

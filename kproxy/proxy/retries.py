@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from kproxy.codec.batch import Record, build_batch, read_header
+from kproxy.codec.batch import RawRecord, build_batch, read_header
 from kproxy.codec.message_formats import Room, to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
@@ -113,7 +113,7 @@ class Retries:
                 self._answer.moved = (*self._answer.moved, moved)
         self._stats.records_matched += len(matched)
 
-    def _rest(self, part: PartitionCall, data: memoryview, new: list[Record]) -> Batch:
+    def _rest(self, part: PartitionCall, data: memoryview, new: list[RawRecord]) -> Batch:
         header = read_header(data)
         records = [record._replace(offset=at) for at, record in enumerate(new)]
         rest = build_batch(records, codec=header.attributes & CODEC_MASK)
