@@ -36,9 +36,12 @@ HOSTILE: Final = "127.0.0.2"
 _LONG: Final = 32_700
 
 
-def answer_to(proxy: Besieged, data: bytes) -> bytes:
-    """The frame that comes back, without its length; empty if the connection is closed instead."""
-    with proxy.connect(HOSTILE) as sock:
+def answer_to(proxy: Besieged, data: bytes, host: str = HOSTILE) -> bytes:
+    """The frame that comes back, without its length; empty if the connection is closed instead.
+
+    ``host``: the address that it is sent from.
+    """
+    with proxy.connect(host) as sock:
         return ask(sock, [data])[0]
 
 
