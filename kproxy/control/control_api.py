@@ -1,6 +1,7 @@
 """The routes of the control API: JSON in, one call of the transactions' service, JSON out."""
 
 import json
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -28,6 +29,8 @@ log = structlog.get_logger("kproxy.control")
 MAX_BODY_BYTES: Final = 262_144
 _BODY_SECONDS: Final = 10.0
 _MORE_FAULTS: Final = 5
+_NUMBER: Final = re.compile("[0-9]{1,19}")
+_LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
 def make_api(control: TransactionControl, more: Sequence[Route] = ()) -> Starlette:
@@ -123,8 +126,8 @@ class _Api:
 
     async def reject(self, request: Request) -> Response:
         given = request.path_params["producer_id"]
-        if not (given.isascii() and given.isdigit()):
-            raise invalid(f"The producer id must be a whole number, not {given!r}.")
+        if not _NUMBER.fullmatch(given) or int(given) > _LAST_PRODUCER_ID:
+            raise invalid(f"The producer id must be a whole number from 0 to {_LAST_PRODUCER_ID}, not {given[:40]!r}.")
         await read_body(request, schemas.REJECT)
         await self._control.reject(int(given))
         log.info("producer id rejected", producer_id=int(given))

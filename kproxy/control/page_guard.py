@@ -4,6 +4,7 @@ The page has no password, so what protects it from web pages of others is what t
 names the site whose DNS led here (DNS rebinding), Origin and Sec-Fetch-Site.
 """
 
+import re
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ _API: Final = "/v1/"
 _READS: Final = ("GET", "HEAD")
 #: Values of Sec-Fetch-Site: of a request by the page itself, or by a person's hand.
 _OWN_SITES: Final = (b"same-origin", b"none")
+_PORT: Final = re.compile("[0-9]{1,5}")
 
 Headers = dict[bytes, list[bytes]]
 
@@ -98,7 +100,7 @@ def _host(headers: Headers) -> Address | None:
     name, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         name, port = text, "80"
-    return Address(name.strip("[]"), int(port)) if name and port.isascii() and port.isdigit() else None
+    return Address(name.strip("[]"), int(port)) if name and _PORT.fullmatch(port) else None
 
 
 def _is_address(host: Address) -> bool:

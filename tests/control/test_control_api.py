@@ -279,7 +279,7 @@ async def test_a_producer_id_is_rejected() -> None:
     answer = await call(app, "POST", "/v1/producers/6917529027641081857/reject")
     assert (answer.status, answer.json) == (200, {"producer_id": 6917529027641081857})
     assert control.calls == [("reject", 6917529027641081857)]
-    for wrong in ("-1", "x", "1.5"):
+    for wrong in ("-1", "x", "1.5", str(1 << 63), "1" * 5000):
         answer = await call(app, "POST", f"/v1/producers/{wrong}/reject")
         assert (answer.status, repr(wrong) in answer.json["detail"]) == (400, True)
 

@@ -50,7 +50,18 @@ def test_who_names_it_rightly_may_look(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["", "evil.example", "evil.example:19644", "127.0.0.1.evil.example", "localhost.", ":19644", "[::1", "a:b"]
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil.example:19644",
+        "127.0.0.1.evil.example",
+        "localhost.",
+        ":19644",
+        "[::1",
+        "a:b",
+        "127.0.0.1:" + "1" * 5000,
+    ],
 )
 def test_another_name_is_somebody_elses_dns(host: str) -> None:
     assert reason(scope("GET", "/", host=host)) == "host"

@@ -15,6 +15,8 @@ _ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
+#: The end of the year 9999, in seconds since the epoch: a token that lasts longer counts as ending then.
+_LATEST: Final = 253_402_300_799
 _LONGEST_NAME: Final = 1_000
 
 
@@ -88,4 +90,4 @@ class TokenChecker:
         missing = [each for each in rules.scope if not isinstance(granted, list | tuple) or each not in granted]
         if missing:
             return Refused(f"the token of {name!r} does not grant {' '.join(missing)}")
-        return Accepted(name, expires_at=float(claims["exp"]))
+        return Accepted(name, expires_at=float(min(int(claims["exp"]), _LATEST)))

@@ -46,6 +46,7 @@ async def test_a_good_token_lets_in_as_long_as_it_lasts(issuer: Issuer, kid: str
     [
         ({"exp": 1_000_000_000}, "expired"),
         ({"exp": None}, '"exp" claim'),
+        ({"exp": float("inf")}, "must be an integer"),
         ({"nbf": 4_000_000_000}, "not yet valid"),
         ({"aud": "billing"}, "Audience"),
         ({"aud": None}, '"aud" claim'),
@@ -59,6 +60,11 @@ async def test_a_good_token_lets_in_as_long_as_it_lasts(issuer: Issuer, kid: str
 )
 async def test_a_token_that_says_something_else_is_refused(issuer: Issuer, claims: dict[str, Any], why: str) -> None:
     assert why in await why_not(issuer, issuer.token("one", **claims))
+
+
+async def test_a_token_may_last_very_long(issuer: Issuer) -> None:
+    token = issuer.token("one", exp=10**400)
+    assert await checked(issuer, token) == Accepted("alice", expires_at=253_402_300_799)
 
 
 async def test_clocks_may_differ_a_little(issuer: Issuer) -> None:
