@@ -281,7 +281,7 @@ async def test_a_producer_id_is_rejected() -> None:
     assert control.calls == [("reject", 6917529027641081857)]
     for wrong in ("-1", "x", "1.5", str(1 << 63), "1" * 5000):
         answer = await call(app, "POST", f"/v1/producers/{wrong}/reject")
-        assert (answer.status, repr(wrong) in answer.json["detail"]) == (400, True)
+        assert (answer.status, repr(wrong[:40]) in answer.json["detail"]) == (400, True)
 
 
 async def test_a_list_of_what_readers_wait_for() -> None:
