@@ -61,13 +61,11 @@ class AwaitedRecords:
             self._refusals += array("Q", [self._last_refusal]) * (len(self._records) - len(self._refusals))
 
     def admits(self, records: Sequence[Digest], now: float) -> bool:
-        """Whether a request with these records, at ``now`` (seconds), repeats the first of those that still come.
+        """Whether a request with these records, one or more, repeats at ``now`` (seconds) the first that still comes.
 
         Then they are not awaited any more, nor those before or between them, which their client has given up.
         """
         hashes, following = _hashes(records), 0
-        if self._records and self._first_in(hashes, 0) is None:
-            return False
         while hashes and following < len(self._records):
             found = self._first_in(hashes, following)
             if found is None:
