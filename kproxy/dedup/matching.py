@@ -33,16 +33,28 @@ def match(
     near = [
         entry for entry in entries if not entry.timed_only or (oldest <= entry.newest_ms and entry.oldest_ms <= newest)
     ]
-    return _Matching(near, rules, now).match(records)
+    return _Matching(records, near, rules, now).match()
 
 
 class _Matching:
-    def __init__(self, entries: Sequence[UnconfirmedBatch], rules: Rules, now: float) -> None:
+    def __init__(
+        self, records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
+    ) -> None:
+        self._records = records
         self._rules = rules
         self._now = now
         self._way = -1 if rules.newest_first() else 1
-        self._digests = [digest for entry in entries for digest in entry.digests or ()]
-        self._places: list[RecordInBatch] = [(entry, at) for entry in entries for at in range(len(entry.digests or ()))]
+        # entries may hold far more records than the request: only those that equal one of it are looked at further
+        wanted = {record.content for record in records}
+        self._digests: list[Digest] = []
+        self._places: list[RecordInBatch] = []
+        for entry in entries:
+            if wanted.isdisjoint(entry.contents):
+                continue
+            for at, digest in enumerate(entry.digests or ()):
+                if digest.content in wanted:
+                    self._digests.append(digest)
+                    self._places.append((entry, at))
         #: The places that are not taken, in order.
         self._by_digest: dict[Digest, list[int]] = defaultdict(list)
         self._by_content: dict[bytes, list[int]] = defaultdict(list)
@@ -52,7 +64,8 @@ class _Matching:
         #: By entry, the place that was taken last.
         self._last: dict[UnconfirmedBatch, int] = {}
 
-    def match(self, records: Sequence[Digest]) -> list[RecordInBatch | None]:
+    def match(self) -> list[RecordInBatch | None]:
+        records = self._records
         found: list[RecordInBatch | None] = [None] * len(records)
         for same_time in (True, False):  # first, lest one with another time takes what is surely another's
             for at in range(len(records))[:: self._way]:

@@ -14,7 +14,7 @@ from kproxy.dedup.origin import ELSEWHERE, Origin
 
 #: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured.
 _ENTRY_BYTES: Final = 600
-_RECORD_BYTES: Final = 200
+_RECORD_BYTES: Final = 240
 
 
 class Wire(Protocol):
@@ -99,6 +99,7 @@ class UnconfirmedBatch:
     timed_only: bool = False
     #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
     doubted_at: float = -1.0
+    _contents: frozenset[bytes] | None = None
 
     def __post_init__(self) -> None:
         if self.doubted_at < 0:
@@ -141,8 +142,16 @@ class UnconfirmedBatch:
         left = self.only if self.digests is None else self.offsets
         return ListedBatch(self.key, *place, int(since * 1000), self.clean, tuple(sorted(left)) if self.is_part else ())
 
+    @property
+    def contents(self) -> frozenset[bytes]:
+        """``Digest.content`` of its records; none until they are read back."""
+        if self._contents is None:
+            self._contents = frozenset([digest.content for digest in self.digests or ()])
+        return self._contents
+
     def recall(self, digests: list[Digest], offsets: list[int]) -> None:
         """Takes what was read back."""
+        self._contents = None
         if self.only:
             counting = [at for at, offset in enumerate(offsets) if offset in self.only]
             digests, offsets = [digests[at] for at in counting], [offsets[at] for at in counting]
