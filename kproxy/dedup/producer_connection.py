@@ -199,7 +199,7 @@ class ProducerConnection:
         if number >= self._look_with and self._written:
             self.look(now)
         # what the rules say, first by comparisons: this is on the way of every request
-        if unread and (unread[0].behind + self._most_unread <= number or silence is not self._silence):
+        if unread and (unread[0].arrived_with + self._most_unread <= number or silence is not self._silence):
             self._silence = silence
             self._release(number, silence)
 
@@ -286,7 +286,7 @@ class ProducerConnection:
                 if not rules.has_arrived(answer, acknowledged, now, is_direct=is_direct):
                     break
                 origin.heard_at = answer.at
-            answer.behind, answer.arrived_at = number, now
+            answer.arrived_with, answer.arrived_at = number, now
             partitions += len(answer.places)
             unread.append(written.popleft())
         self._partitions += partitions

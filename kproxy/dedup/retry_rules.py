@@ -108,7 +108,7 @@ class Rules:
 
     def received_by_requests(self, answer: PendingProduce, number: int, most_unread: int) -> bool:
         """Request ``number`` shows that the response was received: the client had no room to send it before."""
-        return answer.behind + most_unread <= number
+        return answer.arrived_with + most_unread <= number
 
     def received_by_silence(self, answer: PendingProduce, silence: Silence) -> bool:
         """A request shows that the response was received: its client had sent nothing for a while before.

@@ -225,8 +225,8 @@ class PendingProduce:
     #: The end of the response among the bytes of the connection (0: not given yet), and when it was given.
     position: int = 0
     at: float = 0.0
-    #: Requests that had come when it was seen to be in the client's kernel, and when that was.
-    behind: int = 0
+    #: With which request of its connection it was known to be in the client's kernel (the number), and when that was.
+    arrived_with: int = 0
     arrived_at: float = inf
     _keys: dict[TrackKey, None] | None = None
 

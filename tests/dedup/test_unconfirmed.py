@@ -35,7 +35,7 @@ def test_partitions_are_named_once() -> None:
 def test_a_new_request_is_open_and_owed_its_answer() -> None:
     request = PendingProduce([], due=5.0)
     assert not (request.closed or request.timed_out or request.given_up or request.failed)
-    assert (request.serial, request.position, request.at, request.behind) == (0, 0, 0.0, 0)
+    assert (request.serial, request.position, request.at, request.arrived_with) == (0, 0, 0.0, 0)
 
 
 def test_a_batch_that_was_read_from_the_log_has_no_connection_and_no_log_append_time() -> None:

@@ -56,8 +56,8 @@ class Pending(NamedTuple):
     #: The tick at which the response was given, and its number among those of the connection; 0: not yet.
     at: int = 0
     position: int = 0
-    #: ``PendingProduce.behind``; 0: it is not known to have arrived.
-    behind: int = 0
+    #: ``PendingProduce.arrived_with``; 0: it is not known to have arrived.
+    arrived_with: int = 0
     #: It had arrived before a silence of the client.
     quiet: bool = False
 
@@ -283,7 +283,7 @@ class _Step:
 
     def _silent(self, pending: Pending, conn: Conn) -> Pending:
         looked = self._look(pending, conn)
-        return looked._replace(quiet=bool(looked.behind) or self.scenario.fault == "silence without arrival")
+        return looked._replace(quiet=bool(looked.arrived_with) or self.scenario.fault == "silence without arrival")
 
     def _lost(self, at: int, conn: Conn) -> World:
         """The relay had acknowledged the responses; both ends see a FIN."""
@@ -323,23 +323,25 @@ class _Step:
         return self._conn(at, conn._replace(pending=rest, down=down))._replace(tick=self.world.tick + 1)
 
     def _answer_of(self, pending: Pending) -> PendingProduce:
-        arrived_at = 0.0 if pending.quiet else 1.0 if pending.behind else inf
+        arrived_at = 0.0 if pending.quiet else 1.0 if pending.arrived_with else inf
         at = _NOW if pending.at else 0.0
-        return PendingProduce((), inf, at=at, position=pending.position, behind=pending.behind, arrived_at=arrived_at)
+        return PendingProduce(
+            (), inf, at=at, position=pending.position, arrived_with=pending.arrived_with, arrived_at=arrived_at
+        )
 
     def _look(self, pending: Pending, conn: Conn) -> Pending:
         """Whether a response has arrived, as far as kproxy knows."""
         answer, is_direct = self._answer_of(pending), not self.scenario.clean_window
-        if pending.behind or not pending.at:
+        if pending.arrived_with or not pending.at:
             return pending
         if not self.rules.has_arrived(answer, conn.acknowledged, _NOW, is_direct=is_direct):
             return pending
-        return pending._replace(behind=conn.accepted + 1)
+        return pending._replace(arrived_with=conn.accepted + 1)
 
     def _take(self, at: int, conn: Conn, record: RecordId) -> World:
         number = conn.accepted + 1
         looked = [self._look(one, conn) for one in conn.pending]
-        kept = tuple(one for one in looked if not (one.behind and self._is_received(one, number)))
+        kept = tuple(one for one in looked if not (one.arrived_with and self._is_received(one, number)))
         conn = conn._replace(pending=(*kept, Pending(record)), accepted=number, used_at=self.world.tick)
         conn = _heard(conn._replace(first_at=min(conn.first_at, self.world.tick)))
         entry = self._match(at, conn, record)
