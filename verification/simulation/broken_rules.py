@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import trio
 
-from kproxy.codec.batch import Record
+from kproxy.codec.batch import RawRecord, build_batch, iter_raw_records, iter_records, read_header
 from kproxy.dedup import resend as resend_core
 from kproxy.dedup.digest import Digest, read_batch
 from kproxy.dedup.identity import Identity
@@ -43,6 +43,7 @@ _NOTE_WRITTEN: Final = ProducerConnection._note_written
 _PRODUCE: Final = ProduceGate._produce
 _END: Final = Intake.end
 _BATCH_HEADER: Final = 61
+_LIMIT: Final = 1 << 20
 
 
 def no(*_: Any, **__: Any) -> bool:
@@ -204,13 +205,17 @@ def pass_over(self: Retries, part: PartitionCall, matched: list[tuple[RecordInBa
 def rest_with(**changed: Any) -> Callable[..., tuple[PartitionCall, memoryview, int]]:
     """What is left of a batch without its retries loses a field of its records."""
 
-    def rest(self: Retries, part: PartitionCall, data: memoryview, new: list[Record]) -> Any:
-        return _REST(self, part, data, [record._replace(**changed) for record in new])
+    def rest(self: Retries, part: PartitionCall, data: memoryview, new: list[RawRecord]) -> Any:
+        records = iter_records(build_batch(new), max_decompressed_bytes=_LIMIT)
+        batch = build_batch([record._replace(**changed) for record in records])
+        return _REST(self, part, data, list(iter_raw_records(read_header(batch), batch, _LIMIT)))
 
     return rest
 
 
-def bytes_of_batch(batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int) -> list[tuple[Digest, Record]]:
+def bytes_of_batch(
+    batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int
+) -> list[tuple[Digest, RawRecord]]:
     """Records are known by the bytes of their batch."""
     pairs = _READ_BATCH(batch, arrival_ms=arrival_ms, max_decompressed_bytes=max_decompressed_bytes)
     body = hashlib.sha256(bytes(batch[_BATCH_HEADER:])).digest()

@@ -47,6 +47,8 @@ class Pool:
                 yield client
             finally:
                 used.discard(client)
+                if not used:
+                    self._used.pop(address, None)
                 self._give_back(address, client)
 
     async def _open(self, address: Address) -> BrokerClient:
