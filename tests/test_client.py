@@ -4,9 +4,11 @@ import json
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,7 +172,7 @@ async def test_a_commit_is_asked_for_again_with_the_same_batch_id(
 ) -> None:
     control = FakeTransactions()
     pauses: list[float] = []
-    monkeypatch.setattr("kproxy.client.time.sleep", pauses.append)
+    monkeypatch.setattr("kproxy.client.time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
 
     def work(client: ControlClient) -> None:
         with client.transaction(client_id="loader"):
@@ -197,7 +199,7 @@ async def test_what_is_refused_for_good_is_not_asked_again(tmp_path: Path) -> No
 async def test_a_block_begins_when_the_brokers_are_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     control = FakeTransactions(failures=[NOT_NOW, NOT_NOW])
     pauses: list[float] = []
-    monkeypatch.setattr("kproxy.client.time.sleep", pauses.append)
+    monkeypatch.setattr("kproxy.client.time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
 
     def work(client: ControlClient) -> None:
         with client.transaction(client_id="loader"):

@@ -243,7 +243,13 @@ class InstanceName:
             notes.put(encode_key(self._id, question=True), None)
 
     def _warn(self, event: str, other: Process) -> None:
-        log.warning(event, instance_id=self._id, **_fields("other", other))
+        log.warning(
+            event,
+            instance_id=self._id,
+            other_host=other.host,
+            other_pid=other.pid,
+            other_started=_time(other.started_ms),
+        )
 
     def _lost(self, holder: Holder) -> InstanceTaken:
         self._cluster.count_error(_KIND)
@@ -251,9 +257,13 @@ class InstanceName:
         log.error(
             "another process has taken over this instance.id; ending at once",
             instance_id=self._id,
+            own_host=own.host,
+            own_pid=own.pid,
+            own_started=_time(own.started_ms),
+            other_host=other.host,
+            other_pid=other.pid,
+            other_started=_time(other.started_ms),
             advice="give each process its own instance.id",
-            **_fields("own", own),
-            **_fields("other", other),
         )
         return InstanceTaken(
             f"lost instance.id = '{self._id}' to the process {other.pid} on host {other.host}, which began at "
@@ -279,12 +289,6 @@ class InstanceName:
 
     def _now_ms(self) -> int:
         return int(self._cluster.network.wall() * 1000)
-
-
-def _fields(whose: str, process: Process) -> dict[str, str | int]:
-    """What the log says of a process."""
-    started = _time(process.started_ms)
-    return {f"{whose}_host": process.host, f"{whose}_pid": process.pid, f"{whose}_started": started}
 
 
 def _time(ms: int) -> str:

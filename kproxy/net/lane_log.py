@@ -46,7 +46,7 @@ log = structlog.get_logger("kproxy.lane_log")
 _PATIENCE_SECONDS = 10.0
 #: How long a look for other processes of this name waits at the broker. A process that is cut off, and so does not
 #: receive the response, looks again after this and ``upstream.request.timeout.ms``.
-_WATCH_MS = 30_000
+_WATCH_MS = 60_000
 #: A process that stops does not wait longer for its last note: the next one then asks whether it is alive.
 _STOP_SECONDS = 1.0
 
