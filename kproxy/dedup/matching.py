@@ -44,7 +44,7 @@ class _Matching:
         self._rules = rules
         self._now = now
         self._way = -1 if rules.newest_first() else 1
-        # entries may hold far more records than the request: only those that equal one of it are looked at further
+        # entries may hold far more records than the request: only those that equal one of these count
         wanted = {record.content for record in records}
         self._digests: list[Digest] = []
         self._places: list[RecordInBatch] = []
