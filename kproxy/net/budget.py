@@ -29,6 +29,8 @@ class Budget:
         self.waiting: trio.lowlevel.ParkingLot = whole.waiting if whole is not None else trio.lowlevel.ParkingLot()
         #: Long conversions of old record formats that run at a time.
         self.converting = trio.CapacityLimiter(1)
+        #: Between two looks at all connections one of those that have many requests at hand continues.
+        self.turns = trio.Lock()
         self.used = 0
         #: The most that was held since somebody last set this, in bytes.
         self.peak = 0

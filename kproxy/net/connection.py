@@ -452,6 +452,13 @@ class Connection:
         while self.session.producer.is_open and not self.dispatch.forsaken:
             await self._progress.park()
 
+    async def let_others_work(self) -> None:
+        """Writes what is ready, and waits: of the connections with many requests at hand one at a time continues."""
+        await self.flush()
+        async with self.budget.turns:
+            await trio.lowlevel.checkpoint()
+        self.look_whether_empty()
+
     async def flush(self) -> None:
         """Writes what is ready, in both directions."""
         self.account()  # before anything that may wait

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kproxy.net.connection import Connection
 
 _PRODUCE = b"\0\0"
+#: One read may hold ten thousand requests: after so many, about 3 ms, it is for the other connections.
+_TURN_FRAMES = 32
 
 
 class Finished(Exception):
@@ -66,7 +68,12 @@ class Intake:
             self._introduce()
         if len(frames) > 1:
             self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
+        left = _TURN_FRAMES
         for frame in frames:
+            if not left:
+                await connection.let_others_work()
+                left = _TURN_FRAMES
+            left -= 1
             if connection.dispatch.muted_until > now:
                 await self._unmuted()
                 now = connection.read_at + connection.wall

@@ -10,7 +10,8 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread
 
 import pytest
 
@@ -29,7 +30,7 @@ from kproxy.codec.messages import Message, response_class
 from kproxy.codec.varint import encode_varint
 from tests.codec.message_sets import entry, wrapper
 from tests.net.harness import records
-from verification.hostile.attacks import answer_to
+from verification.hostile.attacks import HOSTILE, answer_to
 from verification.hostile.pings import Pings
 from verification.hostile.target import Besieged, besieged, wait_for
 
@@ -132,6 +133,31 @@ def test_millions_of_headers_that_are_compared(proxy: Besieged, is_stored: bool)
     with costs_at_most(proxy, 1.0, 40 * MIB), Pings(proxy):
         assert answer_to(proxy, frame, "127.0.0.1")
     assert proxy.longest_stretch.seconds < 0.3
+
+
+def test_many_connections_that_pipeline_ten_thousand_requests_each(proxy: Besieged) -> None:
+    """Once a stall of 8 s."""
+    request = framed(18, 0, b"")
+    proxy.longest_stretch.seconds = 0.0
+    with costs_at_most(proxy, 60.0, 40 * MIB), ExitStack() as stack:
+        pings = stack.enter_context(Pings(proxy))
+        senders = [stack.enter_context(proxy.connect(HOSTILE)) for _ in range(20)]
+        threads = [Thread(target=pour, args=(sock, request * 10_000)) for sock in senders]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert pings.count > 20
+    assert proxy.longest_stretch.seconds < 0.3
+
+
+def pour(sock: socket.socket, data: bytes) -> None:
+    """Sends all of it, and reads nothing before that."""
+    with suppress(OSError):
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1 << 20):
+            pass
 
 
 def test_large_requests_of_honest_clients_are_served(proxy: Besieged) -> None:
