@@ -459,6 +459,12 @@ class Connection:
             await trio.lowlevel.checkpoint()
         self.look_whether_empty()
 
+    async def make_room(self) -> None:
+        """Waits, before a large request is read, for its turn and for memory."""
+        await self.let_others_work()
+        if self.budget.full:
+            await self._admitted()
+
     async def flush(self) -> None:
         """Writes what is ready, in both directions."""
         self.account()  # before anything that may wait

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _PRODUCE = b"\0\0"
 #: One read may hold ten thousand requests: after so many, about 3 ms, it is for the other connections.
 _TURN_FRAMES = 32
+#: A request with many names takes several times its bytes once it is read, and up to 0.1 s.
+_LARGE_BYTES = 65_536
 
 
 class Finished(Exception):
@@ -79,7 +81,7 @@ class Intake:
                 now = connection.read_at + connection.wall
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
-            command = session.request(frame, now)
+            command = session.request(frame, now) if len(frame) <= _LARGE_BYTES else await self._offer(frame)
             if command is not None:
                 await self._wait_for(command, frame)
                 connection.look_whether_empty()
@@ -144,9 +146,19 @@ class Intake:
             if not self._session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at
             seen = self._keeper.version
-            command = self._session.request(frame, connection.read_at + connection.wall)
+            command = await self._offer(frame)
         self._session.delayed.waits_no_more()
         await connection.flush()
+
+    async def _offer(self, frame: bytearray) -> Blocking | None:
+        """Hands a frame to the session; a large one once it is its turn, and there is memory for what is in it."""
+        connection = self._connection
+        if len(frame) <= _LARGE_BYTES or frame[4:6] == _PRODUCE:
+            return self._session.request(frame, connection.read_at + connection.wall)
+        await connection.make_room()
+        command = self._session.request(frame, connection.read_at + connection.wall)
+        connection.account()  # others that wait for memory learn of it at once
+        return command
 
     async def _act(self, command: Blocking, frame: bytearray, seen: int) -> None:
         connection = self._connection

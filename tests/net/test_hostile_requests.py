@@ -151,6 +151,33 @@ def test_many_connections_that_pipeline_ten_thousand_requests_each(proxy: Besieg
     assert proxy.longest_stretch.seconds < 0.3
 
 
+def test_large_requests_that_come_at_once_wait_for_memory(proxy: Besieged) -> None:
+    """Once 469 MB were held for 150 of them, where kproxy stops to read at 75 MB."""
+    names = [f"topic-{number}-of-a-large-cluster" for number in range(19_000)]
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
+    frame, peak = encode_request(asked, 4, 1, "many"), 0.0
+    with ExitStack() as stack:
+        answered: list[int] = []
+        threads = [
+            Thread(target=exchange, args=(stack.enter_context(proxy.connect(HOSTILE)), frame, answered))
+            for _ in range(100)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            peak = max(peak, proxy.metric("kproxy_buffered_bytes"))
+    assert len(answered) == 100
+    assert peak < 1.5 * proxy.metric("kproxy_buffered_bytes_limit")
+    proxy.serves_others()
+
+
+def exchange(sock: socket.socket, frame: bytes, answered: list[int]) -> None:
+    """Sends a request, and receives the response."""
+    with sock.makefile("rb") as stream:
+        sock.sendall(frame)
+        answered.append(len(stream.read(int.from_bytes(stream.read(4), "big"))))
+
+
 def pour(sock: socket.socket, data: bytes) -> None:
     """Sends all of it, and reads nothing before that."""
     with suppress(OSError):
