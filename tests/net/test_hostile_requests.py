@@ -3,14 +3,10 @@
 Processor time stands for the longest stall of the loop: it is a bound of it, and other processes do not change it.
 """
 
-import fcntl
 import socket
 import struct
-import sys
-import termios
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 
 import pytest
@@ -23,15 +19,15 @@ from kproxy.codec._generated.produce import (
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.batch import RawRecord, build_batch
-from kproxy.codec.compression import GZIP
+from kproxy.codec.batch import build_batch
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
-from kproxy.codec.varint import encode_varint
 from tests.codec.message_sets import entry, wrapper
 from tests.net.harness import records
+from verification.hostile import attacks
 from verification.hostile.attacks import HOSTILE, answer_to
 from verification.hostile.pings import Pings
+from verification.hostile.setups import Attack
 from verification.hostile.target import Besieged, besieged, wait_for
 
 MIB = 1 << 20
@@ -99,55 +95,21 @@ def test_a_small_wrapper_with_millions_of_empty_records(proxy: Besieged, records
     assert proxy.longest_stretch.seconds < 1.0
 
 
-def headers_bomb(headers: int) -> bytes:
-    """A batch of a few KB: one record with millions of empty headers."""
-    body = b"\x01\x02x" + encode_varint(headers) + b"\0\x01" * headers
-    return bytes(build_batch([RawRecord(0, 1_700_000_000_000, body)], codec=GZIP))
-
-
-def produce_frame(*batches: bytes, client_id: str) -> bytes:
-    parts = [ProduceRequestPartitionProduceData(0, batch) for batch in batches]
-    topics = [ProduceRequestTopicProduceData("t", partition_data=[part]) for part in parts]
-    return encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 7, 1, client_id)
-
-
-def lose_response(proxy: Besieged, frame: bytes) -> None:
-    """A request of a client that resets its connection before it reads the response: its batches are in doubt."""
-    with proxy.connect() as sock:
-        sock.sendall(frame)
-        while not int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, bytes(4)), sys.byteorder):
-            time.sleep(0.01)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-@pytest.mark.parametrize("is_stored", [False, True])
-def test_millions_of_headers_that_are_compared(proxy: Besieged, is_stored: bool) -> None:
+@pytest.mark.parametrize("attack", [attacks.compared_headers, attacks.headers_read_back])
+def test_millions_of_headers_that_are_compared(proxy: Besieged, attack: Attack) -> None:
     """Once 4.4 s and 2.8 GB."""
-    bomb = headers_bomb(6_000_000)
-    assert len(bomb) < 20_000
-    frame = produce_frame(bomb, client_id=f"headers-{is_stored}")
-    lose_response(
-        proxy, frame if is_stored else produce_frame(bytes(build_batch(records(b"x"))), client_id="headers-False")
-    )
     proxy.longest_stretch.seconds = 0.0
-    with costs_at_most(proxy, 1.0, 40 * MIB), Pings(proxy):
-        assert answer_to(proxy, frame, "127.0.0.1")
+    with costs_at_most(proxy, 1.0, 40 * MIB):
+        assert attack(proxy) == "answered"
     assert proxy.longest_stretch.seconds < 0.3
 
 
 def test_many_connections_that_pipeline_ten_thousand_requests_each(proxy: Besieged) -> None:
     """Once a stall of 8 s."""
-    request = framed(18, 0, b"")
     proxy.longest_stretch.seconds = 0.0
-    with costs_at_most(proxy, 60.0, 40 * MIB), ExitStack() as stack:
-        pings = stack.enter_context(Pings(proxy))
-        senders = [stack.enter_context(proxy.connect(HOSTILE)) for _ in range(20)]
-        threads = [Thread(target=pour, args=(sock, request * 10_000)) for sock in senders]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert pings.count > 20
+    with costs_at_most(proxy, 60.0, 40 * MIB), Pings(proxy) as pings:
+        attacks.pipelines(proxy)
+    assert pings.count > 20
     assert proxy.longest_stretch.seconds < 0.3
 
 
@@ -176,15 +138,6 @@ def exchange(sock: socket.socket, frame: bytes, answered: list[int]) -> None:
     with sock.makefile("rb") as stream:
         sock.sendall(frame)
         answered.append(len(stream.read(int.from_bytes(stream.read(4), "big"))))
-
-
-def pour(sock: socket.socket, data: bytes) -> None:
-    """Sends all of it, and reads nothing before that."""
-    with suppress(OSError):
-        sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
-        while sock.recv(1 << 20):
-            pass
 
 
 def test_large_requests_of_honest_clients_are_served(proxy: Besieged) -> None:

@@ -1,12 +1,16 @@
 """Attacks that were found by trying: each takes a running kproxy, and returns what came back, in a few words."""
 
+import fcntl
 import gzip
 import socket
 import struct
+import sys
+import termios
 import time
 import zlib
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from threading import Thread
 from typing import Final
 
 from kproxy.codec._generated.create_topics import (
@@ -25,23 +29,22 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
-from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.batch import RawRecord, Record, build_batch
 from kproxy.codec.compression import GZIP
 from kproxy.codec.header import encode_request
+from kproxy.codec.varint import encode_varint
 from verification.hostile.target import PATIENCE, Besieged
 
 MIB: Final = 1 << 20
 #: Attacks come from another address than honest clients.
 HOSTILE: Final = "127.0.0.2"
 _LONG: Final = 32_700
+_HEADERS: Final = 6_000_000
 
 
-def answer_to(proxy: Besieged, data: bytes, host: str = HOSTILE) -> bytes:
-    """The frame that comes back, without its length; empty if the connection is closed instead.
-
-    ``host``: the address that it is sent from.
-    """
-    with proxy.connect(host) as sock:
+def answer_to(proxy: Besieged, data: bytes) -> bytes:
+    """The frame that comes back, without its length; empty if the connection is closed instead."""
+    with proxy.connect(HOSTILE) as sock:
         return ask(sock, [data])[0]
 
 
@@ -94,6 +97,57 @@ def records_bomb(proxy: Besieged) -> str:
     )
     request = ProduceRequest(acks=-1, timeout_ms=15_000, topic_data=[data])
     return "answered" if answer_to(proxy, encode_request(request, 0, 1, "hostile")) else "closed"
+
+
+def compared_headers(proxy: Besieged) -> str:
+    """A batch whose one record has 6 million empty headers, of a producer that has another one in doubt."""
+    return _compare(proxy, "headers", build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
+
+
+def headers_read_back(proxy: Besieged) -> str:
+    """The same batch twice: the first is in doubt, and kproxy reads it back from the log."""
+    return _compare(proxy, "headers read back", _headers_bomb())
+
+
+def _compare(proxy: Besieged, client_id: str, in_doubt: bytes | bytearray) -> str:
+    before, after = (_produce(bytes(batch), client_id) for batch in (in_doubt, _headers_bomb()))
+    with proxy.connect(HOSTILE) as sock:
+        sock.sendall(before)
+        while not int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, bytes(4)), sys.byteorder):
+            time.sleep(0.01)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, and nothing read
+    return "answered" if answer_to(proxy, after) else "closed"
+
+
+def _headers_bomb() -> bytes:
+    body = b"\x01\x02x" + encode_varint(_HEADERS) + b"\0\x01" * _HEADERS
+    return bytes(build_batch([RawRecord(0, 1_700_000_000_000, body)], codec=GZIP))
+
+
+def _produce(batch: bytes, client_id: str) -> bytes:
+    data = ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, batch)])
+    return encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 7, 1, client_id)
+
+
+def pipelines(proxy: Besieged) -> str:
+    """20 connections that send 10,000 ApiVersions requests each, and read nothing before that."""
+    data = struct.pack(">ihhih", 10, 18, 0, 1, -1) * 10_000
+
+    def pour(sock: socket.socket) -> None:
+        _send(sock, data)
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(MIB):
+                pass
+
+    with ExitStack() as stack:
+        senders = [stack.enter_context(proxy.connect(HOSTILE)) for _ in range(20)]
+        threads = [Thread(target=pour, args=(sock,)) for sock in senders]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return f"{len(threads)} ended"
 
 
 def old_fetches(proxy: Besieged) -> str:
