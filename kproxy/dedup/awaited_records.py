@@ -24,7 +24,7 @@ _UNSIGNED: Final = (1 << 64) - 1
 
 
 class AwaitedRecords:
-    """Of one producer, on one partition."""
+    """The refused records of one producer and partition that are still to come, in their order."""
 
     def __init__(self) -> None:
         """None yet."""

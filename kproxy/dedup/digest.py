@@ -1,4 +1,4 @@
-"""What two copies of a record have in common: a hash of key, value and headers, and the timestamp of the client."""
+"""The marks of a record that its copies share: a hash of key, value and headers, and the timestamp of the client."""
 
 from typing import NamedTuple
 

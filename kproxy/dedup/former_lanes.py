@@ -37,7 +37,7 @@ class FormerLanes:
         most: int = MOST_LANES,
         others: Callable[[Record], bool] = lambda record: False,
     ) -> None:
-        """Of the instances that ``is_wanted``. At most ``most`` lanes are kept, the ones last written.
+        """Keeps lanes of the instances that ``is_wanted``. At most ``most`` lanes are kept, the ones last written.
 
         ``others`` takes the topic's other entries, and says whether a record is one.
         """
@@ -73,7 +73,7 @@ class FormerLanes:
                 self.damaged += 1
 
     def complete(self) -> None:
-        """What is read from now on is no former process's: this one has begun to write."""
+        """Ends the reading of a former process's entries: this process has begun to write."""
         self._is_complete = True
 
     def of(self, identity: Identity, since_ms: int = -1) -> list[LaneRecord]:
@@ -128,7 +128,7 @@ def _size(lane: LaneRecord) -> int:
 
 
 def newest_lists(lanes: Iterable[LaneRecord]) -> dict[str, InDoubt]:
-    """What is in doubt of a producer, by instance: that which each wrote last says."""
+    """The newest list of a producer's batches in doubt, by the instance that wrote it."""
     found: dict[str, InDoubt] = {}
     for lane in lanes:
         before = found.get(lane.instance_id)

@@ -1,4 +1,4 @@
-"""Who a producer is, across connections: the same principal, client id and host (retries come from the same three)."""
+"""A producer, across connections: the same principal, client id and host (retries come from the same three)."""
 
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple

@@ -42,7 +42,7 @@ class Process(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What distinguishes the notes of one process from all others: a process that lost its producer id has several."""
+    """The mark that distinguishes a process's notes from all others. One that lost its producer id has several."""
 
     process_id: bytes
     producer_id: int
@@ -64,7 +64,7 @@ class Holder(NamedTuple):
 
     @property
     def claim(self) -> Claim:
-        """What a later note of the same process has, too."""
+        """The mark that later notes of the same process have, too."""
         return Claim(self.process.process_id, self.producer_id, self.epoch)
 
 

@@ -1,4 +1,4 @@
-"""What is written of a lane before its first use: which producer has which producer id and epochs.
+"""The entry of a lane, written before its first use: which producer has which producer id and epochs.
 
 The entries of the compacted topic ``__kproxy_producer_state``. Key and value begin with a version (int16), as those of
 Kafka's ``__consumer_offsets`` do; what follows is in the grammar of the wire messages (``schema/kproxy``).
@@ -54,7 +54,7 @@ class LaneRecord(NamedTuple):
 
     @property
     def key(self) -> LaneKey:
-        """What a later entry replaces it by."""
+        """The key under which a later entry replaces this one."""
         return LaneKey(self.instance_id, self.producer_id)
 
 

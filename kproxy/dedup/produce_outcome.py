@@ -1,4 +1,4 @@
-"""What a broker's response says about a batch: a table of error codes, and the one rule around it."""
+"""The outcome of a batch by the broker's response: a table of error codes, and the one rule around it."""
 
 from enum import Enum, auto
 from typing import Final
@@ -7,7 +7,7 @@ from kproxy.codec.messages import ErrorCode
 
 
 class ProduceOutcome(Enum):
-    """What is known of a batch after a response to one attempt."""
+    """The state of a batch after a response to one attempt."""
 
     WRITTEN = auto()
     """In the log, by this attempt or by an earlier one."""

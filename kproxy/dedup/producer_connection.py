@@ -346,7 +346,7 @@ class ProducerConnection:
             self.ledger.add(entry)  # the error may send its client to another broker
 
     def repeated(self) -> Iterator[tuple[UnconfirmedBatch, PendingProduce]]:
-        """What requests repeated whose response the client may not have received, with the request."""
+        """Unconfirmed batches that were repeated, with the request whose response the client may not have received."""
         for answer in (*self._unread, *self._written, *self._asked):
             for entry in answer.moved:
                 yield entry, answer
@@ -416,7 +416,7 @@ class ProducerConnection:
         self.ledger.settled(answer)
 
     def _unanswered(self, entries: Iterable[UnconfirmedBatch]) -> Iterator[UnconfirmedBatch]:
-        """What had no success on this connection may have had one since, if the client had left it unseen."""
+        """Batches without a success here. They may have had one since, if the client left this connection unseen."""
         for entry in entries:
             outrun = self.ledger.is_outrun(self, entry.key)
             entry.sure = entry.sure and not self.ledger.rules.may_be_answered_since(outrun=outrun)

@@ -24,7 +24,7 @@ _BACKOFF_S = 0.05
 
 @dataclass(slots=True, eq=False)
 class AwaitedRetry:
-    """That the client retries a refused request: all connections of its producer share it."""
+    """The wait for the retry of a refused request: all connections of its producer share it."""
 
     #: So many requests more that its client had ready are refused.
     left: int
@@ -83,7 +83,7 @@ class Refused:
 
     @property
     def _head(self) -> "Refused":
-        """Whose retry comes first."""
+        """The refused request whose retry comes first."""
         return self.before or self
 
     def expired(self, now: float) -> bool:

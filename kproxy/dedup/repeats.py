@@ -40,7 +40,7 @@ class _Kept:
 
 
 class Repeats:
-    """Of one client, for as long as its records belong together."""
+    """The records of one client, for as long as they belong together."""
 
     def __init__(self, max_decompressed_bytes: int, *, at_any_time: bool = False) -> None:
         """A batch that is larger than ``max_decompressed_bytes`` when it is unpacked is not compared.

@@ -1,4 +1,4 @@
-"""What one producer may send again: shared by its connections, and kept for a while after they have ended."""
+"""The batches that a producer may send again: shared by its connections, and kept for a while after their end."""
 
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -205,11 +205,11 @@ class RetryLedger:
         return True
 
     def quick_check(self, member: ProducerConnection, key: TrackKey, now: float) -> QuickCheck | None:
-        """What tells without a comparison that a batch of this connection repeats nothing; None: compare it."""
+        """The check that shows without a comparison that a batch of this connection is new; None: compare the batch."""
         return self._checks.of(member, key, now)
 
     def prerequisite(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Prerequisite | None:
-        """What has to be done or to happen before a request can be compared with unconfirmed batches."""
+        """The step or event that a comparison of a request with unconfirmed batches has to wait for; None: compare."""
         self._look_for_ends(now)
         keys = answer.keys
         missing = self.missing_for(member, keys)
@@ -354,7 +354,7 @@ class RetryLedger:
         )
 
     def refused_elsewhere(self, member: ProducerConnection, key: TrackKey, now: float) -> Refused | None:
-        """What was refused at another broker, and whose retry must not be overtaken over this connection."""
+        """The request that was refused at another broker, if its retry must not be overtaken over this connection."""
         refused = self.refused.get(key)
         if refused is None:
             return None
@@ -620,7 +620,7 @@ class RetryLedger:
         return bool(self.entries or self._open or self._taken_lists)
 
     def in_doubt(self, now: float) -> list[ListedBatch]:
-        """What another process has to compare with what this producer sends there.
+        """Batches that another process has to compare with the requests that this producer sends there.
 
         Not what only the log says: another process searches the log for the same.
         """

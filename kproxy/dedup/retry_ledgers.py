@@ -72,7 +72,7 @@ class RetryLedgers:
         return ledger.join(wire, since, origin or Origin())
 
     def in_doubt(self, identity: Identity, now: float) -> Sequence[ListedBatch]:
-        """What another process would have to compare with what a producer sends there."""
+        """Batches that another process would have to compare with the requests that a producer sends there."""
         ledger = self._ledgers.get(identity)
         if ledger is None:
             return NOTHING

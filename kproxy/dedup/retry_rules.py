@@ -208,7 +208,7 @@ class Rules:
         return True
 
     def stays_unconfirmed(self) -> bool:
-        """What was matched is unconfirmed again until the response to the retry is received."""
+        """Whether a matched record is unconfirmed again until the response to the retry is received."""
         return True
 
     def keeps_matching(self, *, observed: int, requests: int, had_new: bool) -> bool:
@@ -222,7 +222,7 @@ class Rules:
         return not (had_new and alone)
 
     def retires(self) -> bool:
-        """What a client that waits for each response has given up comes over no other connection either."""
+        """Whether a batch that its client has given up comes over no other connection: it waits for each response."""
         return self.in_flight == 1
 
     def has_one_ready(self) -> bool:
@@ -299,7 +299,7 @@ class Rules:
         return older.heard_at > newer.first_at or (older is now_used and older.asked_at > newer.first_at)
 
     def newest_first(self) -> bool:
-        """Of equal records the last is what was not had: answers are read in order."""
+        """Whether the newest of equal records is matched first: responses are read in order, so it is missing."""
         return True
 
     def across_order(self) -> bool:

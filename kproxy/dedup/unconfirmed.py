@@ -18,7 +18,7 @@ _RECORD_BYTES: Final = 240
 
 
 class Wire(Protocol):
-    """What kproxy can find out about a client's connection."""
+    """The facts about a client's connection that kproxy can find out."""
 
     @property
     def written(self) -> int:
@@ -136,7 +136,7 @@ class UnconfirmedBatch:
         return entry
 
     def as_listed(self, since: float) -> ListedBatch:
-        """What another process has to know of it; ``since``: in seconds."""
+        """The entry of this batch in a list for other processes; ``since``: in seconds."""
         stamp = self.stamp
         place = stamp.producer_id, stamp.epoch, stamp.sequence, stamp.base_offset
         left = self.only if self.digests is None else self.offsets
@@ -196,7 +196,7 @@ BY_AGE = attrgetter("serial")
 
 @dataclass(slots=True, eq=False)
 class PendingProduce:
-    """What one Produce request of a client is owed, from its acceptance until its client surely has the response."""
+    """A Produce request, from its acceptance until its client has surely received the response."""
 
     #: The partitions that it names.
     places: Sequence[PartitionData]
