@@ -126,12 +126,12 @@ class _Api:
 
     async def reject(self, request: Request) -> Response:
         given = request.path_params["producer_id"]
-        if not _NUMBER.fullmatch(given) or int(given) > _LAST_PRODUCER_ID:
+        if not _NUMBER.fullmatch(given) or (producer_id := int(given)) > _LAST_PRODUCER_ID:
             raise invalid(f"The producer id must be a whole number from 0 to {_LAST_PRODUCER_ID}, not {given[:40]!r}.")
         await read_body(request, schemas.REJECT)
-        await self._control.reject(int(given))
-        log.info("producer id rejected", producer_id=int(given))
-        return JSONResponse({"producer_id": int(given)})
+        await self._control.reject(producer_id)
+        log.info("producer id rejected", producer_id=producer_id)
+        return JSONResponse({"producer_id": producer_id})
 
 
 async def _asked(request: Request, schema: Schema) -> tuple[str, dict[str, Any]]:

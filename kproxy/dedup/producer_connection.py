@@ -342,8 +342,7 @@ class ProducerConnection:
             and self.ledger.repeats_none(self, key, received_at)
         ):
             entry = UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now)
-            entry.origin = self.origin
-            self.ledger.add(entry)  # the error may send its client to another broker
+            self._leave([entry])  # the error may send its client to another broker
 
     def repeated(self) -> Iterator[tuple[UnconfirmedBatch, PendingProduce]]:
         """Unconfirmed batches that were repeated, with the request whose response the client may not have received."""
@@ -366,12 +365,9 @@ class ProducerConnection:
         late = answer.at > answer.due
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
-            self._add_kept(entry)
-
-    def _add_kept(self, entry: UnconfirmedBatch) -> None:
-        entry.origin = self.origin
-        insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
-        self.ledger.disturb(entry.key)
+            entry.origin = self.origin
+            insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
+            self.ledger.disturb(entry.key)
 
     # -- at its end
 

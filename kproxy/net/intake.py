@@ -81,6 +81,7 @@ class Intake:
                 now = connection.read_at + connection.wall
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
+            # nearly all are short, and are spared a coroutine
             command = session.request(frame, now) if len(frame) <= _LARGE_BYTES else await self._offer(frame)
             if command is not None:
                 await self._wait_for(command, frame)

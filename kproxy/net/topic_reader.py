@@ -43,8 +43,6 @@ class TopicReader:
         self.place = place
         self._entries = entries
         self._next = start
-        #: When the log last said how far it is, or the read began.
-        self._told_at = 0.0
 
     @property
     def offset(self) -> int:
@@ -61,7 +59,7 @@ class TopicReader:
 
     async def read_to(self, end: int) -> None:
         """Reads to ``end``, which was the end some time ago. As of ``read``."""
-        self._told_at = trio.current_time()
+        told_at = trio.current_time()
         try:
             if end and (self._next is None or self._next > end):  # not read yet, or the topic was created again
                 self._next = await self._offset(EARLIEST)
@@ -72,7 +70,7 @@ class TopicReader:
                         raise OSError("the leader has less than it had")
                     return  # nothing but what compaction left out
                 self._next = self._take(memoryview(part.records), self._next)
-                self._tell(end)
+                told_at = self._tell(end, told_at)
         except NoLeader as lost:
             check("Metadata", self.place[0], lost.error_code)
             raise
@@ -109,7 +107,10 @@ class TopicReader:
             self._entries.damaged += 1
         return last + 1
 
-    def _tell(self, end: int) -> None:
-        if trio.current_time() >= self._told_at + _PROGRESS_SECONDS:
-            self._told_at = trio.current_time()
-            log.info("reading a topic of kproxy's own", topic=self.place[0], offset=self._next, end=end)
+    def _tell(self, end: int, told_at: float) -> float:
+        """Logs now and then how far a long read is; when it last did, or when the read began."""
+        now = trio.current_time()
+        if now < told_at + _PROGRESS_SECONDS:
+            return told_at
+        log.info("reading a topic of kproxy's own", topic=self.place[0], offset=self._next, end=end)
+        return now

@@ -101,22 +101,23 @@ def records_bomb(proxy: Besieged) -> str:
 
 def compared_headers(proxy: Besieged) -> str:
     """A batch whose one record has 6 million empty headers, of a producer that has another one in doubt."""
-    return _compare(proxy, "headers", build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
+    one = build_batch([Record(0, int(time.time() * 1000), None, b"x", ())])
+    return _compare(proxy, "headers", bytes(one), _headers_bomb())
 
 
 def headers_read_back(proxy: Besieged) -> str:
     """The same batch twice: the first is in doubt, and kproxy reads it back from the log."""
-    return _compare(proxy, "headers read back", _headers_bomb())
+    bomb = _headers_bomb()
+    return _compare(proxy, "headers read back", bomb, bomb)
 
 
-def _compare(proxy: Besieged, client_id: str, in_doubt: bytes | bytearray) -> str:
-    before, after = (_produce(bytes(batch), client_id) for batch in (in_doubt, _headers_bomb()))
+def _compare(proxy: Besieged, client_id: str, in_doubt: bytes, batch: bytes) -> str:
     with proxy.connect(HOSTILE) as sock:
-        sock.sendall(before)
+        sock.sendall(_produce(in_doubt, client_id))
         while not int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, bytes(4)), sys.byteorder):
             time.sleep(0.01)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, and nothing read
-    return "answered" if answer_to(proxy, after) else "closed"
+    return "answered" if answer_to(proxy, _produce(batch, client_id)) else "closed"
 
 
 def _headers_bomb() -> bytes:
@@ -126,7 +127,7 @@ def _headers_bomb() -> bytes:
 
 def _produce(batch: bytes, client_id: str) -> bytes:
     data = ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, batch)])
-    return encode_request(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 7, 1, client_id)
+    return encode_request(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), 7, 1, client_id)
 
 
 def pipelines(proxy: Besieged) -> str:
@@ -199,11 +200,9 @@ def _topic(number: int, at: int) -> MetadataRequestTopic:
 
 def client_ids(proxy: Besieged) -> str:
     """200 producers with client ids of 32 KB."""
-    batch = build_batch([Record(0, int(time.time() * 1000), None, b"x", ())])
-    data = ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, bytes(batch))])
-    request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+    batch = bytes(build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
     names = (f"{number}".ljust(_LONG, "c") for number in range(200))
-    return f"{sum(bool(answer_to(proxy, encode_request(request, 7, 1, name))) for name in names)} answered"
+    return f"{sum(bool(answer_to(proxy, _produce(batch, name))) for name in names)} answered"
 
 
 def groups(proxy: Besieged) -> str:

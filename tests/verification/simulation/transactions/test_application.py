@@ -3,10 +3,9 @@
 import pytest
 import trio
 
-from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.messages import ApiKey
 from kproxy.testing.fake_broker import Close
-from tests.verification.simulation.transactions.test_legacy import BOTH, client, led
-from verification.simulation.faults import refusal
+from tests.verification.simulation.transactions.test_legacy import BOTH, client, led, refuse_once
 from verification.simulation.transactions.process import Abortable
 from verification.simulation.transactions.steering import goes_well
 from verification.simulation.transactions.ways import Way
@@ -18,7 +17,7 @@ def test_an_application_whose_batch_fails_begins_at_its_offsets_again() -> None:
         process = world.steps(client(Way.ON_OFFSET_COMMIT), 0)
         first, second = process.begin(0), process.begin(1)
         await goes_well(process.write(first, BOTH))
-        world.brokers.control(ApiKey.PRODUCE, lambda call: refusal(call, ErrorCode.MESSAGE_TOO_LARGE), times=1)
+        refuse_once(world)
         with pytest.raises(Abortable):
             await process.write(first, BOTH)
         await process.end(first, committed=False)
