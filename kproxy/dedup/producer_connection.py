@@ -107,6 +107,10 @@ class ProducerConnection:
         self._left_open: dict[PendingProduce, None] = {}
         #: The partitions of a request that waits to be accepted, and its place among all that arrived.
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
+        #: Whether the next request waits for what another connection brought before.
+        self.is_behind = False
+        #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
+        self._behind: dict[ProducerConnection, int] = {}
 
     @property
     def ended(self) -> bool:
@@ -148,6 +152,8 @@ class ProducerConnection:
     def waits_no_more(self) -> None:
         """Records that the request was accepted, or answered without being accepted."""
         self._waiting = None
+        self._behind.clear()
+        self.is_behind = False
         self.ledger.release()
 
     def precedes(self, key: TrackKey, other: "ProducerConnection") -> bool:
@@ -155,7 +161,26 @@ class ProducerConnection:
         if any(not answer.closed and key in answer.keys for answer in self._asked):
             return True
         mine, theirs = self._waiting, other._waiting
-        return mine is not None and key in mine[1] and (theirs is None or mine[0] < theirs[0])
+        if mine is None or key not in mine[1] or other in self._behind:
+            return False
+        return theirs is None or mine[0] < theirs[0]
+
+    def may_precede(self, other: "ProducerConnection") -> bool:
+        """Whether it has requests untaken that were there when another connection began to wait for them.
+
+        Of two that wait for each other the one that began sooner comes first.
+        """
+        position = other._behind.get(self)
+        if position is None:
+            position = self.wire.arrived()
+        if self.wire.has_taken(position):
+            return False
+        mine, theirs = self._waiting, other._waiting
+        if self.is_behind and mine is not None and theirs is not None and theirs[0] < mine[0]:
+            return False
+        other._behind[self] = position
+        self.wire.tell_taken(self.ledger.changed)
+        return True
 
     def arrived(self, answer: PendingProduce, now: float) -> None:
         """Records a request that was accepted at ``now`` (seconds since the epoch) and will be answered."""
@@ -365,7 +390,7 @@ class ProducerConnection:
         late = answer.at > answer.due
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
-            entry.origin = self.origin
+            entry.origin, entry.late_here = self.origin, late
             insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
             self.ledger.disturb(entry.key)
 
@@ -396,7 +421,7 @@ class ProducerConnection:
                 entries = _entries(answer, sure=sure, since=now, clean=clean)
                 self._leave(self._unanswered(entries), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
-            entry.since, entry.beside = now, frozenset()
+            entry.since, entry.beside, entry.late_here = now, frozenset(), False
             self._leave([entry])
         for mine in (self.kept, self._unread, self._written, self._asked):
             mine.clear()

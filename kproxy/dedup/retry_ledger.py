@@ -222,6 +222,7 @@ class RetryLedger:
             if waiting:
                 return Settle(waiting)
         waiting = [key for key in keys if self._continues_elsewhere(member, key)]
+        member.is_behind = bool(waiting)
         if waiting:
             self._awaited = True
             return Settle(waiting)
@@ -379,10 +380,13 @@ class RetryLedger:
     def _continues_elsewhere(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether the client sent something for a partition before, to its former leader, of which it has no response.
 
-        Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight.
+        Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight. What
+        kproxy has not read yet counts as well, as long as the partition was used over no connection but that one.
         """
+        use = self._uses.get(key)
+        last = None if use is None else use.last
         return any(
-            other.precedes(key, member)
+            (other.origin is last and other.may_precede(member)) or other.precedes(key, member)
             for node_id, others in self._by_broker.items()
             if node_id != member.node_id
             for other in others.values()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CLOCKS_AGREE_SECONDS = 1.0
 #: Clients look at their clocks now and then, and take a while to close a connection.
 _TIMEOUT_MARGIN = 1.5
+#: Seconds after which a connection that broke unseen is known to have ended: keepalive, and TCP_USER_TIMEOUT.
+BROKEN_FOR_AT_MOST = 30.0
 #: Seconds after the write within which a response passes whatever ends TCP between kproxy and the client, and a request
 #: that was sent before has arrived.
 _LONGEST_ROUND_TRIP = 1.0
@@ -130,8 +132,10 @@ class Rules:
         """The connection outlived every time-out of its client after a response had arrived, and was acknowledged.
 
         A client that reads late has no room for what is written: it may wait as long again for the end of a request.
+        It may have ended the connection since, and a broken network have kept that from kproxy.
         """
-        return answer.position <= acknowledged and now - answer.arrived_at >= _TIMEOUT_MARGIN * self.client_timeout
+        lived = now - BROKEN_FOR_AT_MOST - answer.arrived_at
+        return answer.position <= acknowledged and lived >= _TIMEOUT_MARGIN * self.client_timeout
 
     def received_by_end(self, answer: PendingProduce, acknowledged: int, *, reset: bool) -> bool:
         """The client closed the connection in good order after its kernel had acknowledged the response.
@@ -274,7 +278,7 @@ class Rules:
         """Whether the timestamps of an unconfirmed record and of one that equals it allow that they are one."""
         if have_same_time(ours, theirs):
             return True
-        if entry.timed_only:
+        if entry.timed_only or entry.late_here:
             return False
         untimed = UNTIMED in (ours.timestamp_ms, theirs.timestamp_ms)
         if untimed or (self.renews_timestamps and not entry.sure):

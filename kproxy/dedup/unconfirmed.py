@@ -1,6 +1,6 @@
 """Unconfirmed batches: responses that a client is owed, and records whose response it may not have received."""
 
-from collections.abc import Collection, KeysView, Sequence
+from collections.abc import Callable, Collection, KeysView, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -37,6 +37,15 @@ class Wire(Protocol):
     @property
     def writing(self) -> int:
         """Bytes of responses after ``written`` of which the kernel may have taken some."""
+
+    def arrived(self) -> int:
+        """Bytes of requests so far, with those that the kernel holds unread."""
+
+    def has_taken(self, position: int) -> bool:
+        """Whether all whole requests within so many bytes were taken, or none is awaited."""
+
+    def tell_taken(self, changed: Callable[[], None]) -> None:
+        """Calls ``changed`` once, when the next requests were taken."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +106,8 @@ class UnconfirmedBatch:
     found: bool = False
     #: Only a record with the same timestamp of its client repeats it: it is in doubt for want of better knowledge only.
     timed_only: bool = False
+    #: Its response was late, and the connection lives on: who had given it up would have closed that.
+    late_here: bool = False
     #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
     doubted_at: float = -1.0
     _contents: frozenset[bytes] | None = None

@@ -69,6 +69,10 @@ class Connection:
         self._left_over = False
         #: When the client connected (trio's clock, seconds), and the bytes of its requests since.
         self.opened_at, self.received = self.read_at, 0
+        #: A time in which the client sent nothing while a request of it waited: what it sends next comes after that.
+        self._quiet: Silence | None = None
+        #: What is called once the requests at hand are taken.
+        self._tell: Callable[[], None] | None = None
         #: Bytes of responses handed to the kernel (``kproxy.dedup.unconfirmed.Wire``).
         self.written = 0
         #: Bytes after these of which the kernel may have taken some.
@@ -144,6 +148,17 @@ class Connection:
     def peer_closed(self) -> bool:
         return self.client.peer_closed()
 
+    def arrived(self) -> int:
+        return self.received + self.client.pending()
+
+    def has_taken(self, position: int) -> bool:
+        if self.budget.full:
+            return True  # it may wait for memory that the one which asks holds
+        return self.received - self._pending >= position or not (self._pending or self.client.pending())
+
+    def tell_taken(self, changed: Callable[[], None]) -> None:
+        self._tell = changed
+
     def was_reset(self) -> bool:
         return not self._left_well and self.client.was_reset()
 
@@ -188,9 +203,14 @@ class Connection:
             self.read_at = self._emptied_at = self.now()
             self.stats.clients.bytes_in += count
             self.received += count
+            if self._quiet is not None:
+                self._note_quiet()
             frames = self._frames(count, room)
             await self._intake.take(frames)
             self._pending = 0
+            if self._tell is not None:
+                tell, self._tell = self._tell, None
+                tell()
             await self.flush()
             if self.dispatch.ending:
                 raise Finished("the broker's connection ended")
@@ -256,8 +276,14 @@ class Connection:
 
     def look_while_busy(self) -> None:
         """Called every now and then: in a wait of whatever kind nothing is read."""
-        if not self.listening:
-            self.look_whether_empty()
+        if self.listening:
+            return
+        self.look_whether_empty()
+        now = trio.current_time() + self.wall
+        if self._left_over or self._splitter.held:
+            self._quiet = None
+        else:
+            self._quiet = Silence(now if self._quiet is None else self._quiet.since, now)
 
     def look_between(self, now: float) -> None:
         """Called every now and then: which responses have arrived, and for how long the client has been silent."""
@@ -265,11 +291,17 @@ class Connection:
         if not self.session.look_between(now + self.wall) or since is None or now - since < _SILENT_SECONDS:
             return
         if not (self._splitter.held or self.client.pending()):  # what is there may have come at any time
+            self._quiet = None
             self.session.was_silent(Silence(since + self.wall, now + self.wall))
+
+    def _note_quiet(self) -> None:
+        quiet, self._quiet = self._quiet, None
+        if quiet is not None and quiet.until - quiet.since >= _SILENT_SECONDS:
+            self.session.was_silent(quiet)
 
     def look_whether_empty(self) -> None:
         """In a long wait, and after it: requests that arrive from now on have not waited as long."""
-        self._left_over = self.client.pending()
+        self._left_over = bool(self.client.pending())
         if not self._left_over:
             self._emptied_at = trio.current_time()
 

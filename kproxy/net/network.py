@@ -91,8 +91,8 @@ class ByteIO(Protocol):
     def watch_end(self, watch: EndWatch, ended: Ended) -> None:
         """Lets ``watch`` report when ``peer_closed`` has become true; only once for a connection."""
 
-    def pending(self) -> bool:
-        """Whether there is something of the peer to read; False after ``close``."""
+    def pending(self) -> int:
+        """Bytes of the peer that can be read, with TLS before they are decrypted; 0 after ``close``."""
 
     def was_reset(self) -> bool:
         """Whether the connection ended otherwise than by the peer's FIN: RST, a fault of the network, or this end."""

@@ -4,6 +4,7 @@ import fcntl
 import select
 import socket
 import struct
+import sys
 import termios
 from collections.abc import Sequence
 
@@ -171,9 +172,11 @@ class SocketIO:
             watch.watch(self._sock.fileno(), ended)
             self._watch = watch
 
-    def pending(self) -> bool:
-        """Whether there is something to read (FIONREAD)."""
-        return not self.closed and fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0"
+    def pending(self) -> int:
+        """Bytes that can be read (FIONREAD)."""
+        if self.closed:
+            return 0
+        return int.from_bytes(fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)
 
     def was_reset(self) -> bool:
         ends = self._ended_by if self.closed else self._ends()

@@ -89,8 +89,11 @@ class TlsIO(WrappedIO):
     def peer_certificate(self) -> bytes | None:
         return self._ssl.getpeercert(binary_form=True) if self._done else None
 
-    def pending(self) -> bool:
-        return not self.closed and (not self._dry or self._inner.pending())
+    def pending(self) -> int:
+        if self.closed:
+            return 0
+        unread = self._inner.pending()
+        return unread if self._dry else max(1, unread + self._in.pending + self._ssl.pending())
 
     @property
     def greets(self) -> bool:

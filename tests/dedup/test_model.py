@@ -16,8 +16,8 @@ SCENARIOS = {
     "the retry overtakes the first send": Scenario([["a"]], [0], faults={"re": 1}),
     "given up, then anew": Scenario([["a", "b", "a"]], [0], faults={"re": 1, "give": 1}),
     "told of a time-out": Scenario([["a"]], [0], faults={"err": 1, "re": 1}),
-    "the client's own time-out": Scenario([["a"]], [0], faults={"slow": 1}),
-    "the late answer is thrown away": Scenario([["a", "b"]], [0], faults={"slow": 1, "re": 1}),
+    "the client's own time-out": Scenario([["a"]], [0], timed=True, faults={"slow": 1}),
+    "the late answer is thrown away": Scenario([["a", "b"]], [0], timed=True, faults={"slow": 1, "re": 1}),
     "split, and joined": Scenario([["ab", "c"]], [0], regroup=True, faults={"re": 1, "cut": 1}),
     "the same with another client": Scenario([["a", "b"], ["c"]], [0, 1], regroup=True, faults={"cut": 1}),
     "two processes of one name": Scenario([["a", "b"], ["c"]], [0, 0], faults={"re": 1, "cut": 1}),
@@ -26,7 +26,10 @@ SCENARIOS = {
     "equal records in flight": Scenario([["a", "a"]], [0], depth=2, faults={"re": 1}),
     "crash": Scenario([["a", "b"]], [0], faults={"crash": 1, "resend": 1, "re": 1}),
     "crash, regrouped": Scenario([["ab", "c"]], [0], regroup=True, faults={"crash": 1, "re": 1}),
-    "mix": Scenario([["a", "b", "a"]], [0], faults={"re": 1, "give": 1, "lost": 1, "resend": 1, "slow": 1}),
+    "mix": Scenario([["a", "b", "a"]], [0], faults={"re": 1, "give": 1, "lost": 1, "resend": 1}),
+    "mix with time-outs": Scenario(
+        [["a", "b", "a"]], [0], timed=True, faults={"re": 1, "give": 1, "lost": 1, "resend": 1, "slow": 1}
+    ),
     "mix of one that pipelines": Scenario([["a", "b", "c"]], [0], depth=2, faults={"re": 1, "lost": 1, "resend": 1}),
     "mix of two": Scenario([["a", "b"], ["a"]], [0, 0], faults={"re": 1, "lost": 1, "resend": 1, "err": 1}),
     "mix of two producers": Scenario([["a", "b"], ["a"]], [0, 1], faults={"re": 1, "cut": 1, "crash": 1}),

@@ -99,7 +99,7 @@ def test_of_an_abandoned_lane_only_what_was_open_is_in_doubt() -> None:
     first, second = world.connect(), world.connect()
     first.did("a")
     first.member.look_between(world.now)
-    world.now += 100
+    world.now += 120
     first.did("b", keys=(OTHER,))
     first.ask("c")
     first.close()

@@ -41,12 +41,17 @@ Move = Callable[[], None]
 
 @dataclass
 class Scenario:
-    """Each client's program (batches of one letter for each record), its identity, and how often what may go wrong."""
+    """Each client's program (batches of one letter for each record), its identity, and how often what may go wrong.
+
+    ``timed``: each record has a timestamp of its own. Nothing else shows a retry on a connection that lives on after
+    the client's own time-out.
+    """
 
     programs: list[list[str]]
     identities: list[int]
     depth: int = 1
     regroup: bool = False
+    timed: bool = False
     faults: dict[str, int] = field(default_factory=dict)
 
 
@@ -56,6 +61,7 @@ class Request:
 
     number: int
     records: str
+    times: list[int]
     due: float
 
 
@@ -207,7 +213,8 @@ class Walk:
     def _send(self, client: Client, places: Sends) -> None:
         client.flight[client.number] = places
         text = "".join(client.records[at] for at in places)
-        client.conn.requests.append(Request(client.number, text, self.now + PATIENCE))
+        times = [ARRIVAL_MS + (at + 1 if self.scenario.timed else 0) for at in places]
+        client.conn.requests.append(Request(client.number, text, times, self.now + PATIENCE))
         client.number += 1
 
     def _send_next(self, client: Client, before: Sends) -> None:
@@ -329,7 +336,8 @@ class Walk:
         assert lane is not None
         answer, part = PendingProduce([PartitionData(KEY, 0, 0)], request.due), PartitionCall(*KEY)
         calm = member.ledger.is_calm(member, answer)
-        records = [Record(at, ARRIVAL_MS, None, text.encode(), ()) for at, text in enumerate(request.records)]
+        pairs = zip(request.records, request.times, strict=True)
+        records = [Record(at, time, None, text.encode(), ()) for at, (text, time) in enumerate(pairs)]
         batches = [(part, memoryview(build_batch(records)), len(records))]
         new = {KEY}
         if not calm and member.ledger.concern(member, answer, self.now):

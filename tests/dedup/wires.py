@@ -28,6 +28,8 @@ class FakeWire:
     reset: bool = False
     writing: int = 0
     received: int = 0
+    unread: int = 0
+    told: Callable[[], None] = lambda: None
     #: How often the kernel was asked.
     asked: int = 0
 
@@ -37,6 +39,20 @@ class FakeWire:
 
     def was_reset(self) -> bool:
         return self.reset
+
+    def arrived(self) -> int:
+        return self.received + self.unread
+
+    def has_taken(self, position: int) -> bool:
+        return self.received >= position or not self.unread
+
+    def tell_taken(self, changed: Callable[[], None]) -> None:
+        self.told = changed
+
+    def read(self) -> None:
+        """All that was there is taken."""
+        self.received, self.unread = self.received + self.unread, 0
+        self.told()
 
 
 class Ledgers(RetryLedgers):

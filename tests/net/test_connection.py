@@ -339,8 +339,7 @@ async def test_producers_at_a_stalled_broker_are_not_ended_though_others_wait_fo
         async with trio.open_nursery() as nursery:
             for producer in producers:
                 nursery.start_soon(pushed, producer)
-            await trio.sleep(1)
-            assert proxy.server._unfinished.used("127.0.0.1")
+            await eventually(lambda: bool(proxy.server._unfinished.used("127.0.0.1")))
             async with others_wait_for_memory(proxy):
                 await trio.sleep(10)
             nursery.cancel_scope.cancel()

@@ -254,6 +254,33 @@ async def test_what_waits_for_a_producer_id_is_not_overtaken_over_an_older_conne
         assert values_in(proxy.brokers, "t") == [b"z", b"a", b"b"]
 
 
+@pytest.mark.parametrize("parts", [1, 2], ids=["read", "in the kernel"])
+async def test_what_was_not_taken_yet_is_not_overtaken_at_the_new_leader(parts: int) -> None:
+    """The client has many requests in flight to the former leader: one waits in kproxy, and all after it."""
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", placed=[[1, 2]])
+        proxy.brokers.create_topic("u", placed=[[1, 2]])
+        async with await proxy.client(1) as former, await proxy.client(2) as leader:
+            assert errors_of(await former.call(request(batch(b"z")), 8)) == [0]
+            gate = Gate(proxy, b"held")
+            await former.send(request(batch(b"held")), 8)
+            await gate.wait_reached()
+            frames = [former.encode(request(batch(b"%d" % at), topic="u"), 8) for at in range(8)]
+            frames.append(former.encode(request(batch(b"a")), 8))
+            for part in (frames,) if parts == 1 else (frames[:-1], frames[-1:]):
+                await former.stream.send_all(b"".join(part))
+                await trio.sleep(0.2)
+            proxy.brokers.move_leader("t", 0, 2)
+            await leader.send(request(batch(b"b")), 8)
+            await trio.sleep(0.2)
+            gate.release()
+            answers = [await former.receive() for _ in range(10)]
+            assert errors_of(answers[-1]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            assert errors_of(await leader.receive()) != [0]
+            assert errors_of(await leader.call(request(batch(b"a", b"b")), 8)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"z", b"held", b"a", b"b"]
+
+
 async def test_a_request_after_the_end_is_left_to_an_older_connection_to_the_broker_that_leads_again() -> None:
     async with proxied(2) as proxy:
         proxy.brokers.create_topic("t", placed=[[1, 2]])
@@ -281,6 +308,31 @@ async def test_a_retry_finds_its_records_where_another_broker_leads_now() -> Non
         async with await proxy.client(2) as client:
             assert bases(await client.call(message, 8)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a"]
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(2.0, 2), (0.2, 1)], ids=["silent", "busy"])
+async def test_who_sends_something_after_a_silence_has_read_what_came_before_it(seconds: float, written: int) -> None:
+    """Also where kproxy was not waiting for its requests meanwhile, but one of these for the broker."""
+    old = request(message_set([(TIME_MS, None, b"a")], 0, 0))  # without timestamps
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        proxy.brokers.create_topic("u")
+        client = await proxy.client(1)
+        assert errors_of(await client.call(old, 1)) == [0]
+        gate = Gate(proxy, b"held")
+        held = [request(batch(b"held" if at == 0 else b"%d" % at), topic="t" if at == 0 else "u") for at in range(8)]
+        await client.stream.send_all(b"".join(client.encode(one, 8) for one in held))
+        await gate.wait_reached()
+        await trio.sleep(seconds)
+        await client.send(request(batch(b"after"), topic="u"), 8)
+        await trio.sleep(0.2)
+        gate.release()
+        for _ in range(9):
+            assert errors_of(await client.receive()) == [0]
+        await end(client, reset=True)
+        async with await proxy.client(1) as another:
+            assert errors_of(await another.call(old, 1)) == [0]
+        assert values_in(proxy.brokers, "t").count(b"a") == written
 
 
 def former_self(fake: FakeServer) -> AbstractAsyncContextManager[Proxied]:

@@ -1,9 +1,14 @@
 """Non-blocking sockets."""
 
+import socket
+
 import pytest
 import trio
 import trio.testing
 
+from kproxy.dedup.retry_rules import BROKEN_FOR_AT_MOST
+from kproxy.net import socket_io
+from kproxy.net.retry_ledger_keeper import _UNACKNOWLEDGED_MS
 from kproxy.net.socket_io import SocketIO
 from tests.net.byte_io import cut_off, read, sockets
 from tests.net.harness import PATIENCE, eventually
@@ -158,3 +163,9 @@ async def test_a_caller_after_the_end_learns_of_it() -> None:
     with pytest.raises(trio.ClosedResourceError):
         await one.readable()
     two.close()
+
+
+def test_a_broken_connection_is_noticed_as_soon_as_the_rules_of_retries_take_for_granted() -> None:
+    times = dict(socket_io._KEEPALIVE)
+    noticed = times[socket.TCP_KEEPIDLE] + times[socket.TCP_KEEPINTVL] * times[socket.TCP_KEEPCNT]
+    assert max(noticed, _UNACKNOWLEDGED_MS / 1000) <= BROKEN_FOR_AT_MOST

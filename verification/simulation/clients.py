@@ -35,6 +35,8 @@ _EVIDENT_BEHIND_OTHERS: Final = 1000
 #: Seconds within which kproxy has what was sent to it, and its client what kproxy wrote then, unless a fault holds
 #: it up. A response that is read later was written by a kproxy that had all of the round.
 _SEEN_WITHIN: Final = 0.2
+#: Seconds after a refusal for which kproxy takes a request for one that was made before it was read.
+_AWAITED: Final = 0.5
 #: Seconds for which a client stays that wants no responses: who closes at once does not mind what becomes of them.
 _LINGERS: Final = 30.0
 #: Seconds from one look at the time-outs of requests to the next.
@@ -118,8 +120,11 @@ class Client:
     # -- what to do next
 
     def has(self, link: Link) -> bool:
-        """Whether this connection is one of its own."""
-        return link is self.link or any(link is kept for _, kept in self._kept.values())
+        """Whether this connection is one of its own, or the one of a balancer for it."""
+        own = [kept for _, kept in self._kept.values()]
+        if self.link is not None:
+            own.append(self.link)
+        return any(link in (one, one.beyond) for one in own)
 
     async def _step(self) -> None:
         if self._io is not None and not self._flight:
@@ -447,10 +452,11 @@ class Client:
         self._again(flight)
 
     def _note_held_up(self, deadline: float, again: Request) -> None:
-        """A refusal that came late, or what was ready and came long after it: kproxy waits 0.5 s for a retry."""
+        """A refusal that came late, or what was ready and came long after it: kproxy waits ``_AWAITED`` for a retry."""
         if self.link is None or not self.plan.ready:
             return
-        if max(self.link.held_until, self.reads_from) > deadline - self.plan.request_timeout:
+        held = max(self.link.held_until, self.reads_from) > deadline - self.plan.request_timeout
+        if held or self.link.round_trip > _AWAITED:
             for request in (again, *self._todo):
                 _hold_up(request)
 

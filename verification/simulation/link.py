@@ -113,6 +113,12 @@ class Link:
         return min(self.up.last_arrival, noticed) if self.near.closed and self.up.has_end else noticed
 
     @property
+    def round_trip(self) -> float:
+        """Seconds that a response and the next request are in flight at most: jitter doubles the latency."""
+        own = 2 * (self.up.latency + self.down.latency)
+        return own if self.beyond is None else own + self.beyond.round_trip
+
+    @property
     def held_until(self) -> float:
         """Until when (trio's clock) something in flight is held up or lost."""
         own = max(max(pipe.stalled_until, pipe.blocked_until) for pipe in (self.up, self.down))

@@ -131,9 +131,9 @@ class VirtualIO:
         """Has the end reported when it arrives."""
         self._in.when_over(lambda: watch.found(ended))
 
-    def pending(self) -> bool:
-        """Whether bytes have arrived."""
-        return not self.closed and bool(self._in.inbox)
+    def pending(self) -> int:
+        """Bytes that have arrived."""
+        return 0 if self.closed else len(self._in.inbox)
 
     def was_reset(self) -> bool:
         """Whether it ended otherwise than by the peer's FIN; after ``close`` the value at that time."""

@@ -70,7 +70,7 @@ class RenewingIO(WrappedIO):
         if not lifetime_ms:
             self._due = self._ends = inf
 
-    def pending(self) -> bool:
+    def pending(self) -> int:
         return bool(self._beside) or self._inner.pending()
 
     def close(self) -> None:
