@@ -390,7 +390,7 @@ class ProducerConnection:
         late = answer.at > answer.due
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
-            entry.origin, entry.late_here = self.origin, late
+            entry.origin, entry.late_here = self.origin, late and not answer.failed
             insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
             self.ledger.disturb(entry.key)
 

@@ -768,15 +768,16 @@ def test_an_error_counts_as_read_though_the_kernel_has_perhaps_not_taken_all_of_
     assert world.text() == "a"
 
 
-def test_what_succeeded_beside_an_error_that_came_too_late_is_retried_also_by_itself() -> None:
+@pytest.mark.parametrize("time", [7, UNTIMED])
+def test_what_succeeded_beside_an_error_that_came_too_late_is_retried_also_by_itself(time: int) -> None:
     world = World()
     talk = world.connect()
-    request = talk.ask("a", keys=(KEY, OTHER), due=world.now + 1)
+    request = talk.ask("a", keys=(KEY, OTHER), due=world.now + 1, time=time)
     talk.write(request)
     request.failed, request.failures = True, [OTHER]
     world.now += 2
     talk.tell(request)
-    talk.did("a")
+    talk.did("a", time=time)
     assert world.text() == "a"
 
 

@@ -70,6 +70,17 @@ async def _cut(world: World, number: int, time: float) -> None:
         link.cut()
 
 
+async def _cut_next(world: World, time: float) -> None:
+    """The connection of the first client breaks with the next request that it sends after a time.
+
+    A late response is no matter as long as the connection lives.
+    """
+    await trio.sleep_until(time)
+    link = world.clients[0].link
+    if link is not None:
+        link.cut_after(1, answers=False)
+
+
 def overtaken(seed: int) -> Plan:
     """Two requests in flight under a new producer id; the broker puts the first off, and would take the second."""
 
@@ -296,34 +307,44 @@ def late_written(seed: int) -> Plan:
 def _late(seed: int, seconds: float) -> Plan:
     async def script(world: World) -> None:
         _on(world, b"x", lambda _: Delay(before=seconds))
+        await _cut_next(world, 5.0)
 
     sends = (0.2, b"z"), (3.0, b"x"), (0.0, b"y"), (0.0, b"x")
     return Plan(seed, (_client(0, *sends, depth=3, magic=0, version=1),), (), script=script, strict=True)
 
 
-def late_beside(seed: int) -> Plan:
-    """Of two equal records the first receives a time-out, and the second a success that is just too late.
+def told_beside(seed: int) -> Plan:
+    """Of two equal records the first receives a time-out, and the second a success; then the connection breaks.
 
     Both are in the log then, and only the first is sent again.
     """
 
     async def script(world: World) -> None:
         _on(world, b"x", lambda _: Delay(before=3.8))
+        await trio.sleep_until(4.6)
+        link = world.clients[0].link
+        assert link is not None
+        link.up.stall(1.5)
+        await _cut(world, 0, 5.8)
 
-    sends = (0.2, b"z"), (1.04, b"x"), (0.13, b"x")
-    client = _client(0, *sends, depth=2, magic=0, version=1, closes_on_timeout=False)
+    sends = (0.2, b"z"), (1.04, b"x"), (1.0, b"x")
+    client = _client(0, *sends, depth=2, magic=0, version=1)
     return Plan(seed, (client,), (), script=script, strict=True)
 
 
 def late_leased(seed: int) -> Plan:
-    """A request waits for a producer id; another one arrives meanwhile, and an equal record long after it."""
+    """A request waits for a producer id; another one arrives meanwhile, and an equal record long after it.
+
+    In between a request after a silence shows that all was received, and the connection breaks.
+    """
 
     async def script(world: World) -> None:
         slow = [Delay(before=1.6)]
         world.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: slow.pop() if slow else None)
         _on(world, b"x", lambda _: Delay(before=1.9))
+        await _cut_next(world, 8.8)
 
-    sends = (0.36, b"z"), (1.4, b"x"), (4.0, b"x")
+    sends = (0.36, b"z"), (1.4, b"x"), (6.0, b"y"), (2.0, b"x")
     return Plan(seed, (_client(0, *sends, depth=2, magic=0, version=1),), (), script=script, strict=True)
 
 

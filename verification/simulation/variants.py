@@ -335,10 +335,9 @@ VARIANTS: Final = (
     Variant(
         "of equal records the newest is taken, though an older one received an error",
         ((Rules, "surely_retried", broken_rules.no),),
-        scripts.late_beside,
+        scripts.told_beside,
         (MERGED,),
-        20,
-        first=9,
+        10,
     ),
     Variant(
         "what arrives while a request waits has waited as long",
@@ -346,7 +345,6 @@ VARIANTS: Final = (
         scripts.late_leased,
         (MERGED,),
         10,
-        first=1,
     ),
     Variant(
         "nothing shows that a response was received",
