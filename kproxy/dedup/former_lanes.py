@@ -28,6 +28,9 @@ class _Entry(NamedTuple):
 class FormerLanes:
     """A view of the log: of each producer id the last entry counts, compacted or not.
 
+    Of the batches in doubt only the newest list of each producer and instance is kept. Each entry has a list, and none
+    that is older is asked for.
+
     Where a caller says since when entries count, older ones are not there, deleted or not.
     """
 
@@ -47,6 +50,8 @@ class FormerLanes:
         #: The first to be written first, as far as they are from one partition.
         self._lanes: dict[LaneKey, _Entry] = {}
         self._by_identity: dict[Identity, dict[LaneKey, _Entry]] = {}
+        #: By instance and identity, the entry whose list is the newest.
+        self._newest_lists: dict[tuple[str, Identity], LaneKey] = {}
         self._size = 0
         self._is_complete = False
         #: Entries of newer versions, and ones that are no entries: kept in the log, not used.
@@ -91,6 +96,7 @@ class FormerLanes:
         lanes = [entry.lane for entry in self._lanes.values() if entry.appended_ms >= since_ms]
         self._lanes.clear()
         self._by_identity.clear()
+        self._newest_lists.clear()
         self._size = 0
         return lanes
 
@@ -102,20 +108,43 @@ class FormerLanes:
         if record.value is None:
             return
         lane = decode_value(key, record.value)
-        self._lanes[key] = entry = _Entry(lane, record.timestamp)
-        self._by_identity.setdefault(lane.identity, {})[key] = entry
-        self._size += _size(lane)
+        self._put(key, _Entry(lane, record.timestamp))
         if lane.in_doubt is not None:
             self.newest_list_ms = max(self.newest_list_ms, lane.in_doubt.at_ms)
+            self._keep_newest(key, lane, lane.in_doubt)
         while len(self._lanes) > self._most or self._size > MOST_BYTES:
             self._remove(next(iter(self._lanes)))
             self.dropped += 1
+
+    def _put(self, key: LaneKey, entry: _Entry) -> None:
+        self._lanes[key] = entry
+        self._by_identity.setdefault(entry.lane.identity, {})[key] = entry
+        self._size += _size(entry.lane)
+
+    def _keep_newest(self, key: LaneKey, lane: LaneRecord, in_doubt: InDoubt) -> None:
+        """Drops the batches of the older one of two lists."""
+        owner = lane.instance_id, lane.identity
+        before = self._newest_lists.get(owner)
+        other = None if before is None else self._lanes[before].lane.in_doubt
+        if before is not None and other is not None:
+            if other.at_ms > in_doubt.at_ms:
+                self._strip(key, in_doubt)
+                return
+            self._strip(before, other)
+        self._newest_lists[owner] = key
+
+    def _strip(self, key: LaneKey, in_doubt: InDoubt) -> None:
+        entry = self._lanes[key]
+        self._size -= _size(entry.lane)
+        self._put(key, entry._replace(lane=entry.lane._replace(in_doubt=in_doubt._replace(batches=()))))
 
     def _remove(self, key: LaneKey) -> None:
         entry = self._lanes.pop(key, None)
         if entry is not None:
             lane = entry.lane
             self._size -= _size(lane)
+            if self._newest_lists.get((lane.instance_id, lane.identity)) == key:
+                del self._newest_lists[lane.instance_id, lane.identity]
             lanes = self._by_identity[lane.identity]
             del lanes[key]
             if not lanes:

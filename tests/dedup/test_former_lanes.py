@@ -6,6 +6,7 @@ from kproxy.codec.batch import Record
 from kproxy.dedup.former_lanes import MOST_BYTES, FormerLanes
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord, encode_key, encode_value
+from kproxy.dedup.listed import InDoubt, ListedBatch
 from kproxy.dedup.producer_ids import KPROXY_BIT
 
 ONE, TWO = Identity("", "one", "localhost"), Identity("", "two", "localhost")
@@ -129,6 +130,30 @@ def test_identities_are_kept_within_a_bound_of_bytes() -> None:
     taken = former.take_all()
     former.apply(map(entry, taken))
     assert len(former) == len(taken)
+
+
+def listing(number: int, at_ms: int, batches: int, identity: Identity = ONE, instance: str = "me") -> LaneRecord:
+    """The entry of a lane given back, when so many batches of its producer were in doubt."""
+    rows = [ListedBatch((b"t", 0), KPROXY_BIT | number, 0, at, at, at_ms, False, ()) for at in range(batches)]
+    return lane(number, identity, instance=instance)._replace(returned=True, in_doubt=InDoubt(at_ms, tuple(rows)))
+
+
+def test_only_the_newest_list_of_a_producer_is_kept_so_that_no_lane_is_dropped_for_older_ones() -> None:
+    former = FormerLanes(lambda instance: True)
+    former.apply(entry(listing(number, number, 1000)) for number in range(1, 200))
+    former.apply(
+        [entry(listing(1000, 5, 3)), entry(listing(1001, 7, 2, TWO)), entry(listing(1002, 8, 1, ONE, "other"))]
+    )
+    assert (former.dropped, len(former)) == (0, 202)
+    listed = {one.producer_id ^ KPROXY_BIT: one.in_doubt for one in (*former.of(ONE), *former.of(TWO))}
+    assert all(row is not None for row in listed.values())
+    assert {number: len(row.batches) for number, row in listed.items() if row and row.batches} == {
+        199: 1000,
+        1001: 2,
+        1002: 1,
+    }
+    former.apply([entry(lane(199)), entry(listing(1, 300, 4))])
+    assert [len(one.in_doubt.batches) for one in former.of(ONE) if one.in_doubt and one.in_doubt.batches] == [1, 4]
 
 
 @pytest.mark.parametrize("other", ["before me", "other", "me, too"])
