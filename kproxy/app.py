@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -49,6 +50,8 @@ _GC_ALLOCATIONS = 20_000
 _READY_SECONDS = 0.05
 #: A start takes less where brokers answer.
 _PATIENCE_SECONDS = 5.0
+#: Python's default is 0.005.
+_SWITCH_SECONDS = 0.001
 
 
 def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) -> int:
@@ -61,6 +64,8 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
     # What a request allocates is freed by reference counts; looking for cycles so often would only cost time.
     gc.freeze()
     gc.set_threshold(_GC_ALLOCATIONS)
+    # The loop gives up the interpreter's lock at each system call, and waits so long for what works beside it.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     settings.follow(logs.reconfigure)
     settings.follow(lambda config: allow_connections(config.max_connections))
     allow_connections(loaded.config.max_connections)

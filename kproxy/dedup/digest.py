@@ -5,11 +5,16 @@ from typing import NamedTuple
 from xxhash import xxh3_128_digest
 
 from kproxy.codec.batch import RawRecord, crc_ok, iter_raw_records, read_header
-from kproxy.codec.records import LOG_APPEND_TIME
+from kproxy.codec.records import LOG_APPEND_TIME, DecompressionLimit
 from kproxy.errors import RemoteProtocolError
 
 #: The record has no time of its client's: magic 0, or the broker put its own in its place (LogAppendTime).
 UNTIMED = -1
+
+
+#: What is read of a request on the loop, about 20 ms: bytes once decompressed, and records.
+AT_ONCE_BYTES = 1 << 20
+AT_ONCE_RECORDS = 5_000
 
 
 class Digest(NamedTuple):
@@ -29,10 +34,20 @@ def have_same_time(one: Digest, other: Digest) -> bool:
 def read_batch(
     batch: bytes | bytearray | memoryview, *, arrival_ms: int | None, max_decompressed_bytes: int
 ) -> list[tuple[Digest, RawRecord]]:
-    """The records of a batch of format v2; none if it is damaged: then it is left to the broker to say so.
+    """The records of a batch of format v2; none if it is damaged or too large: then it is left to the broker to say so.
 
     ``arrival_ms``: the batch was converted when it came, and this is the time of records that had none.
     """
+    try:
+        return read_whole(batch, arrival_ms=arrival_ms, max_decompressed_bytes=max_decompressed_bytes)
+    except DecompressionLimit:
+        return []
+
+
+def read_whole(
+    batch: bytes | bytearray | memoryview, *, arrival_ms: int | None, max_decompressed_bytes: int
+) -> list[tuple[Digest, RawRecord]]:
+    """As ``read_batch``. DecompressionLimit: it is too large."""
     try:
         header = read_header(batch)
         if not crc_ok(batch, 0, len(batch)):
@@ -42,6 +57,8 @@ def read_batch(
             (_digest(record, timed=timed and record.timestamp != arrival_ms), record)
             for record in iter_raw_records(header, batch, max_decompressed_bytes)
         ]
+    except DecompressionLimit:
+        raise
     except RemoteProtocolError:
         return []
 

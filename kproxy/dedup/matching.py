@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
@@ -17,10 +18,26 @@ RecordInBatch: TypeAlias = tuple[UnconfirmedBatch, int]
 _MOST_LOOKED_AT = 1000
 
 
+@dataclass(slots=True)
+class Effort:
+    """What the comparison of one request may still cost."""
+
+    #: Records that are matched one by one, since equal ones are among them or their order is another: 7 us each.
+    records: int = 10_000
+    #: Records of entries that are looked at: 0.1 us each.
+    looks: int = 500_000
+
+
 def match(
-    records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
-) -> list[RecordInBatch | None]:
-    """For each record the unconfirmed one that it repeats, or None.
+    records: Sequence[Digest],
+    entries: Sequence[UnconfirmedBatch],
+    rules: Rules,
+    now: float,
+    effort: Effort | None = None,
+) -> list[RecordInBatch | None] | UnconfirmedBatch | None:
+    """For each record the unconfirmed one that it repeats, or None. None for all where ``effort`` does not suffice.
+
+    An entry if the records are those of it, all, in their order: a large batch is then matched at once.
 
     ``entries``: the newest last, all read back. Each unconfirmed record is matched once, newest first. Among equal
     records, one with the same timestamp comes first, then the order of their batch. A record is matched even if the
@@ -33,27 +50,82 @@ def match(
     near = [
         entry for entry in entries if not entry.timed_only or (oldest <= entry.newest_ms and entry.oldest_ms <= newest)
     ]
-    return _Matching(records, near, rules, now).match()
+    # entries may hold far more records than the request: only those that equal one of these count
+    wanted = {record.content for record in records}
+    alike = [entry for entry in near if not wanted.isdisjoint(entry.contents)]
+    if not alike:
+        return [None] * len(records)
+    if effort is not None:
+        effort.looks -= sum(len(entry.digests or ()) for entry in alike)
+        if effort.looks < 0:
+            return None
+    if rules.newest_first():
+        first = records[0]
+        timed = oldest > UNTIMED or (newest == UNTIMED and rules.times_agree(alike[-1], first, first, now))
+        if timed and alike[-1].digests == records:
+            return alike[-1]
+        found = _match_distinct(records, alike, rules, now) if len(wanted) == len(records) else None
+        if found is not None:
+            return found
+    if effort is not None:
+        effort.records -= len(records)
+        if effort.records < 0:
+            return None
+    return _Matching(records, alike, wanted, rules, now).match()
+
+
+def _match_distinct(
+    records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
+) -> list[RecordInBatch | None] | None:
+    """As ``match``, where no two records are equal; None if the order of a batch is not kept, or has equal ones.
+
+    Nearly every retry is like this, and may have many records: a look at each record of the entries has to do.
+    """
+    numbers = {record.content: number for number, record in enumerate(records)}
+    found: list[RecordInBatch | None] = [None] * len(records)
+    others: list[list[tuple[int, int]]] = []
+    for entry in reversed(entries):
+        rest: list[tuple[int, int]] = []
+        last = -1
+        for place, digest in enumerate(entry.digests or ()):
+            number = numbers.get(digest[0])
+            if number is None:
+                continue
+            if number <= last:
+                return None
+            last = number
+            if found[number] is None and records[number] == digest and digest[1] != UNTIMED:
+                found[number] = entry, place
+            else:
+                rest.append((number, place))
+        others.append(rest)
+    for entry, rest in zip(reversed(entries), others, strict=True):
+        digests = entry.digests or ()
+        for number, place in rest:
+            if found[number] is None and rules.times_agree(entry, Digest(*digests[place]), records[number], now):
+                found[number] = entry, place
+    return found
 
 
 class _Matching:
     def __init__(
-        self, records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
+        self,
+        records: Sequence[Digest],
+        entries: Sequence[UnconfirmedBatch],
+        wanted: Collection[bytes],
+        rules: Rules,
+        now: float,
     ) -> None:
         self._records = records
         self._rules = rules
         self._now = now
         self._way = -1 if rules.newest_first() else 1
-        # entries may hold far more records than the request: only those that equal one of these count
-        wanted = {record.content for record in records}
         self._digests: list[Digest] = []
         self._places: list[RecordInBatch] = []
         for entry in entries:
-            if wanted.isdisjoint(entry.contents):
-                continue
-            for at, digest in enumerate(entry.digests or ()):
-                if digest.content in wanted:
-                    self._digests.append(digest)
+            for at, (content, time) in enumerate(entry.digests or ()):
+                if content in wanted:
+                    self._digests.append(Digest(content, time))
                     self._places.append((entry, at))
         #: The places that are not taken, in order.
         self._by_digest: dict[Digest, list[int]] = defaultdict(list)

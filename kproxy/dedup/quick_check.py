@@ -7,13 +7,14 @@ so a connection is compared in full first (``Rules.settled_requests``), and with
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import starmap
 from struct import Struct
 from typing import Final
 
 from kproxy.codec.batch import HEADER_SIZE
 from kproxy.codec.batch_reader import least_timestamp
 from kproxy.codec.records import LOG_APPEND_TIME
-from kproxy.dedup.digest import UNTIMED, first_content
+from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, UNTIMED, Digest, first_content
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.retry_rules import Rules
@@ -50,7 +51,7 @@ class QuickCheck:
         for entry in entries:
             if entry.digests is None:
                 return None
-            for digest in entry.digests:
+            for digest in starmap(Digest, entry.digests):
                 if digest.timestamp_ms != UNTIMED:
                     times.append(digest.timestamp_ms)
                 if rules.times_agree(entry, digest, digest._replace(timestamp_ms=_ANOTHER_TIME), now):
@@ -62,9 +63,10 @@ class QuickCheck:
         oldest, newest = (min(times), max(times)) if times else (0, -1)
         return cls(oldest, newest, frozenset(at_any_time), frozenset(untimed), thorough, until)
 
-    def clears(self, batch: memoryview, max_decompressed_bytes: int, arrival_ms: int | None = None) -> bool:
-        """Whether no record of a batch needs to be compared; False also for what is no whole batch of format v2.
+    def clears(self, batch: memoryview, arrival_ms: int | None = None) -> bool:
+        """Whether no record of a batch needs to be compared.
 
+        False also for what is no whole batch of format v2, and for what would take long to look at.
         ``arrival_ms``: see ``read_batch``.
         """
         if len(batch) < HEADER_SIZE:
@@ -76,18 +78,18 @@ class QuickCheck:
         if timed and not base <= latest < self.oldest_ms:  # else all are older
             if base <= self.newest_ms:
                 return False
-            if self.thorough and count > 1 and not self._is_newer(batch, max_decompressed_bytes):
+            if self.thorough and count > 1 and not (count <= AT_ONCE_RECORDS and self._is_newer(batch)):
                 return False
         contents = self.at_any_time if timed else self.untimed
         if not contents:
             return True
-        first = first_content(batch, max_decompressed_bytes)
+        first = first_content(batch, AT_ONCE_BYTES)
         return first is not None and first not in contents
 
-    def _is_newer(self, batch: memoryview, max_decompressed_bytes: int) -> bool:
+    def _is_newer(self, batch: memoryview) -> bool:
         """Whether all records of a batch are newer than the unconfirmed ones."""
         try:
-            return least_timestamp(batch, max_decompressed_bytes) > self.newest_ms
+            return least_timestamp(batch, AT_ONCE_BYTES) > self.newest_ms
         except RemoteProtocolError:
             return False
 

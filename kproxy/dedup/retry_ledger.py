@@ -188,7 +188,6 @@ class RetryLedger:
         answer: PendingProduce,
         frame: bytearray,
         now: float,
-        max_decompressed_bytes: int,
     ) -> bool:
         """Whether the headers and first records in a request show that it repeats nothing: it is taken as it is."""
         view: memoryview | None = None
@@ -200,7 +199,7 @@ class RetryLedger:
             if check is None:
                 return False
             view = view if view is not None else memoryview(frame)
-            if not check.clears(view[start:end], max_decompressed_bytes):
+            if not check.clears(view[start:end]):
                 return False
         return True
 

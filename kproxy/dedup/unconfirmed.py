@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final, Protocol
 
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import UNTIMED, Digest, have_same_time
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.listed import BatchPlace, ListedBatch
 from kproxy.dedup.origin import ELSEWHERE, Origin
@@ -82,8 +82,9 @@ class UnconfirmedBatch:
     taken_at: float = 0.0
     #: A success beside errors of these partitions: repeated only where they are, too, since the whole request is.
     beside: frozenset[TrackKey] = frozenset()
-    #: By record; None until they are read back.
-    digests: list[Digest] | None = None
+    #: By record, content and timestamp of its ``Digest``; None until they are read back. Plain tuples, since Python's
+    #: collector looks at each named one, however many there are.
+    digests: list[tuple[bytes, int]] | None = None
     #: The offsets of the records; those that the log holds no more are left out.
     offsets: list[int] = field(default_factory=list)
     #: The timestamps of its records when it was read back, in ms.
@@ -157,23 +158,23 @@ class UnconfirmedBatch:
     def contents(self) -> frozenset[bytes]:
         """``Digest.content`` of its records; none until they are read back."""
         if self._contents is None:
-            self._contents = frozenset([digest.content for digest in self.digests or ()])
+            self._contents = frozenset([content for content, _ in self.digests or ()])
         return self._contents
 
-    def recall(self, digests: list[Digest], offsets: list[int]) -> None:
-        """Takes what was read back."""
+    def recall(self, digests: Sequence[tuple[bytes, int]], offsets: list[int]) -> None:
+        """Takes what was read back: ``Digest`` and offset of each record."""
         self._contents = None
         if self.only:
             counting = [at for at, offset in enumerate(offsets) if offset in self.only]
             digests, offsets = [digests[at] for at in counting], [offsets[at] for at in counting]
-        self.digests, self.offsets = digests, offsets
-        self.oldest_ms = min((digest.timestamp_ms for digest in digests), default=UNTIMED)
-        self.newest_ms = max((digest.timestamp_ms for digest in digests), default=UNTIMED)
+        self.digests, self.offsets = [(content, time) for content, time in digests], offsets
+        times = {time for _, time in digests}
+        self.oldest_ms, self.newest_ms = min(times, default=UNTIMED), max(times, default=UNTIMED)
 
     def has_time_of(self, place: int, record: Digest) -> bool:
         """Whether its record at ``place`` and a record have the same timestamp, given by their client."""
         assert self.digests is not None
-        return have_same_time(self.digests[place], record)
+        return record.timestamp_ms == self.digests[place][1] != UNTIMED
 
     def taken_as(self, place: int, record: Digest) -> None:
         """Records that a request was answered with a record in place of ``record``: its own retries have that
@@ -183,17 +184,31 @@ class UnconfirmedBatch:
         answered with one record.
         """
         assert self.digests is not None
-        if UNTIMED not in (self.digests[place].timestamp_ms, record.timestamp_ms):
-            self.digests[place] = record
+        if UNTIMED not in (self.digests[place][1], record.timestamp_ms):
+            self.digests[place] = record.content, record.timestamp_ms
+
+    def whole(self) -> "UnconfirmedBatch":
+        """As ``part``, of all records."""
+        other = self._like()
+        other.is_part = self.is_part
+        assert self.digests is not None
+        other.recall(self.digests, self.offsets)
+        self.recall([], [])
+        return other
+
+    def _like(self) -> "UnconfirmedBatch":
+        """An entry of the same batch, without records."""
+        other = UnconfirmedBatch(
+            self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
+        )
+        other.doubted_at = self.doubted_at
+        return other
 
     def part(self, places: Sequence[int]) -> "UnconfirmedBatch":
         """Takes the records at ``places`` out, into an entry of their own."""
         assert self.digests is not None
         digests, offsets, taken = self.digests, self.offsets, set(places)
-        other = UnconfirmedBatch(
-            self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
-        )
-        other.doubted_at = self.doubted_at
+        other = self._like()
         other.is_part = self.is_part = self.is_part or len(taken) < len(digests)
         other.recall([digests[at] for at in places], [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]

@@ -1,6 +1,7 @@
 """Offers each frame to the session until it is accepted, or has to be refused."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -19,6 +20,7 @@ from kproxy.proxy.commands import (
     Convert,
     DelayRefusal,
     LeaseProducerId,
+    Read,
     Resolve,
 )
 from kproxy.proxy.principals import of_certificate
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from kproxy.dedup.lanes import Lane
     from kproxy.net.client_login.login_worker import LoginWorker
     from kproxy.net.connection import Connection
+
+T = TypeVar("T")
 
 _PRODUCE = b"\0\0"
 #: One read may hold ten thousand requests: after so many, about 3 ms, it is for the other connections.
@@ -175,7 +179,9 @@ class Intake:
             case LeaseProducerId():
                 await self._lease(frame)
             case Convert():
-                await self._convert(command)
+                command.converted(await self._beside(command.conversion.whole))
+            case Read():
+                await self._beside(command.reading.whole)
             case Resolve() | AwaitOutcomes():
                 await self._outcome(command, seen)
             case AwaitProgress() if self._session.blocked:
@@ -187,11 +193,12 @@ class Intake:
             self._keeper.look(command.member, command.prerequisite, now)
         await self._keeper.changed(seen)
 
-    async def _convert(self, command: Convert) -> None:
-        """One conversion at a time: each may hold ``decompression.max.bytes``."""
+    async def _beside(self, work: Callable[[], T]) -> T:
+        """Does long work beside the loop; one at a time, since each may hold ``decompression.max.bytes``."""
         budget = self._connection.budget
-        command.converted(await trio.to_thread.run_sync(command.conversion.whole, limiter=budget.converting))
+        done = await trio.to_thread.run_sync(work, limiter=budget.converting)
         budget.peak = max(budget.peak, budget.used + self._config.decompression_max_bytes)
+        return done
 
     def _due(self, frame: bytearray) -> float:
         """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""

@@ -6,17 +6,16 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, Failures
+from kproxy.net.log_reading import LogReading
 
 
 class ReadBacks:
     """Entries by partition; what was read is forgotten here, and what remains may be tried again."""
 
-    def __init__(
-        self, broker_log: BrokerLog, recall: Callable[[UnconfirmedBatch, Batch], None], fail: Callable[[str, int], None]
-    ) -> None:
-        """``recall`` is called for each entry with its batch, ``fail`` with a reason and the count of entries."""
+    def __init__(self, broker_log: BrokerLog, reading: LogReading, fail: Callable[[str, int], None]) -> None:
+        """``fail`` is called with a reason and the count of entries."""
         self._broker_log = broker_log
-        self._recall = recall
+        self._reading = reading
         self._fail = fail
         self._left: dict[TopicPartition, dict[int, list[UnconfirmedBatch]]] = {}
 
@@ -32,6 +31,7 @@ class ReadBacks:
         """Reads once. OSError: some leaders could not be asked, or not everything could be read yet."""
         failed: Failures = {}
         await self._broker_log.read_at(self._left, self._take, failed)
+        await self._reading.finish()
         again = {place: error for place, error in failed.items() if not isinstance(error, RemoteProtocolError)}
         for place in self._left.keys() - again.keys():
             lost = sum(map(len, self._left.pop(place).values()))
@@ -43,7 +43,7 @@ class ReadBacks:
     def _take(self, place: TopicPartition, batch: Batch) -> None:
         for entry in self._left[place].pop(batch.header.base_offset, ()):
             if is_of(batch, entry):
-                self._recall(entry, batch)
+                self._reading.take(batch.data, entry.recall)
             else:
                 self._fail("gone", 1)
 

@@ -1,9 +1,9 @@
 """The unconfirmed batches of a producer, and the reads from brokers' logs that recognizing retries needs."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 import trio
@@ -28,12 +28,15 @@ from kproxy.net.broker_log_batches import last_batches
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.end_watch import EndWatch
 from kproxy.net.lane_leases import Lanes
+from kproxy.net.log_reading import LogReading
 from kproxy.net.network import ByteIO
 from kproxy.net.read_backs import ReadBacks, is_of
 from kproxy.net.recovery import Recovery
 from kproxy.proxy.permits import is_listed
-from kproxy.proxy.retries import digests_at
 from kproxy.proxy.retry_stats import RetryStats
+
+if TYPE_CHECKING:
+    from kproxy.codec.batch import BatchHeader
 
 log = structlog.get_logger("kproxy.doubts")
 
@@ -46,6 +49,17 @@ _TOPIC_ID_SIZE = 16
 _UNACKNOWLEDGED_MS = 20_000
 #: clean.close.window.ms of clients of balancers, where it is not set.
 _BALANCED_WINDOW_S = 10.0
+
+
+@dataclass(slots=True)
+class _Records:
+    """Those of a batch, once they are read."""
+
+    digests: list[Digest] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    def put(self, digests: list[Digest], offsets: list[int]) -> None:
+        self.digests, self.offsets = digests, offsets
 
 
 class RetryLedgerKeeper:
@@ -62,6 +76,7 @@ class RetryLedgerKeeper:
         #: What makes the time of the day of trio's clock, as connections have it.
         self._wall = broker_log.wall() - trio.current_time()
         self._recovery = Recovery(broker_log, config, stats)
+        self._converting = trio.CapacityLimiter(1)
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
         self._nursery = nursery
         self._lot = trio.lowlevel.ParkingLot()
@@ -212,7 +227,8 @@ class RetryLedgerKeeper:
     # -- lanes of the past
 
     async def _recover(self, ledger: RetryLedger, recover: Recover, now: float) -> None:
-        found: list[FoundBatch] = []
+        found: list[tuple[TrackKey, BatchHeader, bool, _Records]] = []
+        reading = self._log_reading()
         left: dict[TopicPartition, TrackKey] = {}
         missing: dict[TopicPartition, int] = {}
         unfenced: dict[TrackKey, int] = {}
@@ -225,11 +241,14 @@ class RetryLedgerKeeper:
                 for batch in batches:
                     header = batch.header
                     if not header.is_control:
-                        found.append(FoundBatch(key, header, *self._digests(batch.data), header.base_offset in last))
+                        records = _Records()
+                        found.append((key, header, header.base_offset in last, records))
+                        reading.take(batch.data, records.put)
 
             async def read() -> None:
                 missing.clear()
                 await self._recovery.recover(recover.lanes, list(left), take, missing)
+                await reading.finish()
 
             await self._persistently(read)
         except (OSError, RemoteProtocolError) as error:
@@ -239,10 +258,13 @@ class RetryLedgerKeeper:
             )
         unfenced.update((left[place], error) for place, error in missing.items())
         ledger.missing(unfenced)
-        ledger.recovered(replace(recover, keys=[key for key in recover.keys if key not in unfenced]), found, now)
+        await reading.finish()
+        fenced = replace(recover, keys=[key for key in recover.keys if key not in unfenced])
+        batches = (FoundBatch(key, header, one.digests, one.offsets, is_last) for key, header, is_last, one in found)
+        ledger.recovered(fenced, batches, now)
 
-    def _digests(self, data: bytes) -> tuple[list[Digest], list[int]]:
-        return digests_at(data, self._config.decompression_max_bytes)
+    def _log_reading(self) -> LogReading:
+        return LogReading(self._config.decompression_max_bytes, self._converting)
 
     async def _places(self, keys: Iterable[TrackKey]) -> dict[TopicPartition, TrackKey]:
         """The partitions by the names that their logs are read by; deleted topics are left out."""
@@ -277,7 +299,7 @@ class RetryLedgerKeeper:
 
     async def _read_placed(self, ledger: RetryLedger, entries: Sequence[UnconfirmedBatch]) -> None:
         """Reads entries whose offset is known: those of a leader together, each taken as soon as it is there."""
-        reads = ReadBacks(self.broker_log, self._recall, self._count_failure)
+        reads = ReadBacks(self.broker_log, self._log_reading(), self._count_failure)
 
         async def read() -> None:
             async with self._reads:
@@ -301,9 +323,6 @@ class RetryLedgerKeeper:
             if entry.digests is None:
                 ledger.forget(entry)
 
-    def _recall(self, entry: UnconfirmedBatch, batch: Batch) -> None:
-        entry.recall(*self._digests(batch.data))
-
     async def _persistently(self, what: Callable[[], Awaitable[T]]) -> T:
         """Tries what brokers may not let be done just now, for ``delivery_timeout_ms``."""
         give_up = trio.current_time() + self._config.delivery_timeout_ms / 1000
@@ -326,7 +345,9 @@ class RetryLedgerKeeper:
         if batch is None:
             ledger.forget(entry)
         else:
-            self._recall(entry, batch)
+            reading = self._log_reading()
+            reading.take(batch.data, entry.recall)
+            await reading.finish()
 
     async def _find(self, entry: UnconfirmedBatch) -> Batch | None:
         """The batch of an entry of which the broker did not say where it is; None if it is in no tail."""

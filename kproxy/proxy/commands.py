@@ -15,6 +15,7 @@ from kproxy.dedup.retry_ledger import Prerequisite
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import CoordinatorRequest
 from kproxy.proxy.handlers.base import Exchange, Handler, Park, Stable
+from kproxy.proxy.reading import Reading
 from kproxy.proxy.slots import Slot
 from kproxy.txn.last_stable import Question
 
@@ -69,6 +70,13 @@ class Convert:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """Read a long request in another thread (``Reading.whole``)."""
+
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
 class Resolve:
     """Do what must be done about unconfirmed batches before the frame can be compared with them."""
 
@@ -89,6 +97,7 @@ Blocking: TypeAlias = (
     | LeaseProducerId
     | AwaitProgress
     | Convert
+    | Read
     | Resolve
     | AwaitOutcomes
 )

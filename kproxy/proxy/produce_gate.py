@@ -7,6 +7,7 @@ from typing import Literal
 
 from kproxy.codec.error_codes import error_name, is_retriable
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version
+from kproxy.codec.message_formats import Room
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce_layout import (
     FIRST_TOPIC_ID,
@@ -23,15 +24,25 @@ from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import Settle
 from kproxy.dedup.unconfirmed import PendingProduce
-from kproxy.proxy.commands import AwaitOutcomes, Blocking, Convert, LeaseProducerId, Resend, Resolve, WarnOfUntimed
+from kproxy.proxy.commands import (
+    AwaitOutcomes,
+    Blocking,
+    Convert,
+    LeaseProducerId,
+    Read,
+    Resend,
+    Resolve,
+    WarnOfUntimed,
+)
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
-from kproxy.proxy.produce_batches import has_kproxy_id, has_producer_id, new_batches
+from kproxy.proxy.produce_batches import MAGIC_AT, has_kproxy_id, has_producer_id, new_batches
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer
-from kproxy.proxy.retries import Retries, digests_in
+from kproxy.proxy.reading import Reading
+from kproxy.proxy.retries import Retries, digests_in, room_at_once
 from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import Slot
@@ -89,6 +100,8 @@ class ProduceGate:
         self.member: ProducerConnection | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
         self._old: tuple[bytearray, Converted] | None = None
+        #: The frame at hand if it is compared, and its records.
+        self._read: tuple[bytearray, Reading] | None = None
         #: Since when a request waits that was read before; None if none does.
         self._waits_since: float | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
@@ -200,7 +213,7 @@ class ProduceGate:
         """Frees all requests that it holds, after the connection has ended."""
         self._stats.sends_in_flight -= self.producer.in_flight
         self.producer.drop()
-        self._shape = self._old = None
+        self._shape = self._old = self._read = None
 
     def take_like_the_last(self, frame: bytearray) -> Blocking | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
@@ -258,10 +271,11 @@ class ProduceGate:
             self.member.review(self._link.now, self._link.silence, self._link.empty_at)
             calm = self._is_calm(self.member, slot.owed, frame)
             if not calm:
-                need = self._look(self.member, slot.owed)
+                need = self._look(self.member, slot.owed, frame, layout)
                 if need is not None:
                     return need
                 retries = self._retries(self.member, slot.owed)
+        self._read = None
         self._open(slot, upstream)
         call = ProduceCall(
             slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client.client_id, owed=slot.owed
@@ -317,23 +331,43 @@ class ProduceGate:
 
     def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
         ledger = member.ledger
-        return ledger.is_calm(member, owed) or ledger.is_cleared(
-            member, owed, frame, self._link.now, self._policy.max_decompressed_bytes
-        )
+        return ledger.is_calm(member, owed) or ledger.is_cleared(member, owed, frame, self._link.now)
 
-    def _look(self, member: ProducerConnection, owed: PendingProduce) -> Blocking | None:
+    def _look(
+        self, member: ProducerConnection, owed: PendingProduce, frame: bytearray, layout: ProduceLayout
+    ) -> Blocking | None:
         prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
         if prerequisite is None:
             for key, error in member.ledger.missing_for(member, owed.keys).items():
                 self.producer.refusals.expect(key, error)
-            return None
+            if not member.ledger.concern(member, owed, self._link.now):
+                self._read = None
+                return None
+            reading = self._reading_of(frame, layout)
+            return None if reading.at_once() else Read(reading)
         return AwaitOutcomes() if isinstance(prerequisite, Settle) else Resolve(member, prerequisite)
 
     def _retries(self, member: ProducerConnection, owed: PendingProduce) -> Retries | None:
-        """What compares the request, if there is anything to compare it with."""
-        if not member.ledger.concern(member, owed, self._link.now):
-            return None
-        return Retries(member, owed, self._link.now, self._policy.max_decompressed_bytes, self._retry_stats)
+        """What compares the request, if there is anything to compare it with: then ``_look`` had it read."""
+        return None if self._read is None else Retries(member, owed, self._link.now, self._read[1], self._retry_stats)
+
+    def _reading_of(self, frame: bytearray, layout: ProduceLayout) -> Reading:
+        """The records of a request that has to be compared, read or not."""
+        if self._read is not None and self._read[0] is frame:
+            return self._read[1]
+        view = memoryview(frame)
+        batches: list[tuple[memoryview, int | None]] = []
+        if self._old is None or self._old[0] is not frame:
+            batches = [(view[max(place.start, 0) : place.end], None) for place in layout.partitions]
+        else:
+            converted = self._old[1]
+            for place, made in zip(layout.partitions, converted.parts, strict=True):
+                if not isinstance(made, int):
+                    arrival_ms = None if made and frame[place.start + MAGIC_AT] else converted.arrival_ms
+                    batches += [(memoryview(batch.data), arrival_ms) for batch in made]
+        reading = Reading(batches, self._policy.max_decompressed_bytes)
+        self._read = frame, reading
+        return reading
 
     def _refused(
         self, member: ProducerConnection, frame: bytearray, layout: ProduceLayout, owed: PendingProduce | None
@@ -343,9 +377,11 @@ class ProduceGate:
         places = {place.key: place for place in layout.partitions}
         link, ledger, refusals = self._link, member.ledger, self.producer.refusals
 
+        room = room_at_once()
+
         @cache
         def records(key: TrackKey) -> list[Digest]:
-            return self._records(frame, places[key])
+            return self._records(frame, places[key], room)
 
         def refuse(key: TrackKey, before: Refused | None) -> Refused | None:
             return self._note_refused(key, owed, records(key), before)
@@ -379,9 +415,8 @@ class ProduceGate:
         """By when the request at hand was read, in seconds."""
         return self._link.now if self._waits_since is None else self._waits_since
 
-    def _records(self, frame: bytearray, place: PartitionData) -> list[Digest]:
-        limits = self._policy
-        return digests_in(frame, place, limits.max_batch_bytes, limits.max_decompressed_bytes)
+    def _records(self, frame: bytearray, place: PartitionData, room: Room) -> list[Digest]:
+        return digests_in(frame, place, self._policy.max_batch_bytes, room)
 
     # -- time
 
@@ -414,8 +449,9 @@ class ProduceGate:
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
+        self._read, room = None, room_at_once()
         for place in layout.partitions:
-            refused = self._note_refused(place.key, slot.owed, self._records(frame, place))
+            refused = self._note_refused(place.key, slot.owed, self._records(frame, place, room))
             if refused is not None:
                 self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1

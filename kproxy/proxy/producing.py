@@ -148,8 +148,8 @@ class Producer:
         refused: Mapping[TrackKey, int],
     ) -> list[UpstreamProduce]:
         view = memoryview(frame)
-        batches: list[Batch] = []
-        for place in layout.partitions:
+        numbered: list[tuple[int, Batch]] = []
+        for number, place in enumerate(layout.partitions):
             part = PartitionCall(*place.key)
             call.parts.append(part)
             error = refused.get(place.key, 0) if refused else 0
@@ -158,10 +158,11 @@ class Producer:
             if error:
                 part.error_code = error
             else:
-                batches.append((part, view[place.start : place.end], records))
+                numbered.append((number, (part, view[place.start : place.end], records)))
+        batches = [batch for _, batch in numbered]
         whole = len(batches) == len(call.parts)
         if retries is not None:
-            batches = [left for batch in batches for left in retries.strip(batch)]
+            batches = [left for number, batch in numbered for left in retries.strip(batch, number)]
             whole &= len(batches) == len(call.parts) and not any(part.matched for part in call.parts)
         groups = _grouped(call, batches)
         if whole and len(groups) == 1 and call.version == call.upstream_version:
@@ -180,8 +181,9 @@ class Producer:
         refused: Mapping[TrackKey, int],
     ) -> list[UpstreamProduce]:
         batches: list[Batch] = []
-        arrival_ms = converted.arrival_ms
+        following = 0
         for place, made in zip(layout.partitions, converted.parts, strict=True):
+            first, following = following, following + (0 if isinstance(made, int) else len(made))
             part = PartitionCall(*place.key)
             call.parts.append(part)
             part.error_code = refused.get(place.key, 0)
@@ -194,7 +196,9 @@ class Producer:
             if retries is None:
                 batches += whole
             else:
-                batches += [left for batch in whole for left in retries.strip(batch, arrival_ms if not magic else None)]
+                arrival_ms = None if magic else converted.arrival_ms
+                for number, batch in enumerate(whole, first):
+                    batches += retries.strip(batch, number, arrival_ms)
             self._count("up", magic, len(made), sum(batch.record_count for batch in made))
         return _grouped(call, batches)
 

@@ -7,13 +7,14 @@ from kproxy.codec.message_formats import Room, to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import CODEC_MASK
-from kproxy.dedup.digest import UNTIMED, Digest, read_batch
-from kproxy.dedup.matching import RecordInBatch, group, match
+from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, UNTIMED, Digest, read_batch, read_whole
+from kproxy.dedup.matching import Effort, RecordInBatch, group, match
 from kproxy.dedup.producer_connection import ProducerConnection
-from kproxy.dedup.unconfirmed import PendingProduce
+from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.produce_batches import MAGIC_AT
 from kproxy.proxy.produce_calls import PartitionCall
+from kproxy.proxy.reading import MOST_RECORDS, Pairs, Reading
 from kproxy.proxy.retry_stats import RetryStats
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 Batch: TypeAlias = tuple[PartitionCall, memoryview, int]
 
 
-#: A batch with more records is not compared but written: a small one may unpack to gigabytes of objects.
-MOST_RECORDS = 100_000
 _FIRST_MAGIC_OF_BATCHES = 2
 
 
@@ -36,32 +35,36 @@ class Retries:
         member: ProducerConnection,
         answer: PendingProduce,
         now: float,
-        max_decompressed_bytes: int,
+        reading: Reading,
         stats: RetryStats,
     ) -> None:
-        """For one request of a connection, when nothing hinders the comparison any more."""
+        """For one request of a connection, when it is read and nothing hinders the comparison any more."""
         self._member = member
         self._answer = answer
         self._now = now
-        self._max_bytes = max_decompressed_bytes
+        self._reading = reading
         self._stats = stats
+        self._effort = Effort()
         #: A partition on which a record was matched without an equal timestamp; None: there is none.
         self.untimed: TrackKey | None = None
         #: The partitions for which something is left to write.
         self.new: set[TrackKey] = set()
 
-    def strip(self, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
-        """What is left to write of a batch: all, some or nothing of it. ``arrival_ms``: see ``read_batch``."""
-        part, data, count = batch
-        if count > MOST_RECORDS:
-            self._stats.readbacks_failed["too_many"] = self._stats.readbacks_failed.get("too_many", 0) + 1
-            return [batch]
+    def strip(self, batch: Batch, number: int, arrival_ms: int | None = None) -> list[Batch]:
+        """What is left to write of a batch: all, some or nothing of it.
+
+        ``number``: which one of the request's; ``arrival_ms``: see ``read_batch``.
+        """
+        part, data, _ = batch
         key, ledger = (part.topic, part.index), self._member.ledger
         check = ledger.quick_check(self._member, key, self._now)
-        if check is not None and check.clears(data, self._max_bytes, arrival_ms):
+        if check is not None and check.clears(data, arrival_ms):
             self.new.add(key)
             return [batch]
-        pairs = read_batch(data, arrival_ms=arrival_ms, max_decompressed_bytes=self._max_bytes)
+        pairs = self._reading.of(number)
+        if pairs is None:
+            self._count_too_many()
+            return [batch]
         if not pairs:
             return [batch]
         digests = [digest for digest, _ in pairs]
@@ -72,8 +75,22 @@ class Retries:
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
+        return self._compare(batch, pairs, digests)
+
+    def _compare(self, batch: Batch, pairs: Pairs, digests: list[Digest]) -> list[Batch]:
+        part, data, _ = batch
+        key, ledger = (part.topic, part.index), self._member.ledger
         entries = ledger.candidates(self._member, key, self._answer, self._now)
-        found = self._written(match(digests, entries, ledger.rules, self._now))
+        places = match(digests, entries, ledger.rules, self._now, self._effort)
+        if places is None:
+            self._count_too_many()
+            return [batch]
+        if isinstance(places, UnconfirmedBatch):
+            if places.written:
+                self._move_whole(part, places, untimed=digests[0].timestamp_ms == UNTIMED)
+                return []
+            places = [(places, at) for at in range(len(digests))]
+        found = self._written(places)
         fresh = [digest for digest, place in zip(digests, found, strict=True) if place is None]
         if fresh and not ledger.admits(self._member, key, fresh, self._now):
             part.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -87,6 +104,9 @@ class Retries:
             return [batch]
         return [self._rest(part, data, new)] if new else []
 
+    def _count_too_many(self) -> None:
+        self._stats.readbacks_failed["too_many"] = self._stats.readbacks_failed.get("too_many", 0) + 1
+
     def _await(self, key: "TrackKey", records: list[Digest]) -> None:
         """Records that these are refused unsent, since others that were refused before still come."""
         self._member.refused_unsent(key, records, self._answer.received_at, self._now)
@@ -97,7 +117,21 @@ class Retries:
         unwritten = [place for place in found if place is not None and not place[0].written]
         for entry, taken in group(unwritten):
             entry.part(taken)
-        return [None if place in unwritten else place for place in found] if unwritten else found
+        return [place if place is not None and place[0].written else None for place in found] if unwritten else found
+
+    def _move_whole(self, part: PartitionCall, entry: UnconfirmedBatch, *, untimed: bool) -> None:
+        """As ``_move``, of all records of an entry, whose timestamps are equal where they are known."""
+        count = len(entry.offsets)
+        if untimed:
+            self._stats.records_matched_untimed += count
+            self.untimed = entry.key
+        part.matched += entry.offsets
+        self._confirmed(entry.whole(), count)
+
+    def _confirmed(self, moved: UnconfirmedBatch, count: int) -> None:
+        if self._member.ledger.rules.stays_unconfirmed():
+            self._answer.moved = (*self._answer.moved, moved)
+        self._stats.records_matched += count
 
     def _move(self, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:
         """Confirms what was matched, and makes it unconfirmed again as part of this request."""
@@ -108,10 +142,7 @@ class Retries:
             part.matched.append(entry.offsets[at])
             entry.taken_as(at, record)
         for entry, taken in group([place for place, _ in matched]):
-            moved = entry.part(taken)
-            if self._member.ledger.rules.stays_unconfirmed():
-                self._answer.moved = (*self._answer.moved, moved)
-        self._stats.records_matched += len(matched)
+            self._confirmed(entry.part(taken), len(taken))
 
     def _rest(self, part: PartitionCall, data: memoryview, new: list[RawRecord]) -> Batch:
         header = read_header(data)
@@ -121,30 +152,41 @@ class Retries:
         return part, memoryview(rest), len(new)
 
 
-def digests_in(
-    frame: bytearray, place: PartitionData, max_batch_bytes: int, max_decompressed_bytes: int
-) -> list[Digest]:
-    """The records of a record set in a request, UNTIMED in magic 0; none if there are none, or it is damaged."""
+def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, room: Room) -> list[Digest]:
+    """The records of a record set in a request, UNTIMED in magic 0; none if there are none, or it is damaged.
+
+    None also if that takes more than ``room``, which holds for all sets of a request.
+    """
     data: memoryview | bytearray = memoryview(frame)[max(place.start, 0) : place.end]
     if len(data) <= MAGIC_AT:
         return []
     try:
         batches = [data]
         if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
-            room = Room(max_decompressed_bytes, MOST_RECORDS)
             converted = to_v2(data, arrival_ms=UNTIMED, max_batch_bytes=max_batch_bytes, room=room)
             batches = [batch.data for batch in converted]
-        if sum(read_header(batch).record_count for batch in batches) > MOST_RECORDS:
+        else:
+            room.records -= read_header(data).record_count
+        if room.records < 0 or room.bytes <= 0:
             return []
     except RemoteProtocolError:
         return []
-    found = (read_batch(one, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes) for one in batches)
-    return [digest for batch in found for digest, _ in batch]
+    found = [pair for one in batches for pair in read_batch(one, arrival_ms=None, max_decompressed_bytes=room.bytes)]
+    room.bytes -= sum(len(record.body) for _, record in found)
+    return [digest for digest, _ in found]
+
+
+def room_at_once() -> Room:
+    """What may be read of a request on the loop."""
+    return Room(AT_ONCE_BYTES, AT_ONCE_RECORDS)
 
 
 def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:
-    """The records of a batch that was read back from a log: digests and offsets."""
+    """The records of a batch that was read back from a log: digests and offsets.
+
+    None if it has more than are compared. DecompressionLimit: it is too large.
+    """
     if read_header(batch).record_count > MOST_RECORDS:
         return [], []
-    pairs = read_batch(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
+    pairs = read_whole(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
     return [digest for digest, _ in pairs], [record.offset for _, record in pairs]

@@ -18,6 +18,7 @@ from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.retry_stats import RetryStats
+from tests.dedup.readings import Batches
 from tests.dedup.wires import ONE, RULES, FakeWire, Ledgers
 
 if TYPE_CHECKING:
@@ -139,9 +140,9 @@ class Talk:
         while not calm and (prerequisite := self.prerequisite(answer)) is not None:
             assert isinstance(prerequisite, ReadBack | Recover), prerequisite
             self.world.clear(self, prerequisite)
-        retries = None
+        retries, reading = None, Batches(LIMIT)
         if not calm and ledger.concern(self.member, answer, self.world.now):
-            retries = Retries(self.member, answer, self.world.now, LIMIT, RetryStats())
+            retries = Retries(self.member, answer, self.world.now, reading, RetryStats())
         sends: list[Send] = []
         self.parts[answer] = [PartitionCall(*key) for key in keys]
         left = [
@@ -150,7 +151,7 @@ class Talk:
             for text in batches
         ]
         if retries is not None:
-            left = [rest for batch in left for rest in retries.strip(batch)]
+            left = [rest for batch in left for rest in reading.strip(retries, batch)]
         for part, data, count in left:
             send = self.lane.track((part.topic, part.index)).accept(data, count, self.world.now)
             part.sends.append(send)
@@ -168,7 +169,7 @@ class Talk:
         self.member.review(self.world.now, self.silence, self.empty_at)
         if ledger.is_calm(self.member, answer):
             return False
-        return ledger.is_cleared(self.member, answer, frame, self.world.now, LIMIT)
+        return ledger.is_cleared(self.member, answer, frame, self.world.now)
 
     def prerequisite(self, answer: PendingProduce | None = None) -> Prerequisite | None:
         """What hinders a request on the partition."""

@@ -84,8 +84,10 @@ class TestBounds:
         former = FormerLanes("me".__eq__)
         for nth in range(100):
             batches = tuple(BATCH._replace(sequence=one) for one in range(2_000))
-            lane = LANE._replace(producer_id=PID + nth, in_doubt=InDoubt(1, batches))
-            former._apply(_record(lane))
+            identity = LANE.identity._replace(client_id=f"c{nth}")
+            former._apply(
+                _record(LANE._replace(producer_id=PID + nth, identity=identity, in_doubt=InDoubt(1, batches)))
+            )
         assert 10 < len(former) < 50
         assert former.dropped == 100 - len(former)
 

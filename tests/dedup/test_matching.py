@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kproxy.dedup import matching
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.matching import group, match, offset_of
+from kproxy.dedup.matching import Effort, group, match, offset_of
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 
@@ -26,6 +30,8 @@ def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True
 def found(text: str, *entries: UnconfirmedBatch, time: int = 7) -> list[int | None]:
     """The offset that each record is found at."""
     places = match(records(text, time), entries, RULES, NOW)
+    if isinstance(places, UnconfirmedBatch):
+        return list(places.offsets)
     return [None if place is None else place[0].offsets[place[1]] for place in places]
 
 
@@ -102,3 +108,30 @@ def test_a_record_with_another_time_does_not_take_what_is_anothers() -> None:
     together = [*records("c", time=1), *records("c", time=2)]
     places = match(together, [entry("c", [4], time=1)], RULES, NOW)
     assert [place is not None for place in places] == [True, False]
+
+
+def test_what_has_more_equal_records_than_are_compared_one_by_one_is_not_compared() -> None:
+    held, effort = [entry("aabc", [4, 5, 6, 7])], Effort(records=3)
+    assert match(records("aa"), held, RULES, NOW, effort) is not None
+    assert match(records("aa"), held, RULES, NOW, effort) is None
+    assert match(records("bc"), held, RULES, NOW, effort) is not None, "none equals another"
+    assert match(records("aabc"), held, RULES, NOW, effort) is not None, "all in one"
+    assert match(records("a"), held, RULES, NOW, Effort(looks=3)) is None
+    assert match(records("x"), held, RULES, NOW, Effort(looks=3)) == [None]
+
+
+@given(
+    st.lists(st.tuples(st.text("abcd", min_size=1, max_size=5), st.booleans()), min_size=1, max_size=3),
+    st.text("abcde", min_size=1, max_size=5),
+)
+def test_records_of_which_none_equals_another_are_matched_as_one_by_one(
+    in_doubt: list[tuple[str, bool]], sent: str
+) -> None:
+    entries = [entry(text, list(range(len(text))), time=7 if same else 8) for text, same in in_doubt]
+    ours = records("".join(dict.fromkeys(sent)))
+    wanted = {record.content for record in ours}
+    alike = [one for one in entries if not wanted.isdisjoint(one.contents)]
+    places = match(ours, entries, RULES, NOW)
+    if isinstance(places, UnconfirmedBatch):
+        places = [(places, at) for at in range(len(ours))]
+    assert places == matching._Matching(ours, alike, wanted, RULES, NOW).match()

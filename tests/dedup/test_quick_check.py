@@ -32,7 +32,7 @@ def entry(
 def clears(entries: list[UnconfirmedBatch], batch: bytes, *, now: float = NOW, arrival_ms: int | None = None) -> bool:
     check = QuickCheck.of(entries, RULES, now)
     assert check is not None
-    return check.clears(memoryview(batch), LIMIT, arrival_ms)
+    return check.clears(memoryview(batch), arrival_ms)
 
 
 @pytest.mark.parametrize(("time", "cleared"), [(49, True), (50, False), (51, True)])

@@ -26,6 +26,7 @@ from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Retries, digests_at
 from kproxy.proxy.retry_stats import RetryStats
 from tests.dedup.broker_model import Partition
+from tests.dedup.readings import Batches
 from tests.dedup.wires import FakeWire, Ledgers
 
 KEY = (b"t", 0)
@@ -341,8 +342,9 @@ class Walk:
         batches = [(part, memoryview(build_batch(records)), len(records))]
         new = {KEY}
         if not calm and member.ledger.concern(member, answer, self.now):
-            retries = Retries(member, answer, self.now, LIMIT, RetryStats())
-            batches = retries.strip(batches[0], arrival_ms=ARRIVAL_MS)
+            reading = Batches(LIMIT)
+            retries = Retries(member, answer, self.now, reading, RetryStats())
+            batches = reading.strip(retries, batches[0], ARRIVAL_MS)
             new = retries.new
         for _, data, count in batches:
             send = lane.track(KEY).accept(data, count, self.now)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import trio
 
-from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.messages import ApiKey
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
-from kproxy.net.broker_log import Batch, BrokerLog
+from kproxy.net.broker_log import BrokerLog
+from kproxy.net.log_reading import Done, LogReading
 from kproxy.net.read_backs import ReadBacks
 from tests.net.harness import Proxied, proxied
 
@@ -25,9 +27,6 @@ class Case:
     reads: ReadBacks = field(init=False)
     recalled: list[tuple[UnconfirmedBatch, int]] = field(default_factory=list)
     failed: dict[str, int] = field(default_factory=dict)
-
-    def recall(self, entry: UnconfirmedBatch, batch: Batch) -> None:
-        self.recalled.append((entry, batch.header.base_offset))
 
     def fail(self, reason: str, count: int) -> None:
         self.failed[reason] = self.failed.get(reason, 0) + count
@@ -45,13 +44,25 @@ class Case:
         return entry
 
 
+class Noted(LogReading):
+    """Notes what is read for which entry."""
+
+    def __init__(self, recalled: list[tuple[UnconfirmedBatch, int]]) -> None:
+        super().__init__(1 << 20, trio.CapacityLimiter(1))
+        self._recalled = recalled
+
+    def take(self, data: bytes, done: Done) -> None:
+        self._recalled.append((done.__self__, read_header(data).base_offset))  # type: ignore[attr-defined]
+        super().take(data, done)
+
+
 @asynccontextmanager
 async def case(brokers: int = 1, partitions: int = 1, **options: Any) -> AsyncIterator[Case]:
     async with proxied(brokers, **options) as proxy:
         proxy.brokers.create_topic("t", partitions)
         broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         found = Case(proxy)
-        found.reads = ReadBacks(broker_log, found.recall, found.fail)
+        found.reads = ReadBacks(broker_log, Noted(found.recalled), found.fail)
         try:
             yield found
         finally:

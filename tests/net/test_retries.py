@@ -7,6 +7,7 @@ import trio
 
 from kproxy.codec import compression
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.digest import AT_ONCE_RECORDS
 from kproxy.dedup.lane_record import decode_key, decode_value
 from kproxy.testing.fake_broker import Call, FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
@@ -39,6 +40,22 @@ async def test_a_retry_on_a_new_connection_is_answered_and_not_written(reset: bo
             assert (errors_of(answer), bases(answer)) == ([0], [0])
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
         assert proxy.stats.retries.records_matched == 2
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+async def test_a_long_retry_is_read_beside_the_loop_and_not_written(magic: int) -> None:
+    """It may be read as often as something else has to be waited for, and is compared once."""
+    values = [b"%d" % at for at in range(AT_ONCE_RECORDS + 1)]
+    records = message_set([(TIME_MS, None, value) for value in values], 1, 0) if magic == 1 else batch(*values, codec=1)
+    message, version = request(records), 8 if magic == 2 else 2
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        await lose_answer(proxy, message, version)
+        async with await proxy.client(1) as client:
+            answer = await client.call(message, version)
+            assert (errors_of(answer), bases(answer)) == ([0], [0])
+        assert len(values_in(proxy.brokers, "t")) == len(values)
+        assert proxy.stats.retries.records_matched == len(values)
 
 
 async def test_a_retry_waits_for_the_first_while_that_is_in_flight() -> None:

@@ -179,11 +179,11 @@ class Run:
     def _may_be_taken_for(self, other: Sent) -> bool:
         """Whether what is sent now may as well be a retry of an equal record without a timestamp.
 
-        That one was answered too late, or over a connection that has ended; or it is overdue on this one.
+        That one was answered over a connection that has ended; or it is overdue on this one.
         """
         if other.offset is None:
             return other.over is self.link and not other.amiss and self.now >= other.at + DUE
-        return other.amiss or other.over is not self.link
+        return other.over is not self.link
 
     def _write(self, link: Link) -> None:
         version, correlation_id, sent = link.upstream.popleft()

@@ -5,7 +5,9 @@ from unittest.mock import patch
 
 import pytest
 
+from kproxy.dedup.digest import Digest
 from kproxy.dedup.retry_rules import Rules
+from kproxy.dedup.unconfirmed import UnconfirmedBatch
 from tests.proxy.equal_runs import flaw, runs
 
 pytestmark = pytest.mark.long
@@ -19,7 +21,13 @@ def test_no_short_run_merges_equal_records_or_writes_one_twice(depth: int, timed
     assert {run: how for run, how in found.items() if how} == {}
 
 
-def test_what_was_read_before_an_equal_one_was_due_is_not_its_retry() -> None:
-    assert flaw("abalw", 3, timed=False) is None
-    with patch.object(Rules, "sent_too_soon", lambda *_: False):
-        assert flaw("abalw", 3, timed=False) == "of 2 a 1 were written, answered [0, 0]"
+def test_a_late_response_on_a_connection_that_lives_was_read() -> None:
+    assert flaw("alwa", 1, timed=False) is None
+    agree = Rules.times_agree
+
+    def late_or_not(rules: Rules, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, now: float) -> bool:
+        entry.late_here = False
+        return agree(rules, entry, ours, theirs, now)
+
+    with patch.object(Rules, "times_agree", late_or_not):
+        assert flaw("alwa", 1, timed=False) == "of 2 a 1 were written, answered [0, 0]"

@@ -6,11 +6,13 @@ from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
-from kproxy.proxy.retries import Retries, digests_at, digests_in
+from kproxy.proxy.retries import Batch, Retries, digests_at, digests_in, room_at_once
 from kproxy.proxy.stats import Stats
+from tests.dedup.readings import Batches
 from tests.dedup.wires import ONE, FakeWire, ledger, member
 from verification.simulation.contents import Content
 from verification.simulation.record_sets import record_set
@@ -33,9 +35,28 @@ def in_doubt(one: ProducerConnection, text: str, *, sure: bool = False) -> Uncon
     return entry
 
 
-def retries(one: ProducerConnection) -> tuple[Retries, PendingProduce, Stats]:
+class Taker:
+    """Compares the batches of one request, one after the other."""
+
+    def __init__(self, one: ProducerConnection, answer: PendingProduce, stats: Stats) -> None:
+        self._reading = Batches(LIMIT)
+        self._retries = Retries(one, answer, NOW, self._reading, stats.retries)
+
+    def strip(self, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
+        return self._reading.strip(self._retries, batch, arrival_ms)
+
+    @property
+    def new(self) -> set[TrackKey]:
+        return self._retries.new
+
+    @property
+    def untimed(self) -> TrackKey | None:
+        return self._retries.untimed
+
+
+def retries(one: ProducerConnection) -> tuple[Taker, PendingProduce, Stats]:
     answer, stats = PendingProduce([PartitionData(KEY, 0, 0)], NOW), Stats()
-    return Retries(one, answer, NOW, LIMIT, stats.retries), answer, stats
+    return Taker(one, answer, stats), answer, stats
 
 
 def test_nothing_is_left_of_what_is_in_the_log() -> None:
@@ -136,7 +157,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
 
 def known(records: bytes) -> list[Digest]:
     place = PartitionData((b"t", 0), 3, 3 + len(records))
-    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, 1 << 20)
+    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, room_at_once())
 
 
 def test_records_are_known_in_any_format() -> None:

@@ -227,7 +227,7 @@ def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, ups
     if layout.acks or self.member is None:
         return _PRODUCE(self, slot, frame, layout, upstream)
     owed = PendingProduce(layout.partitions, inf)
-    need = self._look(self.member, owed)
+    need = self._look(self.member, owed, frame, layout)
     if need is not None:
         return need
     found, accept = self._retries(self.member, owed), self.producer.accept

@@ -1,0 +1,50 @@
+"""Batches that were read from brokers' logs, as digests: a few at once, all others beside the loop."""
+
+from collections.abc import Callable
+
+import trio
+
+from kproxy.codec.batch import read_header
+from kproxy.codec.records import DecompressionLimit
+from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, Digest
+from kproxy.proxy.retries import digests_at
+
+#: Takes the records of a batch: their digests and offsets.
+Done = Callable[[list[Digest], list[int]], None]
+
+
+class LogReading:
+    """Of a response of a broker as much is read at once as of a request; the rest waits for ``finish``."""
+
+    def __init__(self, max_decompressed_bytes: int, limiter: trio.CapacityLimiter) -> None:
+        """``limiter`` bounds how much is read at a time, of all that share it."""
+        self._max_bytes = max_decompressed_bytes
+        self._limiter = limiter
+        self._left = AT_ONCE_RECORDS
+        self._long: list[tuple[bytes, Done]] = []
+
+    def take(self, data: bytes, done: Done) -> None:
+        """Reads a whole batch of format v2, now or in ``finish``."""
+        self._left -= max(read_header(data).record_count, 1)
+        if self._left >= 0 and len(data) <= AT_ONCE_BYTES:
+            try:
+                records = digests_at(data, min(self._max_bytes, AT_ONCE_BYTES))
+            except DecompressionLimit:
+                pass
+            else:
+                done(*records)
+                return
+        self._long.append((data, done))
+
+    async def finish(self) -> None:
+        """Reads what is left."""
+        self._left = AT_ONCE_RECORDS
+        while self._long:
+            data, done = self._long.pop(0)
+            done(*await trio.to_thread.run_sync(self._read, data, limiter=self._limiter))
+
+    def _read(self, data: bytes) -> tuple[list[Digest], list[int]]:
+        try:
+            return digests_at(data, self._max_bytes)
+        except DecompressionLimit:
+            return [], []

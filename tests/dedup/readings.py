@@ -1,0 +1,18 @@
+"""Requests that are compared batch by batch."""
+
+from kproxy.proxy.reading import Reading
+from kproxy.proxy.retries import Batch, Retries
+
+
+class Batches(Reading):
+    """What a request consists of so far."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._made: list[tuple[memoryview, int | None]] = []
+        super().__init__(self._made, max_bytes)
+
+    def strip(self, retries: Retries, batch: Batch, arrival_ms: int | None = None) -> list[Batch]:
+        """What is left of the request's next batch."""
+        self._made.append((batch[1], arrival_ms))
+        self.whole()
+        return retries.strip(batch, len(self._made) - 1, arrival_ms)
