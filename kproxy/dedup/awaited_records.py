@@ -12,7 +12,9 @@ have been in flight while they were refused again.
 """
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Final
 
 from kproxy.dedup.digest import Digest
@@ -33,6 +35,8 @@ class AwaitedRecords:
         #: The number of the refusal of each that was the last.
         self._refusals = array("Q")
         self._last_refusal = 0
+        #: When the request of each was sent, among all that were (``ProducerConnection.sent_at``); never falls.
+        self._sent = array("d")
         #: When a request was last refused whose records are remembered, or a retry was accepted; in seconds.
         self.since = 0.0
 
@@ -40,9 +44,10 @@ class AwaitedRecords:
         """How many records are awaited."""
         return len(self._records)
 
-    def refuse(self, records: Sequence[Digest], now: float) -> None:
+    def refuse(self, records: Sequence[Digest], now: float, sent: int = 0) -> None:
         """Takes the records of a request that is refused at ``now`` (seconds).
 
+        ``sent``: its place among all requests. What was sent later may have been refused before, while this one waited.
         Those of a retry that is refused again keep their places. Records before them in that request were accepted, and
         only their responses are missing.
         """
@@ -57,16 +62,19 @@ class AwaitedRecords:
         room = MOST_RECORDS - len(self._records)
         if hashes and room > 0:
             self.since = now
-            self._records += hashes[:room]
-            self._refusals += array("Q", [self._last_refusal]) * (len(self._records) - len(self._refusals))
+            count, at = min(room, len(hashes)), bisect_right(self._sent, sent)
+            self._records[at:at] = hashes[:count]
+            self._refusals[at:at] = array("Q", [self._last_refusal]) * count
+            self._sent[at:at] = array("d", [sent]) * count
 
-    def admits(self, records: Sequence[Digest], now: float) -> bool:
+    def admits(self, records: Sequence[Digest], now: float, sent: float = inf) -> bool:
         """Whether a request with these records, one or more, repeats at ``now`` (seconds) the first that still comes.
 
-        Then they are not awaited any more, nor those before or between them, which their client has given up.
+        Or was ``sent`` before those that still come (``refuse``). Records that it repeats are not awaited any more, nor
+        those before or between them, which their client has given up.
         """
         hashes, following = _hashes(records), 0
-        while hashes and following < len(self._records):
+        while hashes and following < bisect_left(self._sent, sent):
             found = self._first_in(hashes, following)
             if found is None:
                 return False  # a new record, and others before it still come
@@ -76,7 +84,7 @@ class AwaitedRecords:
             run = self._run(at, hashes[number:])
             hashes, following = hashes[number + run :], at + run
         self.since = now
-        del self._records[:following], self._refusals[:following]
+        del self._records[:following], self._refusals[:following], self._sent[:following]
         return True
 
     def _first_in(self, hashes: "array[int]", start: int) -> tuple[int, int] | None:

@@ -111,6 +111,9 @@ class ProducerConnection:
         self.is_behind = False
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
         self._behind: dict[ProducerConnection, int] = {}
+        #: Up to which byte requests had arrived here, untaken, when another connection's began to wait for them, and
+        #: when that was (``RetryLedger.next_serial``).
+        self._marks: deque[tuple[int, int]] = deque()
 
     @property
     def ended(self) -> bool:
@@ -156,6 +159,20 @@ class ProducerConnection:
         self.is_behind = False
         self.ledger.release()
 
+    @property
+    def sent_at(self) -> int:
+        """The place of the request at hand among all of the producer (``RetryLedger.next_serial``), when it was sent.
+
+        What was there untaken when another connection began to wait for it was sent before that one's request.
+        """
+        sent = self.ledger.next_serial() if self._waiting is None else self._waiting[0]
+        self._forget_marks()
+        return min(sent, self._marks[0][1]) if self._marks else sent
+
+    def _forget_marks(self) -> None:
+        while self._marks and self.wire.has_taken(self._marks[0][0]):
+            self._marks.popleft()
+
     def precedes(self, key: TrackKey, other: "ProducerConnection") -> bool:
         """Whether it has a batch for a partition that its client sent before what another connection waits with."""
         if any(not answer.closed and key in answer.keys for answer in self._asked):
@@ -164,6 +181,10 @@ class ProducerConnection:
         if mine is None or key not in mine[1] or other in self._behind:
             return False
         return theirs is None or mine[0] < theirs[0]
+
+    def waits_for(self, other: "ProducerConnection") -> bool:
+        """Whether the request at hand began to wait for what another connection had untaken."""
+        return other in self._behind
 
     def may_precede(self, other: "ProducerConnection") -> bool:
         """Whether it has requests untaken that were there when another connection began to wait for them.
@@ -178,7 +199,11 @@ class ProducerConnection:
         mine, theirs = self._waiting, other._waiting
         if self.is_behind and mine is not None and theirs is not None and theirs[0] < mine[0]:
             return False
-        other._behind[self] = position
+        if self not in other._behind:
+            other._behind[self] = position
+            self._forget_marks()
+            if not self._marks or self._marks[-1][0] < position:
+                self._marks.append((position, self.ledger.next_serial()))
         self.wire.tell_taken(self.ledger.changed)
         return True
 

@@ -310,9 +310,9 @@ class RetryLedger:
             self.refused[key] = known
         return known
 
-    def refuse_in_order(self, key: TrackKey, records: Sequence[Digest], now: float) -> None:
+    def refuse_in_order(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> None:
         """Records that a request of a client that keeps its order was refused unsent."""
-        self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now)
+        self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now, member.sent_at)
         self.disturb(key)
 
     def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
@@ -320,7 +320,7 @@ class RetryLedger:
         awaited = self._awaited_records.get(key)
         if awaited is None or not member.keeps_order:
             return True
-        is_admitted = awaited.admits(records, now)
+        is_admitted = awaited.admits(records, now, member.sent_at)
         if not awaited:
             del self._awaited_records[key]
         return is_admitted
@@ -380,16 +380,21 @@ class RetryLedger:
         """Whether the client sent something for a partition before, to its former leader, of which it has no response.
 
         Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight. What
-        kproxy has not read yet counts as well, as long as the partition was used over no connection but that one.
+        kproxy has not taken yet counts as well, if that connection was the last one to use the partition.
         """
         use = self._uses.get(key)
         last = None if use is None else use.last
         return any(
-            (other.origin is last and other.may_precede(member)) or other.precedes(key, member)
+            self._may_precede(other, member, is_last=other.origin is last or other.precedes(key, member))
+            or other.precedes(key, member)
             for node_id, others in self._by_broker.items()
             if node_id != member.node_id
             for other in others.values()
         )
+
+    @staticmethod
+    def _may_precede(other: ProducerConnection, member: ProducerConnection, *, is_last: bool) -> bool:
+        return (is_last or member.waits_for(other)) and other.may_precede(member)
 
     def candidates(
         self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float

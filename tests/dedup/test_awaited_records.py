@@ -167,3 +167,22 @@ def test_a_queue_that_keeps_its_order_comes_through_in_order(sizes: list[int], d
         del queue[: len(group)]
     assert log == [*letters, *(letter for letter in log if letter.islower())][: len(log)]
     assert [letter for letter in log if letter.islower()] == sorted(letter for letter in log if letter.islower())
+
+
+def test_what_was_sent_before_is_awaited_before_though_it_was_refused_later() -> None:
+    """The later request waited for the earlier one, and was refused first: its client's time-out was nearer."""
+    awaited = AwaitedRecords()
+    awaited.refuse(records("cd"), 1.0, 7)
+    assert not awaited.admits(records("x"), 1.0, 8)
+    awaited.refuse(records("ab"), 2.0, 6.5)
+    assert not awaited.admits(records("cd"), 2.0, 9), "its client has not read of the other refusal"
+    assert awaited.admits(records("abcd"), 3.0, 10)
+    assert not awaited
+
+
+def test_what_was_sent_before_the_refused_ones_is_admitted() -> None:
+    awaited = AwaitedRecords()
+    awaited.refuse(records("cd"), 1.0, 7)
+    assert awaited.admits(records("ab"), 2.0, 6)
+    assert len(awaited) == 2
+    assert awaited.admits(records("cd"), 3.0, 8)

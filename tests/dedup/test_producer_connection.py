@@ -647,6 +647,23 @@ def test_what_was_not_read_yet_at_the_former_leader_is_not_overtaken() -> None:
     assert leader.prerequisite() is None
 
 
+def test_what_was_unread_when_another_began_to_wait_was_sent_before_that() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    former.did("z")
+    leader.member.moved(2)
+    former.wire.unread = 100
+    assert leader.prerequisite() == Settle([KEY])
+    leader.member.waits([KEY])
+    sent = leader.member.sent_at
+    leader.member.waits_no_more()  # it is refused
+    former.member.waits([KEY])
+    assert former.member.sent_at < sent < leader.member.sent_at
+    former.wire.read()
+    former.member.waits_no_more()
+    assert sent < former.member.sent_at
+
+
 def test_of_two_connections_with_unread_requests_the_one_that_waits_longer_comes_first() -> None:
     world = World()
     one, two = world.connect(), world.connect()
