@@ -12,7 +12,7 @@ have been in flight while they were refused again.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
@@ -74,7 +74,7 @@ class AwaitedRecords:
         those before or between them, which their client has given up.
         """
         hashes, following = _hashes(records), 0
-        while hashes and following < bisect_left(self._sent, sent):
+        while hashes and following < bisect_right(self._sent, sent):
             found = self._first_in(hashes, following)
             if found is None:
                 return False  # a new record, and others before it still come

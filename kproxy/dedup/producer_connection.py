@@ -111,8 +111,8 @@ class ProducerConnection:
         self.is_behind = False
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
         self._behind: dict[ProducerConnection, int] = {}
-        #: Up to which byte requests had arrived here, untaken, when another connection's began to wait for them, and
-        #: when that was (``RetryLedger.next_serial``).
+        #: Up to which byte requests had arrived here, untaken, when another connection's began to wait or was refused,
+        #: and when that was (``RetryLedger.next_serial``).
         self._marks: deque[tuple[int, int]] = deque()
 
     @property
@@ -145,6 +145,7 @@ class ProducerConnection:
     def waits(self, keys: Collection[TrackKey]) -> None:
         """Records that the next request can't be accepted yet; may be called again while it waits."""
         if self._waiting is None:
+            self.ledger.mark_untaken(self)
             self._waiting = self.ledger.next_serial(), keys
             self.ledger.waited_for(keys)
 
@@ -163,11 +164,18 @@ class ProducerConnection:
     def sent_at(self) -> int:
         """The place of the request at hand among all of the producer (``RetryLedger.next_serial``), when it was sent.
 
-        What was there untaken when another connection began to wait for it was sent before that one's request.
+        What was there untaken when another connection's request began to wait, or was refused, was sent before that.
         """
         sent = self.ledger.next_serial() if self._waiting is None else self._waiting[0]
         self._forget_marks()
         return min(sent, self._marks[0][1]) if self._marks else sent
+
+    def mark_untaken(self) -> None:
+        """Records that a request arrived over another connection after those that are untaken here."""
+        self._forget_marks()
+        position = self.wire.arrived()
+        if not self.wire.has_taken(position) and (not self._marks or self._marks[-1][0] < position):
+            self._marks.append((position, self.ledger.next_serial()))
 
     def _forget_marks(self) -> None:
         while self._marks and self.wire.has_taken(self._marks[0][0]):
@@ -201,9 +209,6 @@ class ProducerConnection:
             return False
         if self not in other._behind:
             other._behind[self] = position
-            self._forget_marks()
-            if not self._marks or self._marks[-1][0] < position:
-                self._marks.append((position, self.ledger.next_serial()))
         self.wire.tell_taken(self.ledger.changed)
         return True
 

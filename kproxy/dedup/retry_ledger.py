@@ -312,8 +312,16 @@ class RetryLedger:
 
     def refuse_in_order(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> None:
         """Records that a request of a client that keeps its order was refused unsent."""
+        self.mark_untaken(member)
         self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now, member.sent_at)
         self.disturb(key)
+
+    def mark_untaken(self, member: ProducerConnection) -> None:
+        """Records which requests to other brokers had arrived before the one of a connection that is at hand."""
+        for node_id, others in self._by_broker.items():
+            if node_id != member.node_id:
+                for other in others.values():
+                    other.mark_untaken()
 
     def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
         """Whether these new records may be written now: no record that was refused before still comes (``Rules``)."""

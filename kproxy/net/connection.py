@@ -87,7 +87,7 @@ class Connection:
         largest = LARGEST_BEFORE_LOGIN if session.logs_in else LARGEST_FRAME
         self._splitter = FrameSplitter(min(config.max_frame_bytes, largest), config.request_max_bytes)
         #: Bytes of whole requests that the session has not taken yet, and of responses that the client has not.
-        self._pending = 0
+        self.untaken = 0
         self._unwritten = 0
         self.nursery: trio.Nursery | None = None
         self._progress = trio.lowlevel.ParkingLot()
@@ -154,7 +154,9 @@ class Connection:
     def has_taken(self, position: int) -> bool:
         if self.budget.full:
             return True  # it may wait for memory that the one which asks holds
-        return self.received - self._pending >= position or not (self._pending or self.client.pending())
+        if not (self.untaken or self.client.pending()):
+            return True
+        return self.received - self._splitter.held - self.untaken >= position
 
     def tell_taken(self, changed: Callable[[], None]) -> None:
         self._tell = changed
@@ -182,7 +184,7 @@ class Connection:
         self.client_gone = True
         self.client.close()
         self._splitter.drop()  # others may wait for this memory
-        self._pending = 0
+        self.untaken = 0
         self.account()
         self._progress.unpark_all()
         with trio.move_on_after(self.config.delivery_timeout_ms / 1000):
@@ -207,7 +209,7 @@ class Connection:
                 self._note_quiet()
             frames = self._frames(count, room)
             await self._intake.take(frames)
-            self._pending = 0
+            self.untaken = 0
             if self._tell is not None:
                 tell, self._tell = self._tell, None
                 tell()
@@ -242,7 +244,7 @@ class Connection:
     @property
     def owed(self) -> int:
         """Requests that were read and have no response; of those that are not taken yet one is counted."""
-        return self.session.owed + bool(self._pending)
+        return self.session.owed + bool(self.untaken)
 
     def drain(self) -> None:
         """Takes no further request, and ends the connection when all that were taken are answered."""
@@ -366,7 +368,7 @@ class Connection:
             frames += self._splitter.feed(self._buffer[:count])
         if self._splitter.held and (frames or not began):
             self._frame_from = self._time.seconds(self.read_at)
-        self._pending = sum(map(len, frames))
+        self.untaken = sum(map(len, frames))
         return frames
 
     @property
@@ -404,7 +406,7 @@ class Connection:
         unfinished = self._splitter.held
         if self._sender or unfinished:
             self._account_unfinished()
-        requests = self.session.held_bytes + unfinished + self._pending
+        requests = self.session.held_bytes + unfinished + self.untaken
         answers = self.upstream.held + self._unwritten
         if self.writing_client:
             answers += sum(map(len, self.session.to_client))

@@ -92,6 +92,7 @@ class Intake:
                 connection.look_whether_empty()
             if session.commands:
                 connection.carry_out(is_alone=len(frames) == 1)
+            connection.untaken -= len(frame)
         if not self._introduced and not session.awaits_login:
             self._introduced = True
             connection.logged_in()

@@ -186,3 +186,10 @@ def test_what_was_sent_before_the_refused_ones_is_admitted() -> None:
     assert awaited.admits(records("ab"), 2.0, 6)
     assert len(awaited) == 2
     assert awaited.admits(records("cd"), 3.0, 8)
+
+
+def test_of_two_requests_with_one_place_the_second_waits_for_the_first() -> None:
+    """What is untaken of a connection has one place, as long as nothing more is known."""
+    awaited = AwaitedRecords()
+    awaited.refuse(records("a"), 1.0, 7)
+    assert not awaited.admits(records("b"), 2.0, 7)

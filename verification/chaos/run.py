@@ -29,6 +29,7 @@ from verification.chaos.verdict import (
     errors_bar,
     footprint_bars,
     log_bar,
+    order_bar,
     progress_bar,
     read_everything,
 )
@@ -288,7 +289,8 @@ class Run:
             progress_bar(self.recorder.by_process, [name for name, _ in self._producers]),
             errors_bar(self.recorder.unexpected),
         ]
-        verdict = Verdict(history, check(history, changes_order), bars)
+        anomalies = check(history, changes_order)
+        verdict = Verdict(history, anomalies, [*bars, order_bar(anomalies)])
         if verdict.anomalies:
             self.arrivals.explain()
         return verdict

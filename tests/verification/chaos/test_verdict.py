@@ -1,5 +1,14 @@
 from verification.chaos.kproxy_process import Footprint, log_problems
-from verification.chaos.verdict import Bar, Verdict, errors_bar, footprint_bars, log_bar, progress_bar
+from verification.chaos.verdict import (
+    MOST_OUT_OF_ORDER,
+    Bar,
+    Verdict,
+    errors_bar,
+    footprint_bars,
+    log_bar,
+    order_bar,
+    progress_bar,
+)
 from verification.history import Anomaly, AnomalyKind
 
 _MIB = 1 << 20
@@ -38,3 +47,10 @@ def test_a_verdict_is_clean_if_nothing_at_all_was_found() -> None:
     assert Verdict([], [], [good]).clean
     assert not Verdict([], [], [good, bad]).clean
     assert not Verdict([], [anomaly], [good]).clean
+
+
+def test_a_few_records_may_be_out_of_order() -> None:
+    swapped = Anomaly(AnomalyKind.NONMONOTONIC_SEND, "t", 0, "p sent 'a' before 'b'")
+    few, many = [swapped] * MOST_OUT_OF_ORDER, [swapped] * (MOST_OUT_OF_ORDER + 1)
+    assert Verdict([], few, [order_bar(few)]).clean
+    assert not Verdict([], many, [order_bar(many)]).clean
