@@ -24,7 +24,7 @@ class Effort:
 
     #: Records that are matched one by one, since equal ones are among them or their order is another: 7 us each.
     records: int = 10_000
-    #: Records of entries that are looked at: 0.1 us each.
+    #: Records of entries that are searched: 0.1 us each.
     looks: int = 500_000
 
 
