@@ -177,8 +177,8 @@ def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, roo
 
 
 def room_at_once() -> Room:
-    """What may be read of a request on the loop."""
-    return Room(AT_ONCE_BYTES, AT_ONCE_RECORDS)
+    """What may be read of a request that is refused: its client keeps its order by these records, and nobody waits."""
+    return Room(4 * AT_ONCE_BYTES, 4 * AT_ONCE_RECORDS)
 
 
 def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:

@@ -9,6 +9,7 @@ import trio
 
 from kproxy.codec._generated.fetch import FetchRequest
 from kproxy.codec.messages import ApiKey
+from kproxy.dedup.retry_rules import BROKEN_FOR_AT_MOST
 from kproxy.net.lane_topic import TOPIC as LANES
 from kproxy.testing.fake_broker import Call, FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
@@ -110,7 +111,7 @@ async def test_where_nothing_is_in_doubt_nothing_is_searched_or_read() -> None:
         async with started(fake, clients_request_timeout_ms=1000) as proxy, await proxy.client(1) as client:
             for nth in range(_DEEP):
                 assert errors_of(await client.call(request(batch(b"%d" % nth)), 8)) == [0]
-            await trio.sleep(5)
+            await trio.sleep(BROKEN_FOR_AT_MOST + 5)
         count = asked(fake, ApiKey.DESCRIBE_PRODUCERS, ApiKey.FETCH, ApiKey.WRITE_TXN_MARKERS)
         async with started(fake) as proxy, await proxy.client(1) as client:
             begun = count[0]

@@ -11,7 +11,7 @@ import trio
 
 from kproxy.codec.batch import RawRecord, build_batch, iter_raw_records, iter_records, read_header
 from kproxy.dedup import resend as resend_core
-from kproxy.dedup.digest import Digest, read_batch
+from kproxy.dedup.digest import Digest, read_whole
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool, Track, TrackKey
@@ -36,7 +36,7 @@ from kproxy.proxy.retries import Retries
 _CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
 _REST: Final = Retries._rest
-_READ_BATCH: Final = read_batch
+_READ_WHOLE: Final = read_whole
 _LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
 _NOTE_WRITTEN: Final = ProducerConnection._note_written
@@ -217,7 +217,7 @@ def bytes_of_batch(
     batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int
 ) -> list[tuple[Digest, RawRecord]]:
     """Records are known by the bytes of their batch."""
-    pairs = _READ_BATCH(batch, arrival_ms=arrival_ms, max_decompressed_bytes=max_decompressed_bytes)
+    pairs = _READ_WHOLE(batch, arrival_ms=arrival_ms, max_decompressed_bytes=max_decompressed_bytes)
     body = hashlib.sha256(bytes(batch[_BATCH_HEADER:])).digest()
     return [(digest._replace(content=b"%b %d" % (body, at)), record) for at, (digest, record) in enumerate(pairs)]
 

@@ -29,7 +29,7 @@ from kproxy.net.intake import Intake
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
-from kproxy.proxy import produce_calls, refusals, retries
+from kproxy.proxy import produce_calls, reading, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from verification.simulation import broken_rules, scripts
@@ -308,7 +308,10 @@ VARIANTS: Final = (
     ),
     Variant(
         "batches are compared as bytes",
-        ((retries, "read_batch", broken_rules.bytes_of_batch),),
+        (
+            (reading, "read_whole", broken_rules.bytes_of_batch),
+            (retries, "read_whole", broken_rules.bytes_of_batch),
+        ),
         replace(_CUTS, topics=(GZIP,), regroup=("same",)),
     ),
     Variant(
