@@ -98,7 +98,6 @@ SETUPS: Final = (
             attacks.old_fetches,
             attacks.wide_metadata,
             attacks.compared_headers,
-            attacks.compared_records,
             attacks.headers_read_back,
             attacks.pipelines,
         ),
