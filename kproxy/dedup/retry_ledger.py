@@ -318,10 +318,8 @@ class RetryLedger:
 
     def mark_untaken(self, member: ProducerConnection) -> None:
         """Records which requests to other brokers had arrived before the one of a connection that is at hand."""
-        for node_id, others in self._by_broker.items():
-            if node_id != member.node_id:
-                for other in others.values():
-                    other.mark_untaken()
+        for other in self._at_other_brokers(member):
+            other.mark_untaken()
 
     def admits(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> bool:
         """Whether these new records may be written now: no record that was refused before still comes (``Rules``)."""
@@ -392,17 +390,18 @@ class RetryLedger:
         """
         use = self._uses.get(key)
         last = None if use is None else use.last
-        return any(
-            self._may_precede(other, member, is_last=other.origin is last or other.precedes(key, member))
-            or other.precedes(key, member)
-            for node_id, others in self._by_broker.items()
-            if node_id != member.node_id
-            for other in others.values()
-        )
 
-    @staticmethod
-    def _may_precede(other: ProducerConnection, member: ProducerConnection, *, is_last: bool) -> bool:
-        return (is_last or member.waits_for(other)) and other.may_precede(member)
+        def comes_first(other: ProducerConnection) -> bool:
+            precedes = other.precedes(key, member)
+            may = precedes or other.origin is last or member.waits_for(other)
+            return (may and other.may_precede(member)) or precedes
+
+        return any(map(comes_first, self._at_other_brokers(member)))
+
+    def _at_other_brokers(self, member: ProducerConnection) -> Iterator[ProducerConnection]:
+        for node_id, others in self._by_broker.items():
+            if node_id != member.node_id:
+                yield from others.values()
 
     def candidates(
         self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float

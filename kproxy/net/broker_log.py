@@ -1,6 +1,6 @@
 """Reads the logs of brokers for what kproxy wrote, and fences producers against batches that may still arrive."""
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -145,15 +145,18 @@ class BrokerLog:
         offsets: Mapping[TopicPartition, Iterable[int]],
         take: Callable[[TopicPartition, Batch], None],
         failed: Failures,
+        settle: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Hands ``take`` the batches that hold these offsets, as they come; ``failed`` gets what can't be read.
+
+        ``settle`` is awaited after each round of responses.
 
         What is deleted already is left out. What can't be read yet is waited for, ``upstream_request_timeout_ms`` at
         most.
         """
         spots = {place: OffsetReads(wanted, partial(take, place)) for place, wanted in offsets.items()}
         self._stats.readbacks += len(spots)
-        failed |= await read_logs(self._leaders, self._config, self._stats, spots)
+        failed |= await read_logs(self._leaders, self._config, self._stats, spots, settle)
 
     async def survey(
         self, places: Collection[TopicPartition], failed: Failures | None = None

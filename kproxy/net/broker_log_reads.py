@@ -1,6 +1,6 @@
 """Reads of many partitions' logs at once: each round is one Fetch to each leader, bounded in bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 import trio
@@ -22,16 +22,22 @@ _MOST_BYTES: Final = 16 << 20
 
 
 async def read_logs(
-    leaders: Leaders, config: RetryOptions, stats: RetryStats, readers: Mapping[TopicPartition, Reader]
+    leaders: Leaders,
+    config: RetryOptions,
+    stats: RetryStats,
+    readers: Mapping[TopicPartition, Reader],
+    settle: Callable[[], Awaitable[None]] | None = None,
 ) -> Failures:
     """Reads for each partition what its reader asks for; returns the partitions where that failed.
 
     Waits for records that can't be read yet, at most ``upstream_request_timeout_ms`` after the last bytes of a
-    partition.
+    partition. ``settle`` is awaited after each round, for what readers keep of it.
     """
     reads = _Reads(leaders, config, stats, readers)
     while wishes := reads.wishes():
         await reads.round(wishes)
+        if settle is not None:
+            await settle()
     return reads.failed
 
 

@@ -30,8 +30,10 @@ class ReadBacks:
     async def read(self) -> None:
         """Reads once. OSError: some leaders could not be asked, or not everything could be read yet."""
         failed: Failures = {}
-        await self._broker_log.read_at(self._left, self._take, failed)
-        await self._reading.finish()
+        try:
+            await self._broker_log.read_at(self._left, self._take, failed, self._reading.finish)
+        finally:
+            await self._reading.finish()  # what was taken of a round that failed is not read again
         again = {place: error for place, error in failed.items() if not isinstance(error, RemoteProtocolError)}
         for place in self._left.keys() - again.keys():
             lost = sum(map(len, self._left.pop(place).values()))

@@ -1,6 +1,6 @@
 """What lanes of the past wrote to partitions: first fenced, then read back from the brokers' logs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import trio
@@ -62,15 +62,16 @@ class Recovery:
         places: Sequence[TopicPartition],
         take: Callable[[TopicPartition, list[Batch]], None],
         missing: dict[TopicPartition, int] | None = None,
+        settle: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Hands ``take`` for each partition the last batches that the lanes wrote to it, in the order of the log.
 
         All lanes are fenced on all partitions before anything is read, so that what is not there then will never be. Of
         lanes that are shared a batch in flight is not found.
-        Lanes that were returned need no fence where their batches are known. A few requests do for many partitions, and
-        what was taken is held no longer. ``take`` must not wait. OSError, RemoteProtocolError: brokers did not let it
-        be done everywhere; what was not taken is unknown. With ``missing``, partitions that do not exist are added to
-        it, with the brokers' error, and cause none.
+        Lanes that were returned need no fence where their batches are known. A few requests do for many partitions,
+        and what was taken is held no longer. ``take`` must not wait: ``settle`` is awaited after each few. OSError,
+        RemoteProtocolError: brokers did not let it be done everywhere; what was not taken is unknown. With
+        ``missing``, partitions that do not exist are added to it, with the brokers' error, and cause none.
         """
         if not lanes or not places:
             return
@@ -85,7 +86,9 @@ class Recovery:
             ]
             for markers in self._markers(fenced, len(places)):
                 await self._broker_log.fence(fencing, markers, failed)
-            await self._read(past, [place for place in places if place not in failed], surveyed, unseen, failed, take)
+            await self._read(
+                past, [place for place in places if place not in failed], surveyed, unseen, failed, take, settle
+            )
         finally:
             self._stats.recovery_seconds += trio.current_time() - began
         if missing is not None:
@@ -136,6 +139,7 @@ class Recovery:
         unseen: Mapping[TopicPartition, Mapping[int, int]],
         failed: Failures,
         take: Callable[[TopicPartition, list[Batch]], None],
+        settle: Callable[[], Awaitable[None]] | None,
     ) -> None:
         following, portion = 0, self._config.recovery_concurrency
         while following < len(places):
@@ -153,6 +157,8 @@ class Recovery:
                 size = sum(len(batch.data) for batches in tails.values() for batch in batches)
                 for place, batches in tails.items():
                     take(place, [batch for batch in batches if past.wrote(batch)])
+                if settle is not None:
+                    await settle()
             self._stats.recoveries += len(tails)
             del tails
             following += len(part)

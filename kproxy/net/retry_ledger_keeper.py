@@ -247,8 +247,7 @@ class RetryLedgerKeeper:
 
             async def read() -> None:
                 missing.clear()
-                await self._recovery.recover(recover.lanes, list(left), take, missing)
-                await reading.finish()
+                await self._recovery.recover(recover.lanes, list(left), take, missing, reading.finish)
 
             await self._persistently(read)
         except (OSError, RemoteProtocolError) as error:
@@ -258,7 +257,6 @@ class RetryLedgerKeeper:
             )
         unfenced.update((left[place], error) for place, error in missing.items())
         ledger.missing(unfenced)
-        await reading.finish()
         fenced = replace(recover, keys=[key for key in recover.keys if key not in unfenced])
         batches = (FoundBatch(key, header, one.digests, one.offsets, is_last) for key, header, is_last, one in found)
         ledger.recovered(fenced, batches, now)

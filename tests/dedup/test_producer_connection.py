@@ -629,7 +629,8 @@ def test_what_waits_at_one_broker_is_not_overtaken_by_what_needed_no_look_at_ano
     assert older.prerequisite() is None
 
 
-def test_what_was_not_read_yet_at_the_former_leader_is_not_overtaken() -> None:
+def waiting_for_unread() -> tuple[World, Talk, Talk]:
+    """A request to a new leader waits, since there are requests unread to the former one."""
     world = World()
     former, leader = world.connect(), world.connect()
     former.did("z")
@@ -637,6 +638,11 @@ def test_what_was_not_read_yet_at_the_former_leader_is_not_overtaken() -> None:
     former.wire.unread = 100
     assert leader.prerequisite() == Settle([KEY])
     leader.member.waits([KEY])
+    return world, former, leader
+
+
+def test_what_was_not_read_yet_at_the_former_leader_is_not_overtaken() -> None:
+    world, former, leader = waiting_for_unread()
     former.member.waits([KEY])
     assert former.prerequisite() is None
     former.member.waits_no_more()
@@ -648,13 +654,7 @@ def test_what_was_not_read_yet_at_the_former_leader_is_not_overtaken() -> None:
 
 
 def test_what_was_unread_when_another_began_to_wait_was_sent_before_that() -> None:
-    world = World()
-    former, leader = world.connect(), world.connect()
-    former.did("z")
-    leader.member.moved(2)
-    former.wire.unread = 100
-    assert leader.prerequisite() == Settle([KEY])
-    leader.member.waits([KEY])
+    _, former, leader = waiting_for_unread()
     sent = leader.member.sent_at
     leader.member.waits_no_more()  # it is refused
     former.member.waits([KEY])

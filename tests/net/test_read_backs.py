@@ -25,6 +25,7 @@ PID = 1 << 62 | 7
 class Case:
     proxy: Proxied
     reads: ReadBacks = field(init=False)
+    noted: "Noted" = field(init=False)
     recalled: list[tuple[UnconfirmedBatch, int]] = field(default_factory=list)
     failed: dict[str, int] = field(default_factory=dict)
 
@@ -50,10 +51,15 @@ class Noted(LogReading):
     def __init__(self, recalled: list[tuple[UnconfirmedBatch, int]]) -> None:
         super().__init__(1 << 20, trio.CapacityLimiter(1))
         self._recalled = recalled
+        self.finished = 0
 
     def take(self, data: bytes, done: Done) -> None:
         self._recalled.append((done.__self__, read_header(data).base_offset))  # type: ignore[attr-defined]
         super().take(data, done)
+
+    async def finish(self) -> None:
+        self.finished += 1
+        await super().finish()
 
 
 @asynccontextmanager
@@ -62,7 +68,8 @@ async def case(brokers: int = 1, partitions: int = 1, **options: Any) -> AsyncIt
         proxy.brokers.create_topic("t", partitions)
         broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         found = Case(proxy)
-        found.reads = ReadBacks(broker_log, Noted(found.recalled), found.fail)
+        found.noted = Noted(found.recalled)
+        found.reads = ReadBacks(broker_log, found.noted, found.fail)
         try:
             yield found
         finally:
@@ -80,6 +87,7 @@ async def test_many_entries_share_a_few_requests() -> None:
             id(entry): entry.stamp.base_offset for entry in wanted
         }
         assert (len(it.recalled), len(it.reads), it.failed) == (400, 0, {})
+        assert it.noted.finished > 1, "what is kept of a response is read before the next one comes"
         assert len(fetches) <= 2 * 3
 
 
