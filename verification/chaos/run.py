@@ -32,12 +32,15 @@ from verification.chaos.verdict import (
     order_bar,
     progress_bar,
     read_everything,
+    without_success,
 )
 from verification.chaos.workload import TOPICS, UNCOMPRESSED, changes_order, habits_for, released_for
 from verification.history import check, read_history
 
 _QUIET_S: Final = 5.0
 """After the last client has gone: what kproxy still holds is let go of."""
+_PROGRESS_S: Final = 60.0
+"""A client that had no success while the faults lasted has some within so long after them."""
 _IDLE_TRIES: Final = 60
 _METRICS_S: Final = 1.0
 _BALANCED_S: Final = 0.05
@@ -199,6 +202,10 @@ class Run:
                 producers.append((str(client.job["name"]), producer))
         return producers
 
+    @property
+    def _names(self) -> list[str]:
+        return [name for name, _ in self._producers]
+
     def _make_consumers(self) -> list[LegacyConsumer | ReleasedProducer]:
         addresses = [("127.0.0.1", kproxy.advertised[0]) for kproxy in self.kproxies]
         places = [(topic, partition) for topic, count in self.plan.topics.items() for partition in range(count)]
@@ -234,6 +241,9 @@ class Run:
                 await self.nemesis.run(plan.schedule)
                 self.phase = "healed"
                 await trio.sleep_until(end)
+                with trio.move_on_after(_PROGRESS_S):
+                    while without_success(self.recorder.by_process, self._names):
+                        await trio.sleep(_METRICS_S)
                 for _, producer in self._producers:
                     producer.stop()
             await trio.sleep(_QUIET_S)
@@ -286,7 +296,7 @@ class Run:
         bars = [
             *self._bars,
             *(log_bar(kproxy.name, log_problems(kproxy.log_tail(1 << 30))) for kproxy in self.kproxies),
-            progress_bar(self.recorder.by_process, [name for name, _ in self._producers]),
+            progress_bar(self.recorder.by_process, self._names),
             errors_bar(self.recorder.unexpected),
         ]
         anomalies = check(history, changes_order)

@@ -116,8 +116,13 @@ def log_bar(name: str, problems: Sequence[str]) -> Bar:
 
 def progress_bar(acknowledged: Mapping[str, int], processes: Sequence[str]) -> Bar:
     """Every producer must have had something acknowledged."""
-    idle = [name for name in processes if not acknowledged.get(name)]
+    idle = without_success(acknowledged, processes)
     return Bar("producers without success", ", ".join(idle) or "none", not idle)
+
+
+def without_success(acknowledged: Mapping[str, int], processes: Sequence[str]) -> list[str]:
+    """Return the producers that have had nothing acknowledged yet."""
+    return [name for name in processes if not acknowledged.get(name)]
 
 
 def errors_bar(unexpected: Mapping[str, int]) -> Bar:
