@@ -436,7 +436,7 @@ class ProducerConnection:
         acknowledged = self.hear()
         self.origin.ended = True
         handed_over = self.wire.written + self.wire.writing
-        reset = self.wire.was_reset()
+        closed_well = self.wire.closed_well()
         for answer in (*self._unread, *self._written, *self._asked):
             late = rules.may_repeat(answer)
             if answer.given_up:
@@ -447,7 +447,7 @@ class ProducerConnection:
                 self._leave(self._unanswered(_entries(answer, sure=True, since=now)))
             elif late or not rules.received_by_time(answer, now, acknowledged):
                 sure = rules.surely_not_received(answer, handed_over)
-                clean = rules.received_by_end(answer, acknowledged, reset=reset)
+                clean = rules.received_by_end(answer, acknowledged, closed_well=closed_well)
                 entries = _entries(answer, sure=sure, since=now, clean=clean)
                 self._leave(self._unanswered(entries), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):

@@ -137,13 +137,13 @@ class Rules:
         lived = now - BROKEN_FOR_AT_MOST - answer.arrived_at
         return answer.position <= acknowledged and lived >= _TIMEOUT_MARGIN * self.client_timeout
 
-    def received_by_end(self, answer: PendingProduce, acknowledged: int, *, reset: bool) -> bool:
+    def received_by_end(self, answer: PendingProduce, acknowledged: int, *, closed_well: bool) -> bool:
         """The client closed the connection in good order after its kernel had acknowledged the response.
 
         Linux, BSD and Windows reset a connection that a program closes with unread data. Where something between ends
         TCP it proves less (``untimed_until``).
         """
-        return not (reset or self.may_repeat(answer)) and answer.position <= acknowledged
+        return closed_well and not self.may_repeat(answer) and answer.position <= acknowledged
 
     def may_repeat(self, answer: PendingProduce) -> bool:
         """The client may send the request again although it has received the response.

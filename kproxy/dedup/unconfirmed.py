@@ -27,8 +27,8 @@ class Wire(Protocol):
     def unacked(self) -> int:
         """Bytes of these that the peer's kernel has not acknowledged; after the end of the connection, by then."""
 
-    def was_reset(self) -> bool:
-        """Whether it ended otherwise than in good order (RST, a time-out of the network)."""
+    def closed_well(self) -> bool:
+        """Whether the client has closed it in good order: no RST, no time-out of the network, and not kproxy."""
 
     @property
     def received(self) -> int:

@@ -140,7 +140,7 @@ class Connection:
     def _received_all(self) -> bool:
         """Whether the client ended the connection in good order, after the last byte of the last response."""
         unsaid = self.session.to_client or self.writing_client
-        return self.session.idle and not (unsaid or self.client.unacked() or self.client.was_reset())
+        return self.session.idle and not (unsaid or self.client.unacked()) and self.client.closed_well()
 
     def unacked(self) -> int:
         return self.client.unacked()
@@ -161,8 +161,8 @@ class Connection:
     def tell_taken(self, changed: Callable[[], None]) -> None:
         self._tell = changed
 
-    def was_reset(self) -> bool:
-        return not self._left_well and self.client.was_reset()
+    def closed_well(self) -> bool:
+        return self._left_well or self.client.closed_well()
 
     # -- the client's side
 

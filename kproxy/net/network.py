@@ -94,8 +94,8 @@ class ByteIO(Protocol):
     def pending(self) -> int:
         """Bytes of the peer that can be read, with TLS before they are decrypted; 0 after ``close``."""
 
-    def was_reset(self) -> bool:
-        """Whether the connection ended otherwise than by the peer's FIN: RST, a fault of the network, or this end."""
+    def closed_well(self) -> bool:
+        """Whether the peer's FIN has arrived, and no reset. After ``close``: whether it had by then."""
 
     def close(self) -> None:
         """Closes the connection and wakes tasks that wait for it. May be called again."""

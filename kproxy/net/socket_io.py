@@ -178,9 +178,8 @@ class SocketIO:
             return 0
         return int.from_bytes(fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)
 
-    def was_reset(self) -> bool:
-        ends = self._ended_by if self.closed else self._ends()
-        return ends != select.POLLRDHUP and bool(self.closed or ends)
+    def closed_well(self) -> bool:
+        return (self._ended_by if self.closed else self._ends()) == select.POLLRDHUP
 
     def _ends(self) -> int:
         poll = select.poll()

@@ -66,5 +66,5 @@ class WrappedIO:
     def watch_end(self, watch: EndWatch, ended: Ended) -> None:
         self._inner.watch_end(watch, ended)
 
-    def was_reset(self) -> bool:
-        return self._inner.was_reset()
+    def closed_well(self) -> bool:
+        return self._inner.closed_well()

@@ -37,8 +37,8 @@ class FakeWire:
         self.asked += 1
         return self.missing
 
-    def was_reset(self) -> bool:
-        return self.reset
+    def closed_well(self) -> bool:
+        return not self.reset
 
     def arrived(self) -> int:
         return self.received + self.unread

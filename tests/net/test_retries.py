@@ -1,5 +1,6 @@
 """Retries of clients that lost an answer: each record is in the log once, through sockets and against a fake broker."""
 
+import socket
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -129,6 +130,23 @@ async def test_message_sets_are_found_again(version: int, magic: int) -> None:
         async with await proxy.client(1) as client:
             assert bases(await client.call(message, version)) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_a_response_is_in_doubt_after_a_connection_that_kproxy_ended() -> None:
+    """It is in the client's kernel, but the client need not have read it: it sent nothing that says so."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        message = request(message_set([(TIME_MS, None, b"a")], 0, 0))
+        async with await proxy.client(1) as client:
+            await client.send(message, 1)
+            assert isinstance(client.stream, trio.SocketStream)
+            with trio.fail_after(PATIENCE):
+                await client.stream.socket.recv(1, socket.MSG_PEEK)
+            await client.stream.send_all(b"\xff\xff\xff\xff")
+            await eventually(lambda: not proxy.stats.clients.connections_open)
+        async with await proxy.client(1) as client:
+            assert bases(await client.call(message, 1)) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
 
 
 async def test_equal_message_sets_with_other_times_are_kept() -> None:

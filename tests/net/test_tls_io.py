@@ -157,7 +157,7 @@ async def test_the_end_is_the_end_with_a_farewell_and_without(files: TlsFiles) -
         assert await read(two, 3, seconds=20) == b"bye"
         assert await end(two) == 0
         await eventually(two.peer_closed)
-        assert not two.was_reset()
+        assert two.closed_well()
         with pytest.raises(trio.ClosedResourceError):
             await one.readable()
     async with pair(files) as (one, two):

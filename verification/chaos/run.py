@@ -39,8 +39,8 @@ from verification.history import check, read_history
 
 _QUIET_S: Final = 5.0
 """After the last client has gone: what kproxy still holds is let go of."""
-_PROGRESS_S: Final = 60.0
-"""A client that had no success while the faults lasted has some within so long after them."""
+_PROGRESS_TRIES: Final = 60
+"""A client that had no success while the faults lasted has some within so many seconds after them."""
 _IDLE_TRIES: Final = 60
 _METRICS_S: Final = 1.0
 _BALANCED_S: Final = 0.05
@@ -241,9 +241,10 @@ class Run:
                 await self.nemesis.run(plan.schedule)
                 self.phase = "healed"
                 await trio.sleep_until(end)
-                with trio.move_on_after(_PROGRESS_S):
-                    while without_success(self.recorder.by_process, self._names):
-                        await trio.sleep(_METRICS_S)
+                for _ in range(_PROGRESS_TRIES):
+                    if not without_success(self.recorder.by_process, self._names):
+                        break
+                    await trio.sleep(_METRICS_S)
                 for _, producer in self._producers:
                     producer.stop()
             await trio.sleep(_QUIET_S)

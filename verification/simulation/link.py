@@ -134,4 +134,4 @@ class Link:
         """Whether the far end saw a FIN, and all that it wrote acknowledged before: so its peer has read it."""
         if self.beyond is not None:
             return self.beyond.ended_well
-        return self.far.closed and not self.far.was_reset() and not self.far.unacked()
+        return self.far.closed and self.far.closed_well() and not self.far.unacked()

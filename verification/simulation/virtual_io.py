@@ -25,7 +25,7 @@ class VirtualIO:
         self.kernel = kernel
         self._turns = 0
         self._unacked = 0
-        self._was_reset = False
+        self._closed_well = False
         self.local_host = local_host
         self.peer_host = peer_host
         self.peer = peer_host
@@ -135,16 +135,16 @@ class VirtualIO:
         """Bytes that have arrived."""
         return 0 if self.closed else len(self._in.inbox)
 
-    def was_reset(self) -> bool:
-        """Whether it ended otherwise than by the peer's FIN; after ``close`` the value at that time."""
-        return self._was_reset if self.closed else self._in.reset
+    def closed_well(self) -> bool:
+        """Whether the peer's FIN has arrived, and no reset; after ``close`` whether it had by then."""
+        return self._closed_well if self.closed else self._in.ended and not self._in.reset
 
     def close(self) -> None:
         """Ends the connection; with a reset if there are unread bytes, as Linux does."""
         if self.closed:
             return
         self._unacked = self.unacked()
-        self._was_reset = self._in.reset or not self._in.ended
+        self._closed_well = self._in.ended and not self._in.reset
         self.closed = True
         self.closed_at = trio.current_time()
         self._in.leave()

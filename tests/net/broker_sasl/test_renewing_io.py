@@ -259,6 +259,6 @@ async def test_all_else_is_as_the_connection_below_has_it() -> None:
             assert hasattr(io, name)
         assert (io.peer, io.peer_host, io.local_host) == (inner.peer, inner.peer_host, inner.local_host)
         assert (io.server_name, io.peer_certificate, io.stalled_at) == (None, None, None)
-        assert (io.unacked(), io.peer_closed(), io.was_reset(), io.should_yield()) == (0, False, False, False)
+        assert (io.unacked(), io.peer_closed(), io.closed_well(), io.should_yield()) == (0, False, False, False)
         assert await io.send_shared(memoryview(frame(b"q"))) == 9
         assert await broker.frame() == frame(b"q")[4:]

@@ -54,7 +54,7 @@ async def test_it_passes_bytes_on_and_may_say_that_it_is_there(
         near.close()
         await trio.sleep(1)
         assert far.peer_closed()
-        assert not far.was_reset()
+        assert far.closed_well()
         nursery.cancel_scope.cancel()
 
 
@@ -70,8 +70,8 @@ async def test_it_acknowledges_what_its_client_never_gets_and_closes_in_good_ord
         one.balancer.restart()
         await trio.sleep(1)
         assert far.peer_closed()
-        assert (far.was_reset(), far.unacked()) == (False, 0)
-        assert near.was_reset()
+        assert (far.closed_well(), far.unacked()) == (True, 0)
+        assert not near.closed_well()
         nursery.cancel_scope.cancel()
 
 

@@ -78,9 +78,9 @@ async def test_closing_with_unread_bytes_is_a_reset(network: VirtualNetwork, aut
         near.receive_now([memoryview(bytearray(1))])
     with pytest.raises(BrokenPipeError):
         await near.send_all([b"d"])
-    assert near.was_reset()
+    assert not near.closed_well()
     near.close()
-    assert near.was_reset()
+    assert not near.closed_well()
 
 
 async def test_it_is_known_how_much_was_not_acknowledged_when_this_end_closed(
@@ -98,10 +98,10 @@ async def test_an_end_in_good_order_is_no_reset(network: VirtualNetwork, autojum
     near.close()
     await trio.sleep(1)
     assert far.peer_closed()
-    assert not far.was_reset()
+    assert far.closed_well()
     far.close()
-    assert not far.was_reset()
-    assert near.was_reset()
+    assert far.closed_well()
+    assert not near.closed_well()
 
 
 async def test_closing_wakes_who_reads_and_who_writes(network: VirtualNetwork, autojump_clock: MockClock) -> None:
