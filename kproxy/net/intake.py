@@ -138,6 +138,8 @@ class Intake:
         """Offers a frame again until the session can take it, or its client has to be told something."""
         connection = self._connection
         due, seen = self._due(frame), -1
+        if self._session.delayed.joins(frame):
+            self._join(identity_of(connection), frame)
         while command is not None:
             self._session.delayed.waits(frame)
             await connection.flush()
@@ -226,7 +228,7 @@ class Intake:
         raise Finished("no broker gives a producer id")
 
     def _join(self, identity: Identity, frame: bytearray) -> None:
-        """Shows a request that waits for a lane to the producer's other connections, so that none overtakes it."""
+        """Shows a request that waits to the producer's other connections, so that none overtakes it."""
         if self._joined:
             return
         self._joined = True

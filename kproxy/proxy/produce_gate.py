@@ -425,6 +425,13 @@ class ProduceGate:
         layout = self._layout_of(frame)
         return None if layout is None or layout.acks == 0 else self._due(layout)
 
+    def joins(self, frame: bytearray) -> bool:
+        """Whether a request that waits will be stamped, and its connection has no place among its producer's yet."""
+        if self.member is not None or not (self._policy.idempotence and self._ctx.logged_in):
+            return False
+        layout = self._layout_of(frame)
+        return layout is not None and not layout.transactional and not has_producer_id(frame, layout)
+
     def waits(self, frame: bytearray) -> None:
         """Records that a request has to wait, so that none overtakes it over another connection."""
         if self._waits_since is None:

@@ -70,6 +70,9 @@ class Delayed(Protocol):
     def due(self, frame: bytearray) -> float | None:
         """When it must be answered (``refuse_late``), in seconds since the epoch; None if it may wait longer."""
 
+    def joins(self, frame: bytearray) -> bool:
+        """Whether its connection has yet to be shown to the others of its producer: it will be stamped."""
+
     def waits(self, frame: bytearray) -> None:
         """It has to wait: no request of its producer may overtake it over another connection."""
 
@@ -284,7 +287,10 @@ class Session:
             return AwaitProgress()
         if self._login is not None and (taken := self._login.take(frame, now)) is not False:
             return taken
-        return self._request(frame, now) if self._link.connected else Connect()
+        if self._link.connected:
+            return self._request(frame, now)
+        self._header(frame)
+        return Connect()
 
     def _request(self, frame: bytearray, now: float) -> Blocking | None:
         tokens = self._relayed_login.tokens
@@ -299,21 +305,26 @@ class Session:
         taken = self._gate.take_like_the_last(frame)
         if taken is not False:
             return taken
+        api_key, version, correlation_id, body = self._header(frame)
+        if not self._ctx.logged_in and api_key not in BEFORE_LOGIN:
+            self._relayed_login.prove(now)
+            return AwaitProgress()
+        slot = Slot(api_key, version, correlation_id, now, len(frame))
+        upstream = self._upstream_version(slot)
+        if upstream is None:
+            return None
+        return self._take(slot, frame, body, upstream)
+
+    def _header(self, frame: bytearray) -> tuple[int, int, int, int]:
+        """API key, version, correlation id and where the body begins; the client of the frame is known from now on."""
         if len(frame) < _PREFIX + _START.size:
             raise RemoteProtocolError(f"request of {len(frame) - _PREFIX} bytes has no header")
         api_key, version, correlation_id, name_length = _START.unpack_from(frame, _PREFIX)
         body = _PREFIX + _START.size + max(name_length, 0)
         if body > len(frame):
             raise RemoteProtocolError("client id ends after its frame")
-        if not self._ctx.logged_in and api_key not in BEFORE_LOGIN:
-            self._relayed_login.prove(now)
-            return AwaitProgress()
         self._note_client(bytes(frame[_PREFIX + _START.size : body]))
-        slot = Slot(api_key, version, correlation_id, now, len(frame))
-        upstream = self._upstream_version(slot)
-        if upstream is None:
-            return None
-        return self._take(slot, frame, body, upstream)
+        return api_key, version, correlation_id, body
 
     def _take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Blocking | None:
         if self._ctx.meter is not None:

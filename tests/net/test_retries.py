@@ -289,6 +289,30 @@ async def test_what_waits_for_a_producer_id_is_not_overtaken_over_an_older_conne
         assert values_in(proxy.brokers, "t") == [b"z", b"a", b"b"]
 
 
+async def test_what_waits_for_its_broker_is_not_overtaken_at_the_new_leader() -> None:
+    """The former leader takes connections and answers nothing, so a request waits there until it is refused."""
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", placed=[[1, 2]])
+        answers = trio.Event()
+
+        async def hold(call: Call) -> None:
+            if call.broker_id == 1:
+                await answers.wait()
+
+        proxy.brokers.control(ApiKey.API_VERSIONS, hold)
+        async with await proxy.client(1) as former, await proxy.client(2) as leader:
+            await former.send(request(batch(b"a"), timeout_ms=1000), 8)
+            await trio.sleep(0.1)
+            proxy.brokers.move_leader("t", 0, 2)
+            await leader.send(request(batch(b"b")), 8)
+            assert errors_of(await former.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+            assert errors_of(await leader.receive()) == [ErrorCode.REQUEST_TIMED_OUT]
+            assert errors_of(await leader.call(request(batch(b"a")), 8)) == [0]
+            assert errors_of(await leader.call(request(batch(b"b")), 8)) == [0]
+            answers.set()
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("parts", [1, 2], ids=["read", "in the kernel"])
 async def test_what_was_not_taken_yet_is_not_overtaken_at_the_new_leader(parts: int) -> None:
     """The client has many requests in flight to the former leader: one waits in kproxy, and all after it."""

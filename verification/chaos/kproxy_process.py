@@ -28,7 +28,7 @@ SHORT_TIMES: Final[Mapping[str, str]] = MappingProxyType(
         "upstream-connect-timeout-ms": "3000",
         "metadata-max-age-ms": "5000",
         "clean-close-window-ms": "120000",
-        "clients-new-timestamps": "*.sarama",
+        "clients-new-timestamps": "*.sarama*",
     }
 )
 """Shorter times than the defaults, so that a run of minutes sees time-outs.

@@ -3,9 +3,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from kproxy.dedup.retry_rules import is_among
 from kproxy.testing.ports import free_ports
 from tests.support.patience import PATIENCE_S
-from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess
+from verification.chaos.kproxy_process import SHORT_TIMES, KproxyFailed, KproxyProcess
+from verification.chaos.workload import released_for
 
 
 def without_brokers(directory: Path, name: str = "k") -> KproxyProcess:
@@ -40,3 +42,10 @@ async def test_one_that_is_killed_while_it_answers_has_no_metrics(tmp_path: Path
         await nursery.start(trio.serve_tcp, answer_in_part, kproxy.http)
         assert await trio.to_thread.run_sync(kproxy.metrics) == {}
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_clients_that_renew_timestamps_are_declared(deep: bool) -> None:
+    renewing = [str(client.job["name"]) for client in released_for("kproxy-1", deep=deep) if client.driver == "sarama"]
+    assert renewing
+    assert all(is_among(name, [SHORT_TIMES["clients-new-timestamps"]]) for name in renewing)
