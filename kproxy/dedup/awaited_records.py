@@ -19,9 +19,10 @@ from typing import Final
 
 from kproxy.dedup.digest import Digest
 
-#: So many records are remembered on a partition: 1.6 MB. Others that are refused meanwhile are accepted when none is
+#: So many records are remembered on a partition: 2.4 MB. Others that are refused meanwhile are accepted when none is
 #: awaited any more.
 MOST_RECORDS: Final = 100_000
+_RECORD_BYTES: Final = 24
 _UNSIGNED: Final = (1 << 64) - 1
 
 
@@ -39,6 +40,11 @@ class AwaitedRecords:
         self._sent = array("d")
         #: When a request was last refused whose records are remembered, or a retry was accepted; in seconds.
         self.since = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory these take."""
+        return len(self._records) * _RECORD_BYTES
 
     def __len__(self) -> int:
         """How many records are awaited."""

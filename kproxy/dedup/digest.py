@@ -1,5 +1,6 @@
 """The marks of a record that its copies share: a hash of key, value and headers, and the timestamp of the client."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
@@ -49,18 +50,43 @@ def read_whole(
 ) -> list[tuple[Digest, RawRecord]]:
     """As ``read_batch``. DecompressionLimit: it is too large."""
     try:
-        header = read_header(batch)
-        if not crc_ok(batch, 0, len(batch)):
-            return []
-        timed = not header.attributes & LOG_APPEND_TIME
-        return [
-            (_digest(record, timed=timed and record.timestamp != arrival_ms), record)
-            for record in iter_raw_records(header, batch, max_decompressed_bytes)
-        ]
+        return list(_read(batch, arrival_ms, max_decompressed_bytes))
     except DecompressionLimit:
         raise
     except RemoteProtocolError:
         return []
+
+
+def read_marks(
+    batch: bytes | bytearray | memoryview, max_decompressed_bytes: int
+) -> tuple[list[tuple[bytes, int]], list[int]]:
+    """As ``read_whole``, only content and timestamp of each ``Digest`` as plain tuples, and the offsets.
+
+    Python's collector looks at each named tuple, however many there are. The records themselves may take far more, and
+    are not kept in memory together.
+    """
+    marks: list[tuple[bytes, int]] = []
+    offsets: list[int] = []
+    try:
+        for (content, timestamp_ms), record in _read(batch, None, max_decompressed_bytes):
+            marks.append((content, timestamp_ms))
+            offsets.append(record.offset)
+    except DecompressionLimit:
+        raise
+    except RemoteProtocolError:
+        return [], []
+    return marks, offsets
+
+
+def _read(
+    batch: bytes | bytearray | memoryview, arrival_ms: int | None, max_decompressed_bytes: int
+) -> Iterator[tuple[Digest, RawRecord]]:
+    header = read_header(batch)
+    if not crc_ok(batch, 0, len(batch)):
+        return
+    timed = not header.attributes & LOG_APPEND_TIME
+    for record in iter_raw_records(header, batch, max_decompressed_bytes):
+        yield _digest(record, timed=timed and record.timestamp != arrival_ms), record
 
 
 def first_content(batch: bytes | bytearray | memoryview, max_decompressed_bytes: int) -> bytes | None:

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -50,6 +51,9 @@ def match(
     near = [
         entry for entry in entries if not entry.timed_only or (oldest <= entry.newest_ms and entry.oldest_ms <= newest)
     ]
+    whole = partial(_is_whole, records, oldest, newest, rules, now)
+    if near and whole(near[-1]):  # spares a look at all others
+        return near[-1]
     # entries may hold far more records than the request: only those that equal one of these count
     wanted = {record.content for record in records}
     alike = [entry for entry in near if not wanted.isdisjoint(entry.contents)]
@@ -59,19 +63,26 @@ def match(
         effort.looks -= sum(len(entry.digests or ()) for entry in alike)
         if effort.looks < 0:
             return None
-    if rules.newest_first():
-        first = records[0]
-        timed = oldest > UNTIMED or (newest == UNTIMED and rules.times_agree(alike[-1], first, first, now))
-        if timed and alike[-1].digests == records:
-            return alike[-1]
-        found = _match_distinct(records, alike, rules, now) if len(wanted) == len(records) else None
-        if found is not None:
-            return found
+    if whole(alike[-1]):
+        return alike[-1]
+    found = _match_distinct(records, alike, rules, now) if len(wanted) == len(records) else None
+    if found is not None:
+        return found
     if effort is not None:
         effort.records -= len(records)
         if effort.records < 0:
             return None
     return _Matching(records, alike, wanted, rules, now).match()
+
+
+def _is_whole(
+    records: Sequence[Digest], oldest: int, newest: int, rules: Rules, now: float, entry: UnconfirmedBatch
+) -> bool:
+    """Whether an entry has these records, which are of these times, in their order, and all of them repeat it."""
+    if not records or entry.digests != records:
+        return False
+    timed = oldest > UNTIMED or (newest == UNTIMED and rules.times_agree(entry, records[0], records[0], now))
+    return timed and rules.newest_first()
 
 
 def _match_distinct(
@@ -81,6 +92,8 @@ def _match_distinct(
 
     Nearly every retry is like this, and may have many records: a look at each record of the entries has to do.
     """
+    if not rules.newest_first():
+        return None
     numbers = {record.content: number for number, record in enumerate(records)}
     found: list[RecordInBatch | None] = [None] * len(records)
     others: list[list[tuple[int, int]]] = []

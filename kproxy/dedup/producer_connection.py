@@ -78,7 +78,7 @@ class ProducerConnection:
         self.origin = origin
         origin.opened_at = since
         #: Tells connections of a producer apart.
-        self.number = ledger.next_serial()
+        self.number = ledger.outside.next_serial()
         #: By partition: what was accepted before this and not repeated, it has given up (``PendingProduce.serial``).
         self.passed: dict[TrackKey, int] = {}
         #: By partition, the last request that had a new record for it (``PendingProduce.serial``).
@@ -112,7 +112,7 @@ class ProducerConnection:
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
         self._behind: dict[ProducerConnection, int] = {}
         #: Up to which byte requests had arrived here, untaken, when another connection's began to wait or was refused,
-        #: and when that was (``RetryLedger.next_serial``).
+        #: and when that was (``Outside.next_serial``).
         self._marks: deque[tuple[int, int]] = deque()
 
     @property
@@ -146,11 +146,16 @@ class ProducerConnection:
         """Records that the next request can't be accepted yet; may be called again while it waits."""
         if self._waiting is None:
             self.ledger.mark_untaken(self)
-            self._waiting = self.ledger.next_serial(), keys
+            self._waiting = self.ledger.outside.next_serial(), keys
             self.ledger.waited_for(keys)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next request can't be accepted yet."""
+        return self._waiting is not None
+
     def waited_at(self, serial: int) -> bool:
-        """Whether the next request waited at that time (``RetryLedger.next_serial``)."""
+        """Whether the next request waited at that time (``Outside.next_serial``)."""
         return self._waiting is not None and self._waiting[0] < serial
 
     def waits_no_more(self) -> None:
@@ -162,11 +167,11 @@ class ProducerConnection:
 
     @property
     def sent_at(self) -> int:
-        """The place of the request at hand among all of the producer (``RetryLedger.next_serial``), when it was sent.
+        """The place of the request at hand among all of the producer (``Outside.next_serial``), when it was sent.
 
         What was there untaken when another connection's request began to wait, or was refused, was sent before that.
         """
-        sent = self.ledger.next_serial() if self._waiting is None else self._waiting[0]
+        sent = self.ledger.outside.next_serial() if self._waiting is None else self._waiting[0]
         self._forget_marks()
         return min(sent, self._marks[0][1]) if self._marks else sent
 
@@ -175,7 +180,7 @@ class ProducerConnection:
         self._forget_marks()
         position = self.wire.arrived()
         if not self.wire.has_taken(position) and (not self._marks or self._marks[-1][0] < position):
-            self._marks.append((position, self.ledger.next_serial()))
+            self._marks.append((position, self.ledger.outside.next_serial()))
 
     def _forget_marks(self) -> None:
         while self._marks and self.wire.has_taken(self._marks[0][0]):
@@ -209,12 +214,12 @@ class ProducerConnection:
             return False
         if self not in other._behind:
             other._behind[self] = position
-        self.wire.tell_taken(self.ledger.changed)
+        self.wire.tell_taken(self.ledger.outside.changed)
         return True
 
     def arrived(self, answer: PendingProduce, now: float) -> None:
         """Records a request that was accepted at ``now`` (seconds since the epoch) and will be answered."""
-        answer.serial = self.last_serial = self.ledger.next_serial()
+        answer.serial = self.last_serial = self.ledger.outside.next_serial()
         for entry in answer.moved:
             entry.serial = answer.serial
         if self.ended:
@@ -396,7 +401,7 @@ class ProducerConnection:
             and all(self.ledger.rules.sent_too_soon(answer.repeated_from, received_at) for answer in before)
             and self.ledger.repeats_none(self, key, received_at)
         ):
-            entry = UnconfirmedBatch.unwritten(key, self.ledger.next_serial(), records, now)
+            entry = UnconfirmedBatch.unwritten(key, self.ledger.outside.next_serial(), records, now)
             self._leave([entry])  # the error may send its client to another broker
 
     def repeated(self) -> Iterator[tuple[UnconfirmedBatch, PendingProduce]]:

@@ -20,6 +20,8 @@ from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
+#: What a producer takes that has nothing but unconfirmed batches left, in bytes; measured.
+LEDGER_BYTES = 4000
 #: Below every epoch.
 _NO_EPOCH = -1
 
@@ -39,7 +41,8 @@ class FoundBatch(NamedTuple):
 
     key: TrackKey
     header: BatchHeader
-    digests: list[Digest]
+    #: Content and timestamp of each (``UnconfirmedBatch.recall``).
+    digests: list[tuple[bytes, int]]
     offsets: list[int]
     #: It is among the last of its producer id, whose response was in flight when that was given up.
     is_last: bool
@@ -76,31 +79,36 @@ class _Use:
     idle: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What the ledgers of a process ask, and whom they tell."""
+
+    #: The lanes that a former kproxy used for a producer; those that other instances have, or had within the retry
+    #: window; and the producer ids of these.
+    former: Callable[[Identity], Sequence[Suspect]]
+    elsewhere: Callable[[Identity], Sequence[Suspect]]
+    recent: Callable[[Identity], Collection[int]]
+    #: By instance, what a former kproxy and the others had in doubt.
+    lists: Callable[[Identity], Mapping[str, InDoubt]]
+    #: Wakes who waits for an outcome.
+    changed: Callable[[], None]
+    #: Is given the time, and calls ``ProducerConnection.end`` of all connections that have ended.
+    look_for_ends: Callable[[float], None]
+    #: Orders what happens to all producers.
+    next_serial: Callable[[], int]
+    #: Takes by how many bytes the unconfirmed batches have grown.
+    grew: Callable[[int], None]
+
+
 class RetryLedger:
     """The unconfirmed batches of one producer, by partition."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        rules: Rules,
-        former: Callable[[Identity], Sequence[Suspect]],
-        changed: Callable[[], None],
-        next_serial: Callable[[], int],
-        look_for_ends: Callable[[float], None],
-        elsewhere: Callable[[Identity], Sequence[Suspect]],
-        recent: Callable[[Identity], Collection[int]],
-        lists: Callable[[Identity], Mapping[str, InDoubt]],
-    ) -> None:
+    def __init__(self, identity: Identity, rules: Rules, outside: Outside) -> None:
         """Use ``RetryLedgers.join``."""
-        self._elsewhere = elsewhere
-        self._recent = recent
-        self._lists = lists
+        # below 30 attributes: with more each producer would have a dictionary of 1.2 KB for them
+        self.outside = outside
         self.identity = identity
         self.rules = rules
-        self.next_serial = next_serial
-        self._former = former
-        self.changed = changed
-        self._look_for_ends = look_for_ends
         #: The most requests that one of its connections had without a response.
         self.depth = 1
         self.waits = rules.gave_up_open()
@@ -140,7 +148,7 @@ class RetryLedger:
         #: instance had it read last (``ProducerConnection.number``).
         self._shared_looks: dict[TrackKey, dict[int, int]] = {}
         #: Partitions that do not exist, where lanes have to be fenced: the brokers' error, and when they said so
-        #: (``next_serial``).
+        #: (``Outside.next_serial``).
         self._missing: dict[TrackKey, tuple[int, int]] = {}
         #: Connections that have ended and are still being read.
         self._draining: set[ProducerConnection] = set()
@@ -209,7 +217,7 @@ class RetryLedger:
 
     def prerequisite(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Prerequisite | None:
         """The step or event that a comparison of a request with unconfirmed batches has to wait for; None: compare."""
-        self._look_for_ends(now)
+        self.outside.look_for_ends(now)
         keys = answer.keys
         missing = self.missing_for(member, keys)
         self.take_lists(now)
@@ -230,14 +238,14 @@ class RetryLedger:
 
     def take_lists(self, now: float) -> None:
         """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""
-        for instance_id, listed in self._lists(self.identity).items():
+        for instance_id, listed in self.outside.lists(self.identity).items():
             at_ms, taken = self._taken_lists.get(instance_id, (-1, frozenset()))
             if listed.at_ms == at_ms:
                 continue
             self._taken_lists[instance_id] = listed.at_ms, frozenset(listed.batches)
             known = {batch.place for batch in self.in_doubt(now)}
             for batch in listed.batches:
-                entry = UnconfirmedBatch.of_list(batch, self.next_serial(), self._clean_window)
+                entry = UnconfirmedBatch.of_list(batch, self.outside.next_serial(), self._clean_window)
                 if batch not in taken and batch.place not in known and not self.rules.expired(entry, now):
                     known.add(batch.place)
                     self.add(entry)
@@ -246,11 +254,11 @@ class RetryLedger:
         lanes: dict[Suspect, None] = {}
         places: list[TrackKey] = []
         former: Sequence[Suspect] | None = None
-        elsewhere = self._elsewhere(self.identity)
+        elsewhere = self.outside.elsewhere(self.identity)
         for key in keys:
             found = [lane for lane, _ in self._suspects.get(key, ())]
             if key not in self._recovered:
-                former = self._former(self.identity) if former is None else former
+                former = self.outside.former(self.identity) if former is None else former
                 found += former
             if elsewhere:
                 found += [lane for lane in elsewhere if self._must_search(lane, member, key)]
@@ -286,7 +294,7 @@ class RetryLedger:
 
     def missing(self, errors: Mapping[TrackKey, int]) -> None:
         """Records the errors of partitions that do not exist, so that no lane could be fenced there."""
-        serial = self.next_serial()
+        serial = self.outside.next_serial()
         self._missing.update((key, (error, serial)) for key, error in errors.items())
 
     def _is_open(self, member: ProducerConnection, key: TrackKey, received_at: float = inf) -> bool:
@@ -380,7 +388,7 @@ class RetryLedger:
         """Records that a request was accepted or answered: another one may have waited for that."""
         if self._awaited:
             self._awaited = False
-            self.changed()
+            self.outside.changed()
 
     def _continues_elsewhere(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether the client sent something for a partition before, to its former leader, of which it has no response.
@@ -539,6 +547,7 @@ class RetryLedger:
     def add(self, entry: UnconfirmedBatch) -> None:
         """Takes an entry that any connection of the producer may repeat."""
         insort(self.entries.setdefault(entry.key, []), entry, key=BY_AGE)
+        self.outside.grew(entry.size)
         self.disturb(entry.key)
 
     def opened(self, answer: PendingProduce, member: ProducerConnection) -> None:
@@ -554,7 +563,7 @@ class RetryLedger:
             answers.pop(answer, None)
             if not answers:
                 self._open.pop(key, None)
-        self.changed()
+        self.outside.changed()
 
     def suspect(self, key: TrackKey, lane: Suspect, now: float) -> None:
         """A lane has to be fenced on a partition before this producer uses it again."""
@@ -573,7 +582,7 @@ class RetryLedger:
         self._draining.add(member)
         for key in {*self._calm, *self._checks.keys()}:  # a check of its own would pass over that it was outrun
             self.disturb(key)
-        self.changed()
+        self.outside.changed()
 
     def drained(self, member: ProducerConnection) -> None:
         """Records that nothing more of it will be read."""
@@ -608,7 +617,7 @@ class RetryLedger:
             place = batch.key, header.producer_id, header.producer_epoch, header.base_sequence
             if wrote and place not in here:
                 self._add_found(batch, wrote, now)
-        self.changed()
+        self.outside.changed()
 
     def _note_search(self, key: TrackKey, lane: Suspect, number: int, now: float) -> None:
         """Records that a lane of another instance was searched for on a partition."""
@@ -624,7 +633,7 @@ class RetryLedger:
         stamp = Stamp(
             header.producer_id, header.producer_epoch, header.base_sequence, header.base_offset, header.record_count
         )
-        entry = UnconfirmedBatch(batch.key, stamp, self.next_serial(), False, False, now, found=True)
+        entry = UnconfirmedBatch(batch.key, stamp, self.outside.next_serial(), False, False, now, found=True)
         entry.timed_only = self.rules.is_found_by_time_only(wrote, is_last=batch.is_last)
         entry.recall(batch.digests, batch.offsets)
         self.add(entry)
@@ -709,7 +718,7 @@ class RetryLedger:
         """Keeps one epoch, not one for each partition, of what other instances gave back long ago."""
         if not self._recent_at:
             return
-        recent = self._recent(self.identity)
+        recent = self.outside.recent(self.identity)
         self._recent_at = {one: now if one in recent else at for one, at in self._recent_at.items()}
         gone = [one for one, at in self._recent_at.items() if now - at > self.rules.window]
         for producer_id in gone:
@@ -721,9 +730,9 @@ class RetryLedger:
 
     def _forget_unused(self, now: float) -> None:
         """Forgets what a former kproxy had, once nobody asks for it, and who used a partition a retry window ago."""
-        if self._recovered and not self._former(self.identity):
+        if self._recovered and not self.outside.former(self.identity):
             self._recovered.clear()
-        if self._shared_looks and not any(lane.shared for lane in self._elsewhere(self.identity)):
+        if self._shared_looks and not any(lane.shared for lane in self.outside.elsewhere(self.identity)):
             self._shared_looks.clear()
         if abs(now - self._uses_checked_at) < self.rules.window:
             return
@@ -753,8 +762,40 @@ class RetryLedger:
 
     @property
     def size(self) -> int:
-        """About how many bytes these take."""
-        return sum(entry.size for entries in self.entries.values() for entry in entries)
+        """About how many bytes of memory it takes for what is unconfirmed, ``found_size`` left out."""
+        entries = sum(entry.size for _, entry in self.left_behind())
+        live = sum(entry.size for _, entry in self._live())
+        awaited = sum(awaited.size for awaited in self._awaited_records.values())
+        return entries + live + awaited + (LEDGER_BYTES if self.entries else 0)
+
+    @property
+    def found_size(self) -> int:
+        """As ``size``, of what was found far back in logs."""
+        return sum(entry.size for entries in self.entries.values() for entry in entries if entry.timed_only)
+
+    @property
+    def compares(self) -> bool:
+        """Whether a request waits: the records that it is compared with must not be forgotten before that."""
+        return any(member.is_waiting for member in self.members.values())
+
+    def left_behind(self) -> "Iterator[tuple[RetryLedger, UnconfirmedBatch]]":
+        """The batches of connections that have ended, and of requests that were answered with an error."""
+        return ((self, entry) for entries in self.entries.values() for entry in entries if not entry.timed_only)
+
+    def _live(self) -> "Iterator[tuple[RetryLedger, UnconfirmedBatch]]":
+        for member in self.members.values():
+            yield from ((self, entry) for kept in member.kept.values() for entry in kept)
+            yield from ((self, entry) for entry, _ in member.repeated())
+
+    def recalled(self) -> "Iterator[tuple[RetryLedger, UnconfirmedBatch]]":
+        """The batches whose records are in memory, those of live connections included."""
+        return ((ledger, entry) for ledger, entry in chain(self.left_behind(), self._live()) if entry.digests)
+
+    def forget_order(self) -> int:
+        """Forgets which refused records still come; about how many bytes that freed."""
+        freed = sum(awaited.size for awaited in self._awaited_records.values())
+        self._awaited_records.clear()
+        return freed
 
     @property
     def idle(self) -> bool:

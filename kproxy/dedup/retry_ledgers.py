@@ -3,17 +3,15 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 
+from kproxy.dedup.doubt_memory import STEP_BYTES, Peer, allowed, peer_of, shed
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.listed import NOTHING, InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
-from kproxy.dedup.retry_ledger import RetryLedger
+from kproxy.dedup.retry_ledger import Outside, RetryLedger
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
 
-#: Unconfirmed batches at a time, in all. Beyond it the oldest count as received, so that reconnects can't take all
-#: memory.
-MAX_ENTRIES = 100_000
 #: What batches may take in all that were found far back in logs (``timed_only``), in bytes.
 #: Beyond it the oldest count as received.
 MAX_FOUND_BYTES = 64 << 20
@@ -32,42 +30,25 @@ class RetryLedgers:
         recent: Callable[[Identity], Collection[int]] = lambda _: (),
         lists: Callable[[Identity], Mapping[str, InDoubt]] = lambda _: {},
     ) -> None:
-        """``former`` gives the lanes that a former kproxy used for a producer; ``changed`` wakes who waits.
-
-        ``look_for_ends`` is given the time, and calls ``ProducerConnection.end`` of all connections that have ended.
-        ``elsewhere`` gives the lanes that other instances have, or had within the retry window;
-        ``recent`` gives their producer ids; ``lists`` by instance what a former kproxy and the others had in doubt.
-        """
+        """See ``Outside``."""
         self._rules = rules
-        self._former = former
-        self._elsewhere = elsewhere
-        self._recent = recent
-        self._lists = lists
-        self._changed = changed
-        self._look_for_ends = look_for_ends
+        serials = count(1).__next__
+        self._outside = Outside(former, elsewhere, recent, lists, changed, look_for_ends, serials, self.grew)
         self._ledgers: dict[Identity, RetryLedger] = {}
-        self._serials = count(1)
         self.unconfirmed = 0
         #: About how many bytes of memory the unconfirmed batches took when they were last swept.
         self.size = 0
+        #: By how many they have grown since they were last bounded; and batches dropped since the last sweep.
+        self._growth = self._dropped = 0
 
     def join(
         self, identity: Identity, wire: Wire, since: float = 0.0, origin: Origin | None = None
     ) -> ProducerConnection:
         """A new connection of a producer, opened at ``since`` (seconds); ``origin``: what is known of it."""
+        self.bound_growth()
         ledger = self._ledgers.get(identity)
         if ledger is None:
-            ledger = RetryLedger(
-                identity,
-                self._rules.of(identity),
-                self._former,
-                self._changed,
-                self._serials.__next__,
-                self._look_for_ends,
-                self._elsewhere,
-                self._recent,
-                self._lists,
-            )
+            ledger = RetryLedger(identity, self._rules.of(identity), self._outside)
             self._ledgers[identity] = ledger
         return ledger.join(wire, since, origin or Origin())
 
@@ -89,27 +70,40 @@ class RetryLedgers:
             ledger.expire(now)
             if ledger.idle:
                 del self._ledgers[identity]
-        dropped = self._drop_found()
-        held = sum(ledger.held for ledger in self._ledgers.values())
-        if held > MAX_ENTRIES:
-            surplus = self._drop_oldest(held - MAX_ENTRIES)
-            dropped, held = dropped + surplus, held - surplus
-        self.size = sum(ledger.size for ledger in self._ledgers.values())
-        self.unconfirmed = held - sum(ledger.ended_well for ledger in self._ledgers.values())
+        self._dropped += self._drop_found()
+        self.bound()
+        self.size = sum(ledger.size + ledger.found_size for ledger in self._ledgers.values())
+        self.unconfirmed = sum(ledger.count for ledger in self._ledgers.values())
+        dropped, self._dropped = self._dropped, 0
         return dropped
+
+    def bound(self) -> None:
+        """Has who takes too much memory take less."""
+        self._growth = 0
+        peers: dict[Peer, list[RetryLedger]] = {}
+        for identity, ledger in self._ledgers.items():
+            peers.setdefault(peer_of(identity), []).append(ledger)
+        sizes = {peer: sum(ledger.size for ledger in ledgers) for peer, ledgers in peers.items()}
+        limit = allowed(sizes.values())
+        for peer, size in sizes.items():
+            if size > limit:
+                self._dropped += shed(peers[peer], limit)
+
+    def grew(self, size: int) -> None:
+        """Records that unconfirmed batches take so many bytes more."""
+        self._growth += size
+
+    def bound_growth(self) -> None:
+        """Bounds them, if they have grown by much since the last time."""
+        if self._growth > STEP_BYTES:
+            self.bound()
 
     def counts(self) -> dict[Identity, int]:
         """How many batches of each producer are unconfirmed, where there are some."""
         return {identity: ledger.count for identity, ledger in self._ledgers.items() if ledger.count}
 
-    def _drop_oldest(self, surplus: int) -> int:
-        oldest = self._by_age(lambda _: True)[:surplus]
-        for ledger, entry in oldest:
-            ledger.forget(entry)
-        return len(oldest)
-
     def _drop_found(self) -> int:
-        found = self._by_age(lambda entry: entry.timed_only)
+        found = self._found_by_age()
         surplus, dropped = sum(entry.size for _, entry in found) - MAX_FOUND_BYTES, 0
         while surplus > 0:
             ledger, entry = found[dropped]
@@ -118,14 +112,14 @@ class RetryLedgers:
             ledger.forget(entry)
         return dropped
 
-    def _by_age(self, counts: Callable[[UnconfirmedBatch], bool]) -> list[tuple[RetryLedger, UnconfirmedBatch]]:
-        """The entries that count, the oldest first."""
+    def _found_by_age(self) -> list[tuple[RetryLedger, UnconfirmedBatch]]:
+        """What was found far back in logs, the oldest first."""
         rows = [
             (ledger, entry)
             for ledger in self._ledgers.values()
             for entries in ledger.entries.values()
             for entry in entries
-            if counts(entry)
+            if entry.timed_only
         ]
         rows.sort(key=lambda row: (row[1].since, row[1].serial))
         return rows

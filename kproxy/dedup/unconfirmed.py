@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, KeysView, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, Protocol
 
 from kproxy.codec.produce_layout import PartitionData
@@ -14,7 +14,9 @@ from kproxy.dedup.origin import ELSEWHERE, Origin
 
 #: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured.
 _ENTRY_BYTES: Final = 600
-_RECORD_BYTES: Final = 240
+_RECORD_BYTES: Final = 160
+_OFFSET_BYTES: Final = 64
+_TIME: Final = itemgetter(1)
 
 
 class Wire(Protocol):
@@ -107,6 +109,8 @@ class UnconfirmedBatch:
     found: bool = False
     #: Only a record with the same timestamp of its client repeats it: it is in doubt for want of better knowledge only.
     timed_only: bool = False
+    #: A record of it was answered for one of another timestamp, which its own retries have (``taken_as``).
+    retimed: bool = False
     #: Its response was late, and the connection lives on: who had given it up would have closed that.
     late_here: bool = False
     #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
@@ -122,13 +126,13 @@ class UnconfirmedBatch:
         """Records that were refused unsent at ``now``, in seconds."""
         stamp = Stamp(-1, -1, -1, -1, len(digests))
         entry = cls(key, stamp, serial, False, False, now, repeated_from=now, written=False)
-        entry.recall(list(digests), [-1] * len(digests))
+        entry.recall([(content, time) for content, time in digests], [-1] * len(digests))
         return entry
 
     @property
     def size(self) -> int:
         """About how many bytes of memory it takes."""
-        return _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets)
+        return _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets) + _OFFSET_BYTES * len(self.only)
 
     @property
     def place(self) -> BatchPlace:
@@ -161,15 +165,18 @@ class UnconfirmedBatch:
             self._contents = frozenset([content for content, _ in self.digests or ()])
         return self._contents
 
-    def recall(self, digests: Sequence[tuple[bytes, int]], offsets: list[int]) -> None:
-        """Takes what was read back: ``Digest`` and offset of each record."""
+    def recall(self, digests: list[tuple[bytes, int]], offsets: list[int]) -> None:
+        """Takes what was read back: content and timestamp (``digests``), and offset of each record; the lists are its
+        own from then on.
+        """
         self._contents = None
         if self.only:
             counting = [at for at, offset in enumerate(offsets) if offset in self.only]
             digests, offsets = [digests[at] for at in counting], [offsets[at] for at in counting]
-        self.digests, self.offsets = [(content, time) for content, time in digests], offsets
-        times = {time for _, time in digests}
-        self.oldest_ms, self.newest_ms = min(times, default=UNTIMED), max(times, default=UNTIMED)
+            self.only = frozenset()
+        self.digests, self.offsets = digests, offsets
+        self.oldest_ms = min(map(_TIME, digests), default=UNTIMED)
+        self.newest_ms = max(map(_TIME, digests), default=UNTIMED)
 
     def has_time_of(self, place: int, record: Digest) -> bool:
         """Whether its record at ``place`` and a record have the same timestamp, given by their client."""
@@ -184,16 +191,29 @@ class UnconfirmedBatch:
         answered with one record.
         """
         assert self.digests is not None
-        if UNTIMED not in (self.digests[place][1], record.timestamp_ms):
+        time = self.digests[place][1]
+        if UNTIMED not in (time, record.timestamp_ms) and time != record.timestamp_ms:
             self.digests[place] = record.content, record.timestamp_ms
+            self.retimed = True
+
+    def forget_records(self) -> int:
+        """Forgets its records, to be read back when they are needed; about how many bytes that freed."""
+        if not self.digests or self.retimed or not self.written:
+            return 0
+        before = self.size
+        if self.is_part:
+            self.only = frozenset(self.offsets)
+        self.digests, self.offsets, self._contents = None, [], None
+        return before - self.size
 
     def whole(self) -> "UnconfirmedBatch":
         """As ``part``, of all records."""
         other = self._like()
         other.is_part = self.is_part
         assert self.digests is not None
-        other.recall(self.digests, self.offsets)
+        digests, offsets = self.digests, self.offsets
         self.recall([], [])
+        other.recall(digests, offsets)
         return other
 
     def _like(self) -> "UnconfirmedBatch":
@@ -201,7 +221,7 @@ class UnconfirmedBatch:
         other = UnconfirmedBatch(
             self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
         )
-        other.doubted_at = self.doubted_at
+        other.doubted_at, other.retimed = self.doubted_at, self.retimed
         return other
 
     def part(self, places: Sequence[int]) -> "UnconfirmedBatch":

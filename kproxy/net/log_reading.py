@@ -6,11 +6,11 @@ import trio
 
 from kproxy.codec.batch import read_header
 from kproxy.codec.records import DecompressionLimit
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, Digest
+from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS
 from kproxy.proxy.retries import digests_at
 
 #: Takes the records of a batch: their digests and offsets.
-Done = Callable[[list[Digest], list[int]], None]
+Done = Callable[[list[tuple[bytes, int]], list[int]], None]
 
 
 class LogReading:
@@ -43,7 +43,7 @@ class LogReading:
             data, done = self._long.pop(0)
             done(*await trio.to_thread.run_sync(self._read, data, limiter=self._limiter))
 
-    def _read(self, data: bytes) -> tuple[list[Digest], list[int]]:
+    def _read(self, data: bytes) -> tuple[list[tuple[bytes, int]], list[int]]:
         try:
             return digests_at(data, self._max_bytes)
         except DecompressionLimit:

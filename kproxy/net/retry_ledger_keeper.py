@@ -12,7 +12,6 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.config.values import AUTO
-from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity, normal_host
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import InDoubt, listed
@@ -55,10 +54,10 @@ _BALANCED_WINDOW_S = 10.0
 class _Records:
     """Those of a batch, once they are read."""
 
-    digests: list[Digest] = field(default_factory=list)
+    digests: list[tuple[bytes, int]] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
 
-    def put(self, digests: list[Digest], offsets: list[int]) -> None:
+    def put(self, digests: list[tuple[bytes, int]], offsets: list[int]) -> None:
         self.digests, self.offsets = digests, offsets
 
 
@@ -294,6 +293,8 @@ class RetryLedgerKeeper:
             for entry in unread:
                 if entry.stamp.base_offset < 0:
                     nursery.start_soon(self._read_entry, ledger, entry)
+        self._ledgers.grew(sum(entry.size for entry in unread))
+        self._ledgers.bound_growth()
 
     async def _read_placed(self, ledger: RetryLedger, entries: Sequence[UnconfirmedBatch]) -> None:
         """Reads entries whose offset is known: those of a leader together, each taken as soon as it is there."""

@@ -7,7 +7,7 @@ from kproxy.codec.message_formats import Room, to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import CODEC_MASK
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, UNTIMED, Digest, read_batch, read_whole
+from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, UNTIMED, Digest, read_batch, read_marks
 from kproxy.dedup.matching import Effort, RecordInBatch, group, match
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
@@ -181,12 +181,11 @@ def room_at_once() -> Room:
     return Room(4 * AT_ONCE_BYTES, 4 * AT_ONCE_RECORDS)
 
 
-def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[Digest], list[int]]:
-    """The records of a batch that was read back from a log: digests and offsets.
+def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[tuple[bytes, int]], list[int]]:
+    """The records of a batch that was read back from a log: for ``UnconfirmedBatch.recall``.
 
     None if it has more than are compared. DecompressionLimit: it is too large.
     """
     if read_header(batch).record_count > MOST_RECORDS:
         return [], []
-    pairs = read_whole(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
-    return [digest for digest, _ in pairs], [record.offset for _, record in pairs]
+    return read_marks(batch, max_decompressed_bytes)

@@ -1287,7 +1287,7 @@ def test_after_the_retry_of_a_time_out_an_equal_record_of_another_time_is_new() 
 
 def test_a_request_has_waited_from_its_first_wait_until_it_is_accepted() -> None:
     member = World().connect().member
-    serial = member.ledger.next_serial
+    serial = member.ledger.outside.next_serial
     before = serial()
     assert not member.waited_at(before)
     member.waits([KEY])

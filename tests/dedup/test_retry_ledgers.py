@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from kproxy.codec.produce_layout import PartitionData
+from kproxy.dedup import doubt_memory
 from kproxy.dedup import retry_ledgers as module
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane
@@ -56,8 +57,7 @@ def test_the_memory_of_what_is_in_doubt_counts_by_batches_and_records() -> None:
     assert size() == 0
 
 
-def test_nothing_is_dropped_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
+def test_nothing_is_dropped_while_there_is_room() -> None:
     world = World()
     assert (world.ledgers.unconfirmed, world.ledgers.size, world.ledgers.sweep(world.now)) == (0, 0, 0)
     for letter in "ab":
@@ -101,18 +101,18 @@ def test_of_what_was_found_far_back_the_oldest_goes_where_it_takes_too_much(monk
 
 
 def test_the_oldest_goes_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(doubt_memory, "MAX_PEER_BYTES", 5700)
     world = World()
-    for letter in "ab":
+    for letter in "abc":
         talk = world.connect()
         talk.did(letter)
         talk.close(reset=True)
-    assert world.ledgers.sweep(world.now) == 1
+    assert world.ledgers.sweep(world.now) == 2
     assert world.ledgers.unconfirmed == 1  # what was dropped is not counted any more
     last = world.connect()
-    last.did("b")
+    last.did("c")
     last.did("a")
-    assert world.text() == "aba"
+    assert world.text() == "abca"
 
 
 def test_former_lanes_are_searched_for_once_on_each_partition() -> None:

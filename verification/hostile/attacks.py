@@ -40,6 +40,7 @@ MIB: Final = 1 << 20
 HOSTILE: Final = "127.0.0.2"
 _LONG: Final = 32_700
 _HEADERS: Final = 6_000_000
+_RECORDS: Final = 100_000
 
 
 def answer_to(proxy: Besieged, data: bytes) -> bytes:
@@ -109,6 +110,17 @@ def headers_read_back(proxy: Besieged) -> str:
     """The same batch twice: the first is in doubt, and kproxy reads it back from the log."""
     bomb = _headers_bomb()
     return _compare(proxy, "headers read back", bomb, bomb)
+
+
+def compared_records(proxy: Besieged) -> str:
+    """100,000 records, nearly all equal, in doubt: then again as they were, and in another order."""
+    now = int(time.time() * 1000)
+    records = [Record(at, now, None, b"%d" % (at % 1000), ()) for at in range(_RECORDS)]
+    in_doubt = bytes(build_batch(records, codec=GZIP))
+    reversed_ = [record._replace(offset=at) for at, record in enumerate(reversed(records))]
+    found = [_compare(proxy, "records", in_doubt, in_doubt)]
+    found.append(_compare(proxy, "reversed", in_doubt, bytes(build_batch(reversed_, codec=GZIP))))
+    return ", ".join(found)
 
 
 def _compare(proxy: Besieged, client_id: str, in_doubt: bytes, batch: bytes) -> str:

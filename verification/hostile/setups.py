@@ -98,6 +98,7 @@ SETUPS: Final = (
             attacks.old_fetches,
             attacks.wide_metadata,
             attacks.compared_headers,
+            attacks.compared_records,
             attacks.headers_read_back,
             attacks.pipelines,
         ),
