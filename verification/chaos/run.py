@@ -32,6 +32,7 @@ from verification.chaos.verdict import (
     order_bar,
     progress_bar,
     read_everything,
+    repeats_bar,
     without_success,
 )
 from verification.chaos.workload import TOPICS, UNCOMPRESSED, changes_order, habits_for, released_for
@@ -203,6 +204,10 @@ class Run:
         return producers
 
     @property
+    def _was_killed(self) -> bool:
+        return any(" kill kproxy " in line for line in self.nemesis.done)
+
+    @property
     def _names(self) -> list[str]:
         return [name for name, _ in self._producers]
 
@@ -301,7 +306,9 @@ class Run:
             errors_bar(self.recorder.unexpected),
         ]
         anomalies = check(history, changes_order)
-        verdict = Verdict(history, anomalies, [*bars, order_bar(anomalies)])
+        verdict = Verdict(
+            history, anomalies, [*bars, order_bar(anomalies), repeats_bar(anomalies, killed=self._was_killed)]
+        )
         if verdict.anomalies:
             self.arrivals.explain()
         return verdict

@@ -43,6 +43,7 @@ def habits_for(kproxy: str) -> list[Habits]:
 
 
 _DEEP: Final = "-deep"
+_OLD: Final = ".librdkafka-old"
 #: max.in.flight by default.
 _USUAL_DEPTH: Final = 5
 _DEPTH_OF_LIBRDKAFKA: Final = 1_000_000
@@ -56,13 +57,18 @@ def released_for(kproxy: str, *, deep: bool) -> list[ReleasedClient]:
     old = {**job, "old": True, "in_flight": _DEPTH_OF_LIBRDKAFKA if deep else 1}
     new = {**job, "per_second": 300, "in_flight": _DEPTH_OF_LIBRDKAFKA}
     return [
-        ReleasedClient("librdkafka", {**old, "name": f"{kproxy}.librdkafka-old{suffix}"}),
+        ReleasedClient("librdkafka", {**old, "name": f"{kproxy}{_OLD}{suffix}"}),
         ReleasedClient("librdkafka", {**new, "name": f"{kproxy}.librdkafka"}),
         ReleasedClient("kafka_python", {**job, "name": f"{kproxy}.kafka-python{suffix}"}, KAFKA_PYTHON),
         ReleasedClient("kafka_python", {**same, "name": f"{kproxy}.kafka-python-equal{suffix}"}, KAFKA_PYTHON),
         ReleasedClient("java010/PlainProducer.java", {**job, "name": f"{kproxy}.java-0.10{suffix}"}, JAVA_0_10),
         ReleasedClient("sarama", {**job, "name": f"{kproxy}.sarama{suffix}"}),
     ]
+
+
+def is_deep_and_untimed(process: str) -> bool:
+    """Whether a client sends format 0, which has no timestamps, and has more than five requests in flight."""
+    return process.endswith(f"{_OLD}{_DEEP}")
 
 
 def changes_order(process: str) -> bool:

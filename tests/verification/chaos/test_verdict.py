@@ -1,6 +1,7 @@
 from verification.chaos.kproxy_process import Footprint, log_problems
 from verification.chaos.verdict import (
     MOST_OUT_OF_ORDER,
+    MOST_REPEATED,
     Bar,
     Verdict,
     errors_bar,
@@ -8,6 +9,7 @@ from verification.chaos.verdict import (
     log_bar,
     order_bar,
     progress_bar,
+    repeats_bar,
 )
 from verification.history import Anomaly, AnomalyKind
 
@@ -54,3 +56,13 @@ def test_a_few_records_may_be_out_of_order() -> None:
     few, many = [swapped] * MOST_OUT_OF_ORDER, [swapped] * (MOST_OUT_OF_ORDER + 1)
     assert Verdict([], few, [order_bar(few)]).clean
     assert not Verdict([], many, [order_bar(many)]).clean
+
+
+def test_a_few_records_without_timestamps_may_be_there_twice_after_a_kill() -> None:
+    twice = Anomaly(AnomalyKind.DUPLICATE, "t", 0, "", "k.librdkafka-old-deep:1")
+    few, many = [twice] * MOST_REPEATED, [twice] * (MOST_REPEATED + 1)
+    assert Verdict([], few, [repeats_bar(few, killed=True)]).clean
+    assert not Verdict([], many, [repeats_bar(many, killed=True)]).clean
+    assert not Verdict([], few, [repeats_bar(few, killed=False)]).clean
+    other = [Anomaly(AnomalyKind.DUPLICATE, "t", 0, "", "k.librdkafka-old:1")]
+    assert not Verdict([], other, [repeats_bar(other, killed=True)]).clean
