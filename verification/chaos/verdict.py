@@ -109,8 +109,10 @@ def order_bar(anomalies: Sequence[Anomaly]) -> Bar:
 
 
 def repeats_bar(anomalies: Sequence[Anomaly], *, killed: bool) -> Bar:
-    """Records without timestamps that were written twice: kproxy was killed while more than five requests of their client
-    were in flight. Nobody knows which of these it had a success for (docs/semantics.md, "What remains").
+    """Records without timestamps that were written twice, since kproxy was killed.
+
+    Their client had more than five requests in flight. Nobody knows which of these it had a success for
+    (docs/semantics.md, "What remains").
     """
     count, most = sum(map(_is_repeat, anomalies)), MOST_REPEATED if killed else 0
     return Bar("without timestamps, twice after a kill", f"{count} (at most {most})", count <= most)
