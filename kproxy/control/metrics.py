@@ -14,7 +14,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from kproxy import __version__
@@ -37,12 +36,6 @@ def make_registry(stats: Stats) -> CollectorRegistry:
     registry.register(StatsCollector(stats))
     ProcessCollector(registry=registry)
     return registry
-
-
-def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """The page and its content type, in the newest format that the ``Accept`` header allows."""
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
 
 
 class StatsCollector(Collector):
