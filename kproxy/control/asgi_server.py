@@ -93,8 +93,14 @@ class AsgiServer:
                         with place.waits(_HANDSHAKE_SECONDS):
                             await stream.do_handshake()
                     await _Connection(self._app, stream, client.socket, place, self._refused).run()
+        except Exception:
+            # one connection's fault, even if it is a bug of kproxy, is not the others'
+            log.exception("a connection failed; this is a bug of kproxy, please report it")
         finally:
             place.leave()
+            if isinstance(stream, trio.SSLStream):
+                # It is in a reference cycle with itself, so its 70 KB of OpenSSL's would wait for Python's collector.
+                vars(stream).clear()
 
 
 def _is_named(sock: trio.socket.SocketType) -> bool:

@@ -9,6 +9,8 @@ import trio
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
 
 from kproxy.single_flight import SingleFlight
 
@@ -28,6 +30,12 @@ class MetricsPage:
         self._registry = registry
         self._pages: dict[tuple[str, bool], bytes] = {}
         self._flights: dict[tuple[str, bool], SingleFlight] = {}
+
+    async def respond(self, request: Request) -> Response:
+        """The response to a request for the page."""
+        asked = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
+        page, headers = await self.render(*asked)
+        return Response(page, headers=headers)
 
     async def render(self, accept: str, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
         """The page, as it is after this call, and its headers; by the headers Accept and Accept-Encoding."""

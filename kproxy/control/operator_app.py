@@ -38,9 +38,7 @@ def _machine_routes(stats: Stats) -> list[Route]:
     rendered = MetricsPage(make_registry(stats))
 
     async def metrics(request: Request) -> Response:
-        asked = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
-        page, headers = await rendered.render(*asked)
-        return Response(page, headers=headers)
+        return await rendered.respond(request)
 
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("ok\n")

@@ -1,8 +1,12 @@
 import errno
 import gc
 import logging
+import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +18,8 @@ from kproxy.control import asgi_server
 from kproxy.control.asgi_server import AsgiServer
 from kproxy.control.places import Limits
 from kproxy.control.serving import bind_tcp
+from kproxy.net.tls_context import server_context
+from tests.net.certificates import Authority
 
 GET = b"GET /a%2Fb?c=1 HTTP/1.1\r\nhost: h\r\n\r\n"
 ROOM = Limits.of(40)
@@ -111,6 +117,24 @@ async def test_headers_have_a_limit() -> None:
     async with connected(echo) as client:
         await client.send_all(b"GET / HTTP/1.1\r\nhost: h\r\nx: " + b"x" * 20_000)
         assert (await to_the_end(client)).startswith(b"HTTP/1.1 431")
+
+
+async def test_a_flaw_in_one_connection_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(connection: object) -> None:
+        raise ValueError("a flaw")
+
+    async with connected(echo) as other:
+        port = other.socket.getpeername()[1]
+        await wait_all_tasks_blocked(0.05)  # it is served already
+        with monkeypatch.context() as flawed:
+            flawed.setattr("kproxy.control.asgi_server._Connection.run", fail)
+            async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+                assert await to_the_end(client) == b""
+        await other.send_all(LAST)
+        assert b"HTTP/1.1 200" in await to_the_end(other)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
 async def test_a_failure_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
@@ -235,3 +259,33 @@ async def test_an_application_that_awaits_the_end_of_its_client_has_time_to_resp
     async with connected(app) as client:
         await client.send_all(LAST)
         assert (await to_the_end(client)).endswith(b"all of it")
+
+
+async def test_what_tls_takes_is_freed_when_a_connection_ends(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue("localhost")
+    context = server_context(files, "none")
+    seen: list[weakref.ref[Any]] = []
+
+    def note(connection: Any, name: str | None, of: ssl.SSLContext) -> None:
+        seen.append(weakref.ref(connection))
+
+    context.sni_callback = note
+    sockets = await bind_tcp("http", Address("127.0.0.1", 0))
+    port = sockets[0].getsockname()[1]
+    trusted = ssl.create_default_context(cafile=authority.ca)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(AsgiServer(echo, context, ROOM, lambda reason: None).serve, sockets)
+            gc.disable()  # else it may be just the collector that frees it
+            try:
+                plain = await trio.open_tcp_stream("127.0.0.1", port)
+                client = trio.SSLStream(plain, trusted, server_hostname="localhost", https_compatible=True)
+                await client.send_all(LAST)
+                assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
+                await trio.aclose_forcefully(client)
+                await wait_until(lambda: [each() for each in seen] == [None])
+            finally:
+                gc.enable()
+            nursery.cancel_scope.cancel()
+    gc.collect()
