@@ -141,12 +141,18 @@ class _Connection:
                 if not isinstance(request, h11.Request):
                     return
                 await self._serve(request)
-                if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+                if not self._is_over():
                     break
                 self._http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             await self._refuse(error.error_status_hint)
         await self._linger()
+
+    def _is_over(self) -> bool:
+        """Whether the request has come and was answered as a whole, so that another one may follow."""
+        if self._http.their_state is h11.SEND_BODY:
+            self._http.next_event()  # the end of a body that nobody read, if it is empty
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _head(self) -> object:
         """The next request without its body, or the end of the connection."""

@@ -72,6 +72,22 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
     assert answers.lower().count(b"\r\ndate: ") == 3
 
 
+async def test_a_request_whose_body_nobody_reads_does_not_end_the_connection() -> None:
+    """Unless there is more of the body than has come."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, b"done")
+
+    unread = POST.replace(b"connection: close\r\n", b"") + b"\r\n"
+    async with connected(app) as client:
+        await client.send_all(GET)
+        answer = b""
+        while not answer.endswith(b"done"):
+            answer += await client.receive_some()
+        await client.send_all(GET + unread)
+        assert (await to_the_end(client)).count(b"HTTP/1.1 200") == 2
+
+
 async def test_a_body_in_pieces_is_received_whole() -> None:
     async with connected(echo) as client:
         await client.send_all(POST + b"\r\nab")
