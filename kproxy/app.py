@@ -183,7 +183,8 @@ class _Process:
                 return [*config_routes(self._settings, self._logs), *fact_routes(facts)]
 
             refused = partial(self._stats.refused.count_http_refused, "control")
-            control = (transactions.control, routes, refused, self._in_flight, control_context(config))
+            closed = partial(self._stats.refused.count_http_connection, "control")
+            control = (transactions.control, routes, refused, self._in_flight, control_context(config), closed)
             await nursery.start(serve_control, config, *control)
             if config.handover_socket is not None:
                 listener = unix_listener("handover.socket", config.handover_socket, socket.SOCK_SEQPACKET)

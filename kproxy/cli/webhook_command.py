@@ -54,6 +54,18 @@ _FLAGS: Final = [
         help="Certificate of the webhook's Service, PEM. A changed file is used within a second.",
     ),
     click.Option(["--key"], metavar="FILE", required=True, type=click.Path(path_type=Path), help="Its key, PEM."),
+    click.Option(
+        ["--client-ca"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Authority of the API server's client certificate, PEM: no other client is served. [default: all are]",
+    ),
+    click.Option(
+        ["--http"],
+        metavar="HOST:PORT",
+        callback=_parsed(partial(parse_address, lowest_port=0)),
+        help="Where /metrics and /healthz are, by HTTP. [default: /healthz by HTTPS only]",
+    ),
     _wish("image", "IMAGE", "Image of the sidecar.", required=True),
     _wish("bootstrap-servers", "LIST", "Brokers of pods that name none; without it each pod must name its own."),
     _wish("cpu-request", "AMOUNT", "Requested CPU of each sidecar.", default="100m", show_default=True),
@@ -64,7 +76,7 @@ _FLAGS: Final = [
 
 
 @click.command(params=list(_FLAGS), epilog=_EXAMPLES)
-def webhook(listen: Any, certificate: Path, key: Path, **wishes: Any) -> int:
+def webhook(listen: Any, certificate: Path, key: Path, client_ca: Path | None, http: Any, **wishes: Any) -> int:
     """Run the admission webhook that adds kproxy to pods, until SIGTERM or SIGINT.
 
     Kubernetes 1.29 or later: kproxy is added as a native sidecar. The chart installs all of it (webhook.enabled).
@@ -79,15 +91,18 @@ def webhook(listen: Any, certificate: Path, key: Path, **wishes: Any) -> int:
     import trio
 
     from kproxy.control.logging import configure_logging
-    from kproxy.injection.webhook import serve_webhook
+    from kproxy.heap import keep_level
+    from kproxy.injection.webhook import Listen, serve_webhook
     from kproxy.net.tls_context import TlsFiles
 
     configure_logging("info", "auto")
+    keep_level()
+    where = Listen(listen, TlsFiles(certificate, key, ca=client_ca), http)
 
     async def serve() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
-                await nursery.start(serve_webhook, listen, TlsFiles(certificate, key), defaults)
+                await nursery.start(serve_webhook, where, defaults)
                 async for _ in signals:
                     nursery.cancel_scope.cancel()
 

@@ -3,8 +3,8 @@
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,6 +13,8 @@ from urllib.parse import unquote
 import h11
 import trio
 from starlette.types import ASGIApp, Message, Scope
+
+from kproxy.control.places import Evicted, Limits, Place, Places
 
 _HANDSHAKE_SECONDS: Final = 10.0
 #: A connection ends when its next request has not come by then, headers and all.
@@ -23,9 +25,11 @@ _STALL_SECONDS: Final = 30.0
 _LINGER_SECONDS: Final = 1.0
 _MOST_HEADER_BYTES: Final = 16_384
 _READ_BYTES: Final = 65_536
+#: Where the system gives no connection, it is asked again after so long.
+_ACCEPT_PAUSE_SECONDS: Final = 0.1
 
-#: The client has closed the connection, or was too slow.
-_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError)
+#: The client has closed the connection, or was too slow, or another one needs its place.
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError, Evicted)
 
 log = logging.getLogger("http")
 
@@ -33,10 +37,17 @@ log = logging.getLogger("http")
 class AsgiServer:
     """Serves one ASGI application."""
 
-    def __init__(self, app: ASGIApp, tls: ssl.SSLContext | None = None) -> None:
-        """``tls``: what connections are encrypted by; None: they are not."""
+    def __init__(
+        self, app: ASGIApp, tls: ssl.SSLContext | None, limits: Limits, refused: Callable[[str], None]
+    ) -> None:
+        """``tls``: what connections are encrypted by; None: they are not.
+
+        ``refused`` is called with the reason whenever a connection is refused, or ended before its request was whole.
+        """
         self._app = app
         self._tls = tls
+        self._refused = refused
+        self._places = Places(limits, refused)
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Serve until cancelled; takes the listening sockets over."""
@@ -44,27 +55,74 @@ class AsgiServer:
             trio.SocketListener(trio.socket.from_stdlib_socket(socket.socket(fileno=listener.detach())))
             for listener in sockets
         ]
-        await trio.serve_listeners(self._connected, listeners)
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                nursery.start_soon(self._accept, listener, nursery)
 
-    async def _connected(self, client: trio.SocketStream) -> None:
+    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        with closing(listener.socket):
+            while True:
+                try:
+                    client = await listener.accept()
+                except OSError as error:
+                    self._refused("accept")
+                    log.warning("cannot accept a connection: %s", error)
+                    await trio.sleep(_ACCEPT_PAUSE_SECONDS)
+                    continue
+                place = self._place(client.socket)
+                if place is None:
+                    client.socket.close()
+                else:
+                    nursery.start_soon(self._connected, client, place)
+
+    def _place(self, sock: trio.socket.SocketType) -> Place | None:
+        """None: the connection has ended, or has to."""
+        try:
+            return self._places.take(sock.getpeername()[0] if _is_named(sock) else "")
+        except OSError:  # its client has closed it already
+            return None
+
+    async def _connected(self, client: trio.SocketStream, place: Place) -> None:
         stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = client
         if self._tls is not None:
             stream = trio.SSLStream(client, self._tls, server_side=True, https_compatible=True)
-        async with stream:
-            with suppress(*_GONE):
-                if isinstance(stream, trio.SSLStream):
-                    with trio.fail_after(_HANDSHAKE_SECONDS):
-                        await stream.do_handshake()
-                await _Connection(self._app, stream, client.socket).run()
+        try:
+            async with stream:
+                with suppress(*_GONE):
+                    if isinstance(stream, trio.SSLStream):
+                        with place.waits(_HANDSHAKE_SECONDS):
+                            await stream.do_handshake()
+                    await _Connection(self._app, stream, client.socket, place, self._refused).run()
+        except Exception:
+            # one connection's fault, even if it is a bug of kproxy, is not the others'
+            log.exception("a connection failed; this is a bug of kproxy, please report it")
+        finally:
+            place.leave()
+            if isinstance(stream, trio.SSLStream):
+                # It is in a reference cycle with itself, so its 70 KB of OpenSSL's would wait for Python's collector.
+                vars(stream).clear()
+
+
+def _is_named(sock: trio.socket.SocketType) -> bool:
+    return sock.family in (socket.AF_INET, socket.AF_INET6)
 
 
 class _Connection:
-    def __init__(self, app: ASGIApp, stream: trio.abc.Stream, sock: trio.socket.SocketType) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        stream: trio.abc.Stream,
+        sock: trio.socket.SocketType,
+        place: Place,
+        refused: Callable[[str], None],
+    ) -> None:
         self._app = app
         self._stream = stream
+        self._place = place
+        self._refused = refused
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER_BYTES)
         self._answered = trio.Event()
-        named = sock.family in (socket.AF_INET, socket.AF_INET6)
+        named = _is_named(sock)
         self._base: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -79,17 +137,34 @@ class _Connection:
         """Serves one request after the other, until one of both sides ends the connection."""
         try:
             while True:
-                with trio.fail_after(_IDLE_SECONDS):
-                    request = await self._next_event()
+                request = await self._head()
                 if not isinstance(request, h11.Request):
                     return
                 await self._serve(request)
-                if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+                if not self._is_over():
                     break
                 self._http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             await self._refuse(error.error_status_hint)
         await self._linger()
+
+    def _is_over(self) -> bool:
+        """Whether the request has come and was answered as a whole, so that another one may follow."""
+        if self._http.their_state is h11.SEND_BODY:
+            self._http.next_event()  # the end of a body that nobody read, if it is empty
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _head(self) -> object:
+        """The next request without its body, or the end of the connection."""
+        self._place.begin()
+        try:
+            return await self._next_event(_IDLE_SECONDS)
+        except trio.TooSlowError:
+            if self._http.trailing_data[0]:
+                self._refused("slow_head")
+            raise
+        finally:
+            self._place.begin()
 
     async def _serve(self, request: h11.Request) -> None:
         path, _, query = request.target.partition(b"?")
@@ -130,7 +205,7 @@ class _Connection:
             if self._http.they_are_waiting_for_100_continue:
                 await self._send(h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[]))
             with suppress(h11.RemoteProtocolError):
-                event = await self._next_event()
+                event = await self._next_event(_STALL_SECONDS)
                 if isinstance(event, h11.Data):
                     return {"type": "http.request", "body": bytes(event.data), "more_body": True}
                 if isinstance(event, h11.EndOfMessage):
@@ -139,8 +214,8 @@ class _Connection:
             await self._answered.wait()
         return {"type": "http.disconnect"}
 
-    async def _next_event(self) -> object:
-        with trio.fail_after(_STALL_SECONDS):
+    async def _next_event(self, seconds: float) -> object:
+        with self._place.waits(seconds):
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
         return event
@@ -148,7 +223,7 @@ class _Connection:
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)
         if data:
-            with trio.fail_after(_STALL_SECONDS):
+            with self._place.waits(_STALL_SECONDS):
                 await self._stream.send_all(data)
 
     async def _refuse(self, status: int) -> None:
@@ -163,6 +238,6 @@ class _Connection:
         """Ends the connection so that the client receives the response even if it is still sending."""
         if isinstance(self._stream, trio.SocketStream):
             await self._stream.send_eof()
-        with trio.move_on_after(_LINGER_SECONDS):
+        with suppress(trio.TooSlowError), self._place.waits(_LINGER_SECONDS):
             while await self._stream.receive_some(_READ_BYTES):
                 pass

@@ -62,12 +62,14 @@ async def serve_control(
     refused: Callable[[str], None] = lambda reason: None,
     in_flight: InFlight | None = None,
     tls: "ssl.SSLContext | None" = None,
+    closed: Callable[[str], None] = lambda reason: None,
     *,
     task_status: trio.TaskStatus[Address | None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, with the routes that ``more`` returns; ``in_flight`` counts the requests.
 
-    ``tls``: what control.http encrypts by; None: it does not.
+    ``tls``: what control.http encrypts by; None: it does not. ``refused`` is called with the reason of each refused
+    request, ``closed`` with that of each connection that is refused or ended for others.
 
     ``started`` gets the bound TCP address, or None, once all listeners accept connections.
 
@@ -95,7 +97,8 @@ async def serve_control(
 
         async with trio.open_nursery() as nursery:
             for hosts, needed, sockets, context in served:
-                await nursery.start(serve_app, partial(_guarded, api, hosts, needed, refused), sockets, context)
+                build = partial(_guarded, api, hosts, needed, refused)
+                await nursery.start(partial(serve_app, build, sockets, context, refused=closed))
             task_status.started(bound)
 
 
@@ -136,7 +139,8 @@ async def serve_http(
         return make_app(config, stats, facts, control, token)
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_app, build, sockets)
+        refused = partial(stats.refused.count_http_connection, "http")
+        await nursery.start(partial(serve_app, build, sockets, refused=refused))
         task_status.started(bound)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from kproxy import __version__
@@ -39,10 +38,25 @@ def make_registry(stats: Stats) -> CollectorRegistry:
     return registry
 
 
-def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """The page and its content type, in the newest format that the ``Accept`` header allows."""
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
+def make_declared_registry(stats: Any) -> CollectorRegistry:
+    """A registry with the metrics that are declared in a class of counters, and those of the process."""
+    registry = CollectorRegistry()
+    registry.register(DeclaredCollector(stats))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class DeclaredCollector(Collector):
+    """Turns the counters of one class into metric families, by what is declared beside them."""
+
+    def __init__(self, stats: Any, now: Callable[[], float] = time.time) -> None:
+        """``now`` gives the seconds since the epoch."""
+        self._stats = stats
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        yield _build_info()
+        yield from _declared(self._stats, self._now())
 
 
 class StatsCollector(Collector):
@@ -55,9 +69,7 @@ class StatsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = self._now()
-        info = {(__version__, platform.python_version(), accelerator.STATE): 1}
-        text = "Always 1; its labels name the version that runs, and whether the compiled functions are in use."
-        yield _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python", "accelerator")), info)
+        yield _build_info()
         for group in fields(self._stats):
             yield from _declared(getattr(self._stats, group.name), now)
         yield from _clients(self._stats.clients)
@@ -65,6 +77,12 @@ class StatsCollector(Collector):
         yield _bytes("upstream", "brokers", self._stats.upstream.bytes_in, self._stats.upstream.bytes_out)
         yield from _requests(self._stats.apis)
         yield from _transactions(self._stats.transactions, now)
+
+
+def _build_info() -> Metric:
+    info = {(__version__, platform.python_version(), accelerator.STATE): 1}
+    text = "Always 1; its labels name the version that runs, and whether the compiled functions are in use."
+    return _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python", "accelerator")), info)
 
 
 def _declared(stats: Any, now: float) -> Iterator[Metric]:

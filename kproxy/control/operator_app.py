@@ -15,7 +15,8 @@ from kproxy.control.control_api import error_answers, page_routes
 from kproxy.control.fact_routes import fact_routes
 from kproxy.control.fact_source import FactSource
 from kproxy.control.guard import Guard
-from kproxy.control.metrics import make_registry, render
+from kproxy.control.metrics import make_registry
+from kproxy.control.metrics_page import MetricsPage
 from kproxy.control.page_guard import PageRules, abort_ability, page_refusal, page_rules
 from kproxy.control.transaction_control import TransactionControl
 from kproxy.proxy.facts import not_ready_reasons
@@ -34,11 +35,10 @@ def make_app(
 
 
 def _machine_routes(stats: Stats) -> list[Route]:
-    registry = make_registry(stats)
+    rendered = MetricsPage(make_registry(stats))
 
     async def metrics(request: Request) -> Response:
-        page, content_type = render(registry, request.headers.get("accept", ""))
-        return Response(page, headers={"content-type": content_type})
+        return await rendered.respond(request)
 
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("ok\n")

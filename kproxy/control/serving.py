@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from kproxy.config import Address, cannot_listen
+from kproxy.config.os_limits import http_connections
+from kproxy.control.places import Limits
 from kproxy.heap import trim
 
 if TYPE_CHECKING:
@@ -40,13 +42,22 @@ class Body(NamedTuple):
     is_late: bool = False
 
 
-async def read_bounded(request: "Request", most_bytes: int, seconds: float) -> Body:
-    """The body, as far as it came in ``seconds``; no more of it is read once it is longer than ``most_bytes``."""
+async def read_bounded(
+    request: "Request", most_bytes: int, seconds: float, received: Callable[[int], None] = lambda size: None
+) -> Body:
+    """The body, as far as it came in ``seconds``; no more of it is read once it is longer than ``most_bytes``.
+
+    Nothing is read of a body that announces more. ``received`` is called with the number of bytes of each part.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most_bytes:
+        return Body(b"", is_too_long=True)
     data = bytearray()
     with trio.move_on_after(seconds) as scope:
         async with aclosing(request.stream()) as parts:
             async for part in parts:
                 data += part
+                received(len(part))
                 if len(data) > most_bytes:
                     return Body(b"", is_too_long=True)
     return Body(bytes(data), is_late=scope.cancelled_caught)
@@ -57,11 +68,14 @@ async def serve_app(
     sockets: Sequence[socket.socket],
     tls: ssl.SSLContext | None = None,
     *,
+    limits: Limits | None = None,
+    refused: Callable[[str], None] = lambda reason: None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the application that ``build`` returns until cancelled; takes the listening sockets over.
 
-    ``tls``: what connections are encrypted by; None: they are not.
+    ``tls``: what connections are encrypted by; None: they are not. ``limits``: None: as many connections as a page for
+    operators needs. ``refused`` is called with the reason whenever a connection is refused or ended for others.
 
     The HTTP server is imported, and ``build`` is called, when the first client connects: a kproxy that nobody asks
     does not pay for them.
@@ -72,7 +86,7 @@ async def serve_app(
         await _import_in_parts()
         from kproxy.control.asgi_server import AsgiServer
 
-        server = AsgiServer(build(), tls)
+        server = AsgiServer(build(), tls, limits or Limits.of(http_connections()), refused)
         trim()  # imports free much of what they allocate
         await server.serve(sockets)
     finally:

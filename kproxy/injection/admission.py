@@ -11,8 +11,10 @@ from kproxy.injection.container import NAME, container, volumes
 from kproxy.injection.wishes import PREFIX, Sidecar, WishRefused, shown, wished
 
 API_VERSION: Final = "admission.k8s.io/v1"
-#: A pod may have 3 MB, as Kubernetes takes it; the request holds it once.
-LONGEST_BODY: Final = 4 << 20
+#: The request holds a pod once; etcd takes none that is longer than 1.5 MB with all that is added to it.
+LONGEST_BODY: Final = 1 << 20
+#: More commas than a pod has: a value takes a hundred times the byte that it may have in the request.
+_MOST_COMMAS: Final = 100_000
 #: Whether a pod gets the sidecar: "true" or "false".
 LABEL: Final = f"{PREFIX}inject"
 #: On pods that got it, so that a PodMonitor finds them.
@@ -73,10 +75,8 @@ def review(body: bytes, defaults: Sidecar, *, unlabelled: bool) -> Decision:
     return _decision(response | _warning(warning), "injected", warning, pod)
 
 
-def too_long() -> Decision:
-    """The response to a request that is longer than ``LONGEST_BODY``."""
-    reason = f"the request is longer than {LONGEST_BODY} bytes"
-    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+def unread(status: HTTPStatus, reason: str) -> Decision:
+    """The response to a request whose body was not read to its end."""
     return _decision(_refusal("", status, reason), "malformed", reason, "", status)
 
 
@@ -94,6 +94,8 @@ def _warning(text: str) -> Json:
 
 
 def _request(body: bytes) -> Json:
+    if body.count(b",") > _MOST_COMMAS:
+        raise _Malformed(f"the request has more than {_MOST_COMMAS} values")
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):

@@ -19,12 +19,12 @@ from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.network import ByteIO
-from kproxy.net.senders import sender_of
 from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.net.upstream import LARGEST_FRAME, Upstream
 from kproxy.proxy.client_login.policy import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Broker
+from kproxy.proxy.senders import sender_of
 from kproxy.proxy.session import Session
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from kproxy.net.lane_renewals import Renewals
 from kproxy.net.lane_topic import TOPIC, lane_topic, partition_of
 from kproxy.net.lane_writer import Fenced, LaneWriter
 from kproxy.net.own_topic import Refused, TopicDeleted, check
-from kproxy.net.single_flight import SingleFlight
 from kproxy.net.topic_reader import TopicReader
+from kproxy.single_flight import SingleFlight
 from kproxy.txn.stored_epochs import StoredEpoch, StoredEpochs, is_stored_epoch
 from kproxy.txn.stored_epochs import encode_key as encode_epoch_key
 from kproxy.txn.stored_epochs import encode_value as encode_epoch

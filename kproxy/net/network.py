@@ -101,6 +101,10 @@ class ByteIO(Protocol):
         """Closes the connection and wakes tasks that wait for it. May be called again."""
 
 
+class FilesShort(OSError):
+    """A connection was closed at once, since the file descriptors that are left are kept for clients that are there."""
+
+
 class Listener(Protocol):
     """A port that takes connections."""
 
@@ -109,7 +113,10 @@ class Listener(Protocol):
         """The port, also where any was asked for."""
 
     async def accept(self) -> ByteIO:
-        """The next connection. trio.ClosedResourceError after ``close``, OSError if none is available just now."""
+        """The next connection. trio.ClosedResourceError after ``close``, OSError if none is available just now.
+
+        FilesShort: the next one may be taken at once.
+        """
 
     def close(self) -> None:
         """Takes no more connections."""

@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from kproxy.config import Config, cannot_listen
+from kproxy.config.os_limits import clients_for_files
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.errors import RemoteProtocolError
@@ -22,15 +23,15 @@ from kproxy.net.heap_keeper import HeapKeeper
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.log_limit import LogLimit
-from kproxy.net.network import ByteIO, Listener
+from kproxy.net.network import ByteIO, FilesShort, Listener
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
-from kproxy.net.senders import sender_of
 from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.net.succession import Succession
 from kproxy.proxy.context import Client, Context, Policy, Services
 from kproxy.proxy.last_faults import LastFaults
 from kproxy.proxy.permits import Permits, is_listed
 from kproxy.proxy.routing import Address, Broker, ClusterMap, preferred_ports
+from kproxy.proxy.senders import sender_of
 from kproxy.proxy.session import Session
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces
@@ -55,7 +56,7 @@ _OPEN_CHECKS = 4
 _CONNECTION_BYTES = 32_768
 #: Where others wait for memory, connections that hold this part of it in unfinished requests are ended at a time.
 _EVICTED_PART = 4
-#: Out of file descriptors: wait so long before accepting again.
+#: The system gives no connection: wait so long before accepting again.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: A look that comes so much too late shows that this process stood still.
 _STALL_SECONDS = 0.5
@@ -100,7 +101,8 @@ class Server:
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
         self._unfinished = Unfinished(6 * eighth, eighth, self._budget)
-        stats.clients.connections_limit, stats.clients.buffered_bytes_limit = config.max_connections, 6 * eighth
+        stats.clients.connections_limit = min(config.max_connections, clients_for_files())
+        stats.clients.buffered_bytes_limit = 6 * eighth
         self._heap = HeapKeeper()
         #: For the memory of unconfirmed batches, which expire together where a balancer or a broker failed.
         self._unconfirmed_heap = HeapKeeper()
@@ -280,19 +282,30 @@ class Server:
                 io = await listener.accept()
             except trio.ClosedResourceError:
                 return
+            except FilesShort:
+                self._refuse("files")
+                continue
             except OSError as error:
                 self._refuse("accept")
                 log.warning("cannot accept a connection", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            if self._stats.clients.connections_open >= self._config.max_connections:
-                self._refuse("max_connections")
+            if (reason := self._full()) is not None:
+                self._refuse(reason)
                 io.close()
                 continue
             # Counted here: the next one may be accepted before this one's task runs for the first time.
             name = "bootstrap" if broker is None else str(broker.node_id)
             self._stats.clients.connected(name)
             self._nursery.start_soon(self._run, io, broker, name)
+
+    def _full(self) -> str | None:
+        """Why no further client is taken; None if there is room. Each may need a descriptor for its broker, too."""
+        clients = self._stats.clients
+        clients.connections_limit = min(self._config.max_connections, clients_for_files())
+        if clients.connections_open < clients.connections_limit:
+            return None
+        return "max_connections" if clients.connections_limit == self._config.max_connections else "files"
 
     def _refuse(self, reason: str) -> None:
         refused = self._stats.clients.connections_refused

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable
 
 import trio
 
+from kproxy.config.os_limits import kept_files, may_open
 from kproxy.dedup.identity import normal_host
 from kproxy.net.balanced_io import BalancedIO
+from kproxy.net.network import FilesShort
 from kproxy.net.socket_io import SocketIO
 from kproxy.proxy.permits import is_listed
 
@@ -23,10 +25,13 @@ class SocketListener:
         self.port: int = listener.socket.getsockname()[1]
 
     async def accept(self) -> SocketIO:
-        """The next connection. trio.ClosedResourceError after ``close``, OSError if none is available just now."""
+        """As ``Listener``. A new descriptor is the lowest that is free: its number says how many are in use."""
         while True:
             stream = await self._listener.accept()
             sock = socket.socket(fileno=stream.socket.detach())
+            if sock.fileno() >= may_open() - kept_files() // 2:
+                sock.close()
+                raise FilesShort
             try:
                 balanced = self._balancers and is_listed(normal_host(sock.getpeername()[0]), self._balancers)
                 return BalancedIO(sock) if balanced else SocketIO(sock)

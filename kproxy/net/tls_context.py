@@ -178,14 +178,14 @@ def control_context(config: ControlOptions) -> ssl.SSLContext | None:
     return renewed_context("control.ssl", files)
 
 
-def renewed_context(option: str, files: TlsFiles) -> ssl.SSLContext:
+def renewed_context(option: str, files: TlsFiles, client_auth: str = "none") -> ssl.SSLContext:
     """A context whose connections get the certificate that is in its file when they are opened.
 
-    Made inside trio. StartupError names the option and a file that is bad.
+    ``client_auth``: as ``server_context``. Made inside trio. StartupError names the option and a file that is bad.
     """
 
     def make() -> ssl.SSLContext:
-        return server_context(files, "none")
+        return server_context(files, client_auth)
 
     try:
         kept, context = TlsContext(files, make, trio.current_time), make()

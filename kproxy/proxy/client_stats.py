@@ -15,12 +15,15 @@ class ClientStats:
     connections: dict[str, int] = gauges(
         "Client connections open; listener is bootstrap, or the id of the broker whose port it is.", "listener"
     )
-    connections_limit: int = gauge("Limit of client connections, max.connections; further ones are refused.")
+    connections_limit: int = gauge(
+        "Limit of client connections; further ones are refused: max.connections, or what the limit on open files "
+        "allows."
+    )
     connections_accepted: dict[str, int] = counters("Client connections since the start.", "listener")
     connections_refused: dict[str, int] = counters(
-        "Client connections refused.",
+        "Client connections refused. files: the file descriptors that are left are kept for clients that are there.",
         "reason",
-        expected=("accept", "max_connections", "max_connections_per_ip", "proxy_protocol"),
+        expected=("accept", "files", "max_connections", "max_connections_per_ip", "proxy_protocol"),
     )
     logins: dict[tuple[str, str], int] = counters(
         "Logins of clients by SASL; result is accepted, renewed, refused for its credentials, or unsupported for its "

@@ -37,6 +37,12 @@ class RefusalStats:
         "reason",
         name="http_requests_refused",
     )
+    http_connections_refused: dict[tuple[str, str], int] = counters(
+        "Connections to the status page (http) and the control API (control) that were refused, or ended before their "
+        "request was whole. evicted: the oldest that waited for its client, since a newer one needed its place.",
+        "listener",
+        "reason",
+    )
     authorization_refusals: dict[tuple[str, str], int] = counters(
         "Refusals by rules of acl.file; the log names operation, resource and principal.", "operation", "resource_type"
     )
@@ -54,3 +60,8 @@ class RefusalStats:
     def count_http_refused(self, listener: str, reason: str) -> None:
         """Counts one request to a page of kproxy's own that was refused."""
         self.http_refused[listener, reason] = self.http_refused.get((listener, reason), 0) + 1
+
+    def count_http_connection(self, listener: str, reason: str) -> None:
+        """Counts one connection to a page of kproxy's own that was refused, or ended for others."""
+        refused = self.http_connections_refused
+        refused[listener, reason] = refused.get((listener, reason), 0) + 1

@@ -3,13 +3,15 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
 from kproxy import __version__
 from kproxy.codec import accelerator
-from kproxy.control.metrics import StatsCollector, make_registry, render
+from kproxy.control.metrics import StatsCollector, make_registry
+from kproxy.control.metrics_page import MetricsPage
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.durations import LATENCY_BUCKETS
 from kproxy.proxy.produce_stats import ProduceStats
@@ -22,7 +24,7 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
 
 def samples(stats: Stats) -> list[Sample]:
-    page, _ = render(make_registry(stats), "")
+    page = generate_latest(make_registry(stats))
     return [sample for family in parse_text(page.decode()) for sample in family.samples]
 
 
@@ -77,6 +79,8 @@ def filled() -> Stats:
     stats.retries.requests_dropped, stats.produce.requests_timed_out = 29, 30
     stats.retries.readbacks, stats.retries.readback_bytes = 31, 32
     stats.refused.count_http_refused("http", "origin")
+    for _ in range(2):
+        stats.refused.count_http_connection("control", "evicted")
     stats.retries.readbacks_failed["timeout"] = 33
     stats.retries.fences["refused"] = 34
     stats.retries.recoveries, stats.retries.recovery_seconds = 35, 36.5
@@ -127,6 +131,7 @@ def filled() -> Stats:
         ("kproxy_resends_total", {"reason": "NOT_LEADER_OR_FOLLOWER"}, 23),
         ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
         ("kproxy_http_requests_refused_total", {"listener": "http", "reason": "origin"}, 1),
+        ("kproxy_http_connections_refused_total", {"listener": "control", "reason": "evicted"}, 2),
         ("kproxy_throttles_total", {"limit": "request_rate"}, 241),
         ("kproxy_throttles_total", {"limit": "consumer_byte_rate"}, 0),
         ("kproxy_throttle_seconds_total", {"limit": "request_rate"}, 242.5),
@@ -225,21 +230,21 @@ def test_process_metrics() -> None:
 def test_page_follows_the_counters() -> None:
     stats = Stats()
     registry = make_registry(stats)
-    assert b"kproxy_brokers 0.0\n" in render(registry, "")[0]
+    assert b"kproxy_brokers 0.0\n" in generate_latest(registry)
     stats.upstream.brokers = 3
-    assert b"kproxy_brokers 3.0\n" in render(registry, "")[0]
+    assert b"kproxy_brokers 3.0\n" in generate_latest(registry)
 
 
 @pytest.mark.parametrize("stats", [Stats(), filled()], ids=["empty", "filled"])
-def test_page_is_strictly_valid_openmetrics(stats: Stats) -> None:
-    page, content_type = render(make_registry(stats), OPENMETRICS)
-    assert content_type.startswith("application/openmetrics-text")
+async def test_page_is_strictly_valid_openmetrics(stats: Stats) -> None:
+    page, headers = await MetricsPage(make_registry(stats)).render(OPENMETRICS, "")
+    assert headers["content-type"].startswith("application/openmetrics-text")
     families = [family.name for family in parse_openmetrics(page.decode())]
     assert len(families) == len(set(families))
 
 
 def test_the_page_of_the_documentation_lists_what_is_there() -> None:
-    page = render(make_registry(filled()), "")[0].decode()
+    page = generate_latest(make_registry(filled())).decode()
     text = dict(re.findall(r"^# HELP (kproxy_\S+) (.*)$", page, re.MULTILINE))
     kinds = dict(re.findall(r"^# TYPE (kproxy_\S+) (.*)$", page, re.MULTILINE))
     labels: dict[str, str] = {}
@@ -260,7 +265,7 @@ def test_nothing_that_clients_write_or_keep_secret_is_reported() -> None:
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
-    page = render(make_registry(filled()), "")[0].decode()
+    page = generate_latest(make_registry(filled())).decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE):
         assert (kind == "counter") == name.endswith("_total")
 

@@ -13,7 +13,7 @@ from kproxy.injection.wishes import Sidecar
 from tests.support.charts import BROKERS, CHART, render
 from tests.support.manifests import Manifest, assert_closed, only, validate
 
-GIVEN = {"enabled": True, "tls": {"secretName": "webhook-tls", "caBundle": "TFMwdA=="}}
+GIVEN: dict[str, Any] = {"enabled": True, "tls": {"secretName": "webhook-tls", "caBundle": "TFMwdA=="}}
 MANAGED = {"enabled": True, "certManager": {"enabled": True}}
 #: A release that is only the webhook.
 ALONE: dict[str, Any] = {"gateway": {"enabled": False}, "webhook": GIVEN}
@@ -79,7 +79,8 @@ def test_the_api_server_finds_the_service_and_the_service_the_pods() -> None:
     manifests = render(ALONE)
     service = only(manifests, "Service")
     [kproxy] = only(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert kproxy["ports"] == [{"name": "https", "containerPort": flags(ALONE)["listen"].port}]
+    ports = {port["name"]: port["containerPort"] for port in kproxy["ports"]}
+    assert ports == {"https": flags(ALONE)["listen"].port, "http": flags(ALONE)["http"].port}
     assert service["spec"]["ports"][0]["targetPort"] == "https"
     labels = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
@@ -137,13 +138,47 @@ def test_an_issuer_of_the_cluster() -> None:
 
 def test_prometheus_finds_what_was_injected() -> None:
     manifests = render(ALONE | {"podMonitor": {"enabled": True}})
-    monitor = only(manifests, "PodMonitor")["spec"]
+    monitors = named(manifests, "PodMonitor")
+    monitor, own = [monitors[f"edge-kproxy-{name}"]["spec"] for name in ("injected", "webhook")]
     assert monitor["selector"] == {"matchLabels": {INJECTED_LABEL: "true"}}
     assert monitor["namespaceSelector"] == {"any": True}
     [port] = container(Sidecar("kproxy:1"))["ports"]
     assert monitor["podMetricsEndpoints"][0]["port"] == port["name"]
+    pod = only(manifests, "Deployment")["spec"]["template"]
+    assert own["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert own["podMetricsEndpoints"][0]["port"] in {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
     both = render(BROKERS | {"webhook": GIVEN, "podMonitor": {"enabled": True}})
-    assert named(both, "PodMonitor").keys() == {"edge-kproxy", "edge-kproxy-injected"}
+    assert named(both, "PodMonitor").keys() == {"edge-kproxy", "edge-kproxy-injected", "edge-kproxy-webhook"}
+
+
+def test_a_network_policy_admits_the_api_server_and_prometheus_alone() -> None:
+    api_server, prometheus = {"ipBlock": {"cidr": "192.0.2.10/32"}}, {"podSelector": {"matchLabels": {"app": "prom"}}}
+    policy = {"networkPolicy": {"enabled": True, "apiServer": [api_server]}}
+    manifests = render(ALONE | {"webhook": GIVEN | policy, "networkPolicy": {"monitoring": [prometheus]}})
+    found = only(manifests, "NetworkPolicy")
+    validate(found)
+    pod = only(manifests, "Deployment")["spec"]["template"]
+    ports = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert found["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert found["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert found["spec"]["egress"] == []
+    assert found["spec"]["ingress"] == [
+        {"from": [api_server], "ports": [{"protocol": "TCP", "port": ports["https"]}]},
+        {"from": [prometheus], "ports": [{"protocol": "TCP", "port": ports["http"]}]},
+    ]
+
+
+def test_the_api_server_may_have_to_show_a_certificate() -> None:
+    assert flags(ALONE)["client_ca"] is None
+    values = ALONE | {"webhook": GIVEN | {"tls": GIVEN["tls"] | {"clientCaSecretName": "apiserver-ca"}}}
+    for manifest in render(values):
+        validate(manifest)
+    pod, path = deployment(values), flags(values)["client_ca"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    [volume] = [found for found in pod["volumes"] if found["secret"]["secretName"] == "apiserver-ca"]
+    assert (mounts[volume["name"]], volume["secret"]["items"][0]["path"]) == (str(path.parent), path.name)
+    # The kubelet has no such certificate.
+    assert {pod["containers"][0][f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness")} == {"http"}
 
 
 @pytest.mark.parametrize(
@@ -156,6 +191,7 @@ def test_prometheus_finds_what_was_injected() -> None:
         (GIVEN | {"timeoutSeconds": 31}, "timeoutSeconds"),
         (GIVEN | {"tls": {"secretName": "t", "caBundle": "-----BEGIN CERTIFICATE-----"}}, "caBundle"),
         (GIVEN | {"sidecar": {}}, "sidecar"),
+        (GIVEN | {"networkPolicy": {"enabled": True}}, r"webhook\.networkPolicy\.apiServer is empty"),
     ],
 )
 def test_wrong_values_are_named(settings: dict[str, Any], message: str) -> None:

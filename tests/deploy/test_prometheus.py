@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from prometheus_client import generate_latest
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.produce import (
@@ -21,6 +22,8 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import Address
 from kproxy.control.listeners import serve_http
+from kproxy.control.metrics import make_declared_registry
+from kproxy.injection.webhook_stats import WebhookStats
 from kproxy.net.running_facts import Facts
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.stats import Stats
@@ -72,6 +75,7 @@ def count_refusals(stats: Stats) -> None:
     """As listeners with logins, rules and quotas do."""
     stats.clients.logins["PLAIN", "accepted"] = 1
     stats.refused.count_http_refused("control", "token")
+    stats.refused.count_http_connection("http", "evicted")
     stats.refused.authorization_refusals["Read", "Topic"] = 1
     stats.refused.throttle_seconds["producer_byte_rate"] = 1.5
 
@@ -121,7 +125,8 @@ async def page_of(address: Address) -> bytes:
 async def check(watcher: Prometheus, page: bytes) -> None:
     linted = promtool("check", "metrics", stdin=page)
     assert (linted.returncode, linted.stdout) == (0, b""), linted.stderr.decode()
-    names = set(re.findall(r"^(\w+)", page.decode(), re.MULTILINE))
+    webhook = generate_latest(make_declared_registry(WebhookStats()))
+    names = set(re.findall(r"^(\w+)", (page + webhook).decode(), re.MULTILINE))
     asked = queries()
     written = " ".join([*asked.values(), *(rule["expr"] for rule in rules())])
     assert set(re.findall(r"(?<![\w:])(?:kproxy|process)_\w+(?![\w:])", written)) <= names

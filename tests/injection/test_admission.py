@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.config import load
-from kproxy.injection.admission import INJECTED_LABEL, Decision, review, too_long
+from kproxy.injection.admission import INJECTED_LABEL, Decision, review, unread
 from kproxy.injection.wishes import Sidecar
 from tests.injection.reviews import UID, Json, apply, job_pod, pod, review_of
 from tests.support.manifests import assert_commands_find_kproxy, kproxy_containers, validate
@@ -272,9 +272,16 @@ def test_a_request_whose_pod_is_malformed_is_refused_with_its_uid(changes: Json,
     assert response["status"] == {"status": "Failure", "message": message, "code": 400}
 
 
-def test_a_request_that_is_too_long() -> None:
-    decision = too_long()
-    assert decision.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+def test_a_request_of_very_many_values_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"a": [' + b"[]," * 100_001 + b"1]}"
+    monkeypatch.setattr(json, "loads", lambda text: pytest.fail("parsed"))
+    decision = review(body, DEFAULTS, unlabelled=False)
+    assert (decision.status, decision.reason) == (400, "the request has more than 100000 values")
+
+
+def test_a_request_that_was_not_read() -> None:
+    decision = unread(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long")
+    assert (decision.status, decision.reason) == (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long")
     assert json.loads(decision.body)["response"]["allowed"] is False
 
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client import generate_latest
 
+from kproxy.control.metrics import make_declared_registry
+from kproxy.injection.webhook_stats import WebhookStats
 from kproxy.injection.wishes import PARSERS, Sidecar, wished
 from kproxy.net.tls_context import TlsFiles, server_context
 
@@ -17,6 +20,14 @@ def test_every_annotation_is_explained() -> None:
     table = PAGE.partition("\n## Annotations\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE)
     assert {name for cell in cells for name in re.findall(r"`(.*?)`", cell)} == set(PARSERS)
+
+
+def test_every_metric_is_explained() -> None:
+    page = generate_latest(make_declared_registry(WebhookStats())).decode()
+    found = dict(re.findall(r"^# HELP (kproxy_webhook_\S+) (.*)$", page, re.MULTILINE))
+    table = PAGE.partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \| \w* ?\| (.*) \|$", table, re.MULTILINE)
+    assert dict(rows) == found
 
 
 def test_the_example_asks_for_a_sidecar() -> None:

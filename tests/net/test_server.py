@@ -91,6 +91,30 @@ async def test_of_many_that_come_at_once_no_more_than_the_limit_are_taken() -> N
             await eventually(lambda: proxy.stats.clients.connections_open == 0)
 
 
+async def test_clients_that_are_there_have_files_for_their_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxied() as proxy, await proxy.client() as first:
+        assert (await first.call(ApiVersionsRequest(), 0)).error_code == 0
+        monkeypatch.setattr("kproxy.net.server.clients_for_files", lambda: 2)
+        async with await proxy.client() as second, await proxy.client() as third:
+            assert (await second.call(ApiVersionsRequest(), 0)).error_code == 0
+            assert await third.ended()
+        assert proxy.stats.clients.connections_refused == {"files": 1}
+        assert proxy.stats.clients.connections_limit == 2
+
+
+async def test_at_the_limit_on_files_a_connection_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxied() as proxy, await proxy.client() as first:
+        assert (await first.call(ApiVersionsRequest(), 0)).error_code == 0
+        with monkeypatch.context() as short:
+            short.setattr("kproxy.net.socket_network.may_open", lambda: 3)
+            for _ in range(3):
+                async with await proxy.client() as other:
+                    assert await other.ended()
+        assert proxy.stats.clients.connections_refused == {"files": 3}
+        async with await proxy.client() as later:
+            assert (await later.call(ApiVersionsRequest(), 0)).error_code == 0
+
+
 def seen(stats: ClientStats) -> int:
     return stats.connections_accepted.get("bootstrap", 0) + sum(stats.connections_refused.values())
 

@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from verification.hostile.flood import ANSWERED, CLOSED, SILENT, flood
-from verification.hostile.measure import Row, measured
+from verification.hostile.measure import Limits, Row, measured
 from verification.hostile.mutations import Kind, frames, requests
 from verification.hostile.setups import SETUPS, Setup
-from verification.hostile.target import Besieged, besieged
+from verification.hostile.target import Besieged
 
 _FRAMES: Final = 50_000
 _SHORT_FRAMES: Final = 1_200
@@ -37,6 +38,7 @@ _COLUMNS: Final = (
     "s",
     "MiB before",
     "MiB after",
+    "rise",
     "files",
     "stretch, ms",
     "wait, ms",
@@ -52,9 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 180)
     progress = Console(stderr=True, highlight=False)
     table, failed = Table(*_COLUMNS, title=f"seed {options.seed}, {count} frames of {len(requests())} requests"), 0
-    for setup in SETUPS:
+    setups = [kept for setup in SETUPS if (kept := _only(setup, options.only)) is not None]
+    for setup in setups:
+        limits = Limits(options.most_stretch / 1000, setup.most_rise, setup.most_wait)
         for row in _attacked(setup, options.seed, count // sum(each.floods for each in SETUPS)):
-            faults = row.faults(options.most_stretch / 1000)
+            faults = row.faults(limits)
             failed += bool(faults)
             progress.print(f"{setup.name}: {row.name}: {row.seconds:.1f} s, {row.answers}")
             table.add_row(setup.name, *_cells(row), "; ".join(faults) or "none")
@@ -74,21 +78,27 @@ def _options() -> argparse.ArgumentParser:
         default=100,
         help="ms of processor time that the loop may work without a look at its connections (default: 100)",
     )
+    parser.add_argument("--only", metavar="NAME", help="one setup, or one attack (a function), without the frames")
     return parser
 
 
+def _only(setup: Setup, name: str | None) -> Setup | None:
+    """What is run of a setup; None: nothing."""
+    if name is None or name == setup.name:
+        return setup
+    attacks = [attack for attack in setup.attacks if attack.__name__ == name]
+    return replace(setup, attacks=attacks, floods=False) if attacks else None
+
+
 def _attacked(setup: Setup, seed: int, count: int) -> Iterator[Row]:
-    with (
-        tempfile.TemporaryDirectory() as name,
-        besieged(Path(name), *setup.options(Path(name)), opens=setup.opens) as proxy,
-    ):
-        if setup.opens:
+    with tempfile.TemporaryDirectory() as name, setup.besiege(Path(name)) as proxy:
+        if setup.floods and isinstance(proxy, Besieged):
             _flooded(proxy, seed + 1, _WARM_UP)
         for attack in [*setup.attacks] * _WARM_ATTACKS:
             attack(proxy)
         for attack in setup.attacks:
             yield _settled(partial(measured, proxy, (attack.__doc__ or "").rstrip("."), attack, pings=setup.pings))
-        if setup.floods:
+        if setup.floods and isinstance(proxy, Besieged):
             flooded = partial(_flooded, seed=seed, count=count)
             yield _settled(partial(measured, proxy, f"{count} mutated frames", flooded))
 
@@ -124,6 +134,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.seconds:.1f}",
         f"{before / _MIB:.0f}",
         f"{after / _MIB:.0f}",
+        f"{row.rise / _MIB:.0f}",
         files,
         stretch,
         wait,

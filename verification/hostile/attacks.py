@@ -49,11 +49,11 @@ def answer_to(proxy: Besieged, data: bytes) -> bytes:
         return ask(sock, [data])[0]
 
 
-def ask(sock: socket.socket, requests: Iterable[bytes]) -> list[bytes]:
+def ask(sock: socket.socket, requests: Iterable[bytes], patience: float = PATIENCE) -> list[bytes]:
     """The responses to requests that are sent one after the other; the last is empty if the connection was closed."""
     answers = []
     with sock.makefile("rb") as stream:
-        sock.settimeout(PATIENCE)
+        sock.settimeout(patience)
         for data in requests:
             try:
                 sock.sendall(data)

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from verification.hostile.pings import Pings
-from verification.hostile.target import Besieged
+from verification.hostile.target import Target
 
 #: Share by which memory and files may be above the start after the attack.
 _TENTH: Final = 0.1
@@ -15,6 +15,20 @@ _TENTH: Final = 0.1
 _OWN_FILES: Final = 10
 _COMES_BACK_SECONDS: Final = 30.0
 _MIB: Final = 1 << 20
+
+T = TypeVar("T", bound=Target)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an attack may cost."""
+
+    #: The longest stretch of the loop's work, in seconds of processor time.
+    stretch: float
+    #: Bytes by which memory may rise during it above that of the idle process; None: any.
+    rise: int | None = None
+    #: The longest wait of an honest client, in seconds; None: any.
+    wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +39,12 @@ class Row:
     seconds: float
     #: Bytes of memory before and after it; open files likewise.
     memory: tuple[int, int]
+    #: Bytes by which it rose at most during it, above those of the idle process at its start.
+    rise: int
     files: tuple[int, int]
     #: The longest stretch of the loop's work, in seconds of processor time.
     stretch: float
-    #: The longest wait for the health page beside the attack, in seconds; None: nobody asked for it.
+    #: The longest wait of an honest client beside the attack, in seconds; None: there was none.
     wait: float | None
     answers: str
     tracebacks: int
@@ -39,8 +55,8 @@ class Row:
         """Whether memory is more than a tenth above what it was before."""
         return _too_much(*self.memory)
 
-    def faults(self, most_stretch: float) -> list[str]:
-        """What is not as it has to be; ``most_stretch``: the longest stretch allowed, in seconds."""
+    def faults(self, limits: Limits) -> list[str]:
+        """What is not as it has to be."""
         found = []
         if not self.alive:
             found.append("kproxy has ended")
@@ -50,8 +66,12 @@ class Row:
             found.append(f"memory grew by {(self.memory[1] - self.memory[0]) / _MIB:.0f} MiB")
         if self.files[1] > self.files[0] * (1 + _TENTH) + _OWN_FILES:
             found.append(f"{self.files[1] - self.files[0]} files left open")
-        if self.stretch > most_stretch:
+        if self.stretch > limits.stretch:
             found.append(f"the loop worked for {self.stretch * 1000:.0f} ms without a break")
+        if limits.rise is not None and self.rise > limits.rise:
+            found.append(f"memory rose by {self.rise / _MIB:.0f} MiB meanwhile")
+        if limits.wait is not None and self.wait is not None and self.wait > limits.wait:
+            found.append(f"an honest client waited for {self.wait:.1f} s")
         return found
 
 
@@ -59,27 +79,32 @@ def _too_much(before: int, after: int) -> bool:
     return after > before * (1 + _TENTH)
 
 
-def measured(proxy: Besieged, name: str, attack: Callable[[Besieged], str], *, pings: bool = True) -> Row:
+def measured(target: T, name: str, attack: Callable[[T], str], *, pings: bool = True) -> Row:
     """Runs an attack; waits up to 30 s for memory and files to come back. ``pings``: beside an honest client."""
-    memory, files, tracebacks = proxy.memory, proxy.open_files, proxy.tracebacks
-    proxy.longest_stretch.seconds = 0.0
+    memory, files, tracebacks = target.memory, target.open_files, target.tracebacks
+    target.longest_stretch.seconds = 0.0
+    target.waits.clear()
+    target.forget_peak()
     began = time.monotonic()
-    with Pings(proxy) if pings else nullcontext() as honest:
-        answers = attack(proxy)
+    with Pings(target) if pings else nullcontext() as honest:
+        answers = attack(target)
         seconds = time.monotonic() - began
+    rise = target.peak - target.idle_memory if target.alive else 0
     deadline = time.monotonic() + _COMES_BACK_SECONDS
-    while proxy.alive and (_too_much(memory, proxy.memory) or proxy.open_files > files + _OWN_FILES):
+    while target.alive and (_too_much(memory, target.memory) or target.open_files > files + _OWN_FILES):
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
+    waits = target.waits if honest is None else [*target.waits, honest.slowest]
     return Row(
         name,
         seconds,
-        (memory, proxy.memory if proxy.alive else 0),
-        (files, proxy.open_files if proxy.alive else 0),
-        proxy.longest_stretch.seconds,
-        None if honest is None else honest.slowest,
+        (memory, target.memory if target.alive else 0),
+        rise,
+        (files, target.open_files if target.alive else 0),
+        target.longest_stretch.seconds,
+        max(waits, default=None),
         answers,
-        proxy.tracebacks - tracebacks,
-        proxy.alive,
+        target.tracebacks - tracebacks,
+        target.alive,
     )

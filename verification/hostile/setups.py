@@ -1,18 +1,25 @@
 """The configurations that are attacked, and by what."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trustme
 
 from kproxy.net.client_login.credential_file import write_credentials
 from kproxy.proxy.client_login.stored_credentials import Credentials, make_verifier
-from verification.hostile import attacks
-from verification.hostile.target import Besieged
+from verification.hostile import attacks, http_attacks
+from verification.hostile.target import Target, besieged, besieged_webhook
 
-Attack: TypeAlias = Callable[[Besieged], str]
+#: An honest client is served before it would give up, also where other programs keep the machine busy.
+_SHORT_WAIT: Final = 5.0
+#: What the chart's limit of memory leaves to the webhook.
+_WEBHOOK_RISE: Final = 120 << 20
+
+#: Takes the target of its setup.
+Attack: TypeAlias = Callable[[Any], str]
 
 _RULES: Final = """
 rules:
@@ -48,6 +55,22 @@ class Setup:
     opens: bool = True
     #: Whether an honest client can ask beside the attacks.
     pings: bool = True
+    #: How many files kproxy may have open; None: as many as the system allows.
+    files: int | None = None
+    #: As ``Limits``.
+    most_rise: int | None = None
+    most_wait: float | None = None
+
+    def besiege(self, directory: Path) -> AbstractContextManager[Target]:
+        """Starts it."""
+        return besieged(directory, *self.options(directory), opens=self.opens, files=self.files)
+
+
+class WebhookSetup(Setup):
+    """The admission webhook."""
+
+    def besiege(self, directory: Path) -> AbstractContextManager[Target]:
+        return besieged_webhook(directory)
 
 
 def _plain(directory: Path) -> Sequence[str]:
@@ -108,4 +131,28 @@ SETUPS: Final = (
     Setup("quotas", _quotas, ()),
     Setup("logins", _logins, (attacks.guesses,), floods=False, opens=False),
     Setup("TLS", _tls, (attacks.handshakes,), floods=False, opens=False, pings=False),
+    Setup(
+        "pages",
+        _plain,
+        (http_attacks.half_heads, http_attacks.metrics_at_once, http_attacks.long_numbers),
+        floods=False,
+        most_rise=16 << 20,
+        most_wait=_SHORT_WAIT,
+    ),
+    Setup(
+        "few files",
+        _plain,
+        (http_attacks.files_of_clients, http_attacks.files_of_pages),
+        floods=False,
+        files=256,
+        most_wait=_SHORT_WAIT,
+    ),
+    WebhookSetup(
+        "webhook",
+        _plain,
+        (http_attacks.slow_reviews, http_attacks.long_reviews, http_attacks.half_reviews),
+        floods=False,
+        most_rise=_WEBHOOK_RISE,
+        most_wait=_SHORT_WAIT,
+    ),
 )

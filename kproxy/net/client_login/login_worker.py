@@ -13,11 +13,11 @@ from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.client_options import ClientLoginOptions
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
 from kproxy.net.log_limit import LogLimit
-from kproxy.net.senders import sender_of
 from kproxy.proxy.client_login.policy import LoginPolicy
 from kproxy.proxy.client_login.steps import Accepted, PasswordCheck, Refused, Verdict
 from kproxy.proxy.client_login.stored_credentials import DECOY_BYTES, Credentials, Verifier
 from kproxy.proxy.commands import CheckLogin, DelayRefusal
+from kproxy.proxy.senders import sender_of
 
 if TYPE_CHECKING:
     from kproxy.net.client_login.token_checker import TokenChecker

@@ -18,7 +18,6 @@ from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
-from kproxy.net.single_flight import SingleFlight
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_transactions import ApplicationsByRule
 from kproxy.net.txn.broker.broker_control import BrokerControl
@@ -59,6 +58,7 @@ from kproxy.net.txn.waits import Reading
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
+from kproxy.single_flight import SingleFlight
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
 

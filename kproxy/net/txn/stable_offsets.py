@@ -18,8 +18,8 @@ from kproxy.net.broker_log_reads import read_logs
 from kproxy.net.broker_log_tail import ReadRange
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
-from kproxy.net.single_flight import SingleFlight
 from kproxy.proxy.retry_stats import RetryStats
+from kproxy.single_flight import SingleFlight
 from kproxy.txn.last_stable import LastStable, Question
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.visibility import entries, undecided_in

@@ -2,15 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from verification.hostile.measure import Row
+from verification.hostile.measure import Limits, Row
 
 MIB = 1 << 20
-GOOD = Row("an attack", 1.0, (60 * MIB, 65 * MIB), (14, 20), 0.05, 3.0, "1 closed", 0, True)
+GOOD = Row("an attack", 1.0, (60 * MIB, 65 * MIB), 20 * MIB, (14, 20), 0.05, 3.0, "1 closed", 0, True)
+ANY = Limits(0.1)
 
 
 def test_an_attack_that_kproxy_bore_has_no_faults() -> None:
-    assert GOOD.faults(0.1) == []
-    assert replace(GOOD, wait=None).faults(0.1) == []
+    assert GOOD.faults(ANY) == []
+    assert GOOD.faults(Limits(0.1, rise=20 * MIB, wait=3.0)) == []
+    assert replace(GOOD, wait=None).faults(Limits(0.1, wait=1.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -24,4 +26,9 @@ def test_an_attack_that_kproxy_bore_has_no_faults() -> None:
     ],
 )
 def test_what_is_too_much_is_a_fault(row: Row, fault: str) -> None:
-    assert row.faults(0.1) == [fault]
+    assert row.faults(ANY) == [fault]
+
+
+def test_a_setup_may_limit_what_its_attacks_cost() -> None:
+    assert GOOD.faults(Limits(0.1, rise=19 * MIB)) == ["memory rose by 20 MiB meanwhile"]
+    assert GOOD.faults(Limits(0.1, wait=2.9)) == ["an honest client waited for 3.0 s"]

@@ -31,6 +31,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* Fails, with the reason, if the NetworkPolicy would shut out somebody who has to reach the webhook. */}}
+{{- define "kproxy.webhook.networkPolicy.check" -}}
+{{- if not .Values.webhook.networkPolicy.apiServer -}}
+{{- fail "webhook.networkPolicy.apiServer is empty: no labelled pod could be created; name where the API server connects from, for instance [{ipBlock: {cidr: 192.0.2.10/32}}]" -}}
+{{- end -}}
+{{- if and .Values.podMonitor.enabled (not .Values.networkPolicy.monitoring) -}}
+{{- fail "networkPolicy.monitoring is empty: podMonitor is enabled, but Prometheus could not read the webhook's metrics; name its peers" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What both webhooks have in common; the caller gives a name, a path and which objects are sent. */}}
 {{- define "kproxy.webhook.rule" -}}
 admissionReviewVersions: [v1]

@@ -1,6 +1,6 @@
 import pytest
 
-from kproxy.net.senders import sender_of
+from kproxy.proxy.senders import sender_of
 
 
 @pytest.mark.parametrize(

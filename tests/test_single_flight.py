@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from kproxy.net.single_flight import SingleFlight
+from kproxy.single_flight import SingleFlight
 
 
 async def test_one_piece_of_work_serves_all_who_asked_before_it_began(autojump_clock: trio.testing.MockClock) -> None:
