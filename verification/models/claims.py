@@ -18,7 +18,7 @@ that must fail. The exit status is the number of surprises.
 
 Promises: **both run** and **none runs**: once all is read and nothing is in flight exactly one process has the name,
 and (**stuck**) that comes about from every state once faults end. **unread**: no process appends an entry after another
-one was told that it has the name; so the next process has read all. **replaced**: a process that was asked to replace
+one knows that it has the name; so the next process has read all. **replaced**: a process that was asked to replace
 the others has the name in the end. **kept**: one that is alive and can be reached keeps its name otherwise.
 
 Not modelled: topics that are deleted, brokers that forget producers, epochs that run out, entries that were copied from
@@ -63,7 +63,7 @@ class _Ask:
 
 
 class _PatienceEnds(BaseException):
-    """The time of ``trio.move_on_after`` is over."""
+    """The time of ``trio.move_on_after`` has ended."""
 
 
 class Entry(NamedTuple):
@@ -101,7 +101,7 @@ class Broker:
 
 @dataclass
 class Flight:
-    """A write that is on its way."""
+    """A write that is in flight."""
 
     entry: Entry
     sequence: int
@@ -260,7 +260,7 @@ class Kproxy:
         if not self.ended:
             self.tasks[name] = task, ask
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Runs the tasks that wait for nothing but time, or for what is there."""
         while ready := [
             name
@@ -271,7 +271,7 @@ class Kproxy:
             self.advance(ready[0], lambda one=task: _next(one, None), task)  # type: ignore[misc]
 
     def end(self, how: str) -> None:
-        """It is gone; what it has sent may still arrive."""
+        """It has ended; what it has sent may still arrive."""
         self.ended = how
         for task, ask in self.tasks.values():
             if ask.kind == "write":
@@ -433,7 +433,7 @@ class World:
         return found
 
     def _write(self, process: Kproxy, name: str, flight: Flight) -> None:
-        """A write arrives and is answered: what lies between is no other than a process that does not go on."""
+        """A write arrives and is answered: what lies between is no other than a process that does not continue."""
         self._arrive(flight)
         task = process.tasks[name][0]
         process.advance(name, lambda: _next(task, flight.error), task)
@@ -472,7 +472,7 @@ class World:
         """One step."""
         self.moves()[name]()
         for process in self.processes:
-            process.go_on()
+            process.proceed()
 
     def key(self) -> tuple[object, ...]:
         """All that the next steps depend on."""
