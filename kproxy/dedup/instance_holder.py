@@ -67,6 +67,10 @@ class Holder(NamedTuple):
         """The mark that later notes of the same process have, too."""
         return Claim(self.process.process_id, self.producer_id, self.epoch)
 
+    def fences(self, other: "Holder | None") -> bool:
+        """Whether the broker refuses what another one writes once this note is in the log."""
+        return other is not None and other.producer_id == self.producer_id and other.epoch < self.epoch
+
 
 def is_holder_entry(record: Record) -> bool:
     """Whether a record of the topic is a note or a question."""

@@ -145,8 +145,9 @@ class ProducerConnection:
     def waits(self, keys: Collection[TrackKey]) -> None:
         """Records that the next request can't be accepted yet; may be called again while it waits."""
         if self._waiting is None:
-            self.ledger.mark_untaken(self)
+            self.ledger.mark_earlier(self, keys)
             self._waiting = self.ledger.outside.next_serial(), keys
+            self.ledger.mark_later(self)
             self.ledger.waited_for(keys)
 
     @property
@@ -190,10 +191,10 @@ class ProducerConnection:
         """Whether it has a batch for a partition that its client sent before what another connection waits with."""
         if any(not answer.closed and key in answer.keys for answer in self._asked):
             return True
-        mine, theirs = self._waiting, other._waiting
+        mine = self._waiting
         if mine is None or key not in mine[1] or other in self._behind:
             return False
-        return theirs is None or mine[0] < theirs[0]
+        return self.sent_at < other.sent_at
 
     def waits_for(self, other: "ProducerConnection") -> bool:
         """Whether the request at hand began to wait for what another connection had untaken."""

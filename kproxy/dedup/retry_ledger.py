@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from kproxy.codec.batch import BatchHeader
-from kproxy.dedup.awaited_records import AwaitedRecords
+from kproxy.dedup.awaited_records import AwaitedRecords, Refusal
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
@@ -318,14 +318,36 @@ class RetryLedger:
             self.refused[key] = known
         return known
 
-    def refuse_in_order(self, member: ProducerConnection, key: TrackKey, records: Sequence[Digest], now: float) -> None:
-        """Records that a request of a client that keeps its order was refused unsent."""
-        self.mark_untaken(member)
-        self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now, member.sent_at)
+    def refuse_in_order(
+        self,
+        member: ProducerConnection,
+        key: TrackKey,
+        records: Sequence[Digest],
+        now: float,
+        answer: PendingProduce | None = None,
+    ) -> None:
+        """Records that a request of a client that keeps its order was refused unsent; ``answer``: the response.
+
+        What other connections have untaken comes after it. If it was sent before, it had been waited for.
+        """
+        sent, refusal = member.sent_at, Refusal(member.origin, now, answer)
+        self._awaited_records.setdefault(key, AwaitedRecords()).refuse(records, now, sent, refusal)
+        self.mark_later(member)
         self.disturb(key)
 
-    def mark_untaken(self, member: ProducerConnection) -> None:
-        """Records which requests to other brokers had arrived before the one of a connection that is at hand."""
+    def mark_earlier(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> None:
+        """Records that requests to a former leader, untaken now, were sent before the one of a connection at hand."""
+        last = {self._uses[key].last for key in keys if key in self._uses}
+        for other in self._at_other_brokers(member):
+            if other.origin in last or member.waits_for(other):
+                other.mark_untaken()
+
+    def mark_later(self, member: ProducerConnection) -> None:
+        """Records that what is untaken now was sent after the request of a connection at hand.
+
+        What came over that connection was sent before what came to other brokers: to a newer leader, most likely.
+        """
+        member.mark_untaken()
         for other in self._at_other_brokers(member):
             other.mark_untaken()
 
@@ -334,7 +356,7 @@ class RetryLedger:
         awaited = self._awaited_records.get(key)
         if awaited is None or not member.keeps_order:
             return True
-        is_admitted = awaited.admits(records, now, member.sent_at)
+        is_admitted = awaited.admits(records, now, member.sent_at, member.origin.asked_at)
         if not awaited:
             del self._awaited_records[key]
         return is_admitted

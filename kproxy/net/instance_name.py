@@ -127,7 +127,7 @@ class InstanceName:
             return False  # another process was first, or followed at once
         self._own = own
         before = self._ours(found.before)
-        if (before and before.claim) != (former and former.claim):
+        if (before and before.claim) != (former and former.claim) and not own.fences(before):
             self._unfenced = before  # it came in between
             return False
         self._unfenced = None

@@ -405,7 +405,7 @@ class ProduceGate:
             return Refused.of(None, now, answer, records)
         member.refused_unsent(key, records, self._received_at, now)
         if records and member.keeps_order:
-            member.ledger.refuse_in_order(member, key, records, now)
+            member.ledger.refuse_in_order(member, key, records, now, answer)
             return None
         refused = Refused.of(member, now, answer, records, member.ledger.depth)
         return member.ledger.refuse(key, refused, before)

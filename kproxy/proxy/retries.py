@@ -110,7 +110,7 @@ class Retries:
     def _await(self, key: "TrackKey", records: list[Digest]) -> None:
         """Records that these are refused unsent, since others that were refused before still come."""
         self._member.refused_unsent(key, records, self._answer.received_at, self._now)
-        self._member.ledger.refuse_in_order(self._member, key, records, self._now)
+        self._member.ledger.refuse_in_order(self._member, key, records, self._now, self._answer)
 
     def _written(self, found: list[RecordInBatch | None]) -> list[RecordInBatch | None]:
         """What was matched without the records that were refused unsent: these are written, and not expected again."""

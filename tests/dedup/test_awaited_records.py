@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kproxy.dedup import awaited_records
-from kproxy.dedup.awaited_records import AwaitedRecords
+from kproxy.dedup.awaited_records import READ_SECONDS, AwaitedRecords, Refusal
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.origin import Origin
+from kproxy.dedup.unconfirmed import PendingProduce
 
 
 def records(text: str, time: int = 7) -> list[Digest]:
@@ -193,3 +195,59 @@ def test_of_two_requests_with_one_place_the_second_waits_for_the_first() -> None
     awaited = AwaitedRecords()
     awaited.refuse(records("a"), 1.0, 7)
     assert not awaited.admits(records("b"), 2.0, 7)
+
+
+@pytest.mark.parametrize(("position", "at"), [(0, 0.0), (7, 3.0)])
+def test_what_was_refused_on_another_connection_is_awaited_until_its_response_was_surely_read(
+    position: int, at: float
+) -> None:
+    """The client reads of two connections in any order: it repeats b, and has not read yet that a was refused."""
+    former, leader = Origin(), Origin()
+    answer = PendingProduce([], 1e9)
+    awaited = AwaitedRecords()
+    awaited.refuse(records("a"), 1.0, 1, Refusal(former, 1.0, answer))
+    awaited.refuse(records("b"), 2.0, 2, Refusal(leader, 2.0, PendingProduce([], 1e9, position=5, at=2.0)))
+    answer.position, answer.at = position, at
+    assert not awaited.admits(records("b"), 3.0, 3, 3.0)
+    answer.position, answer.at = 7, 3.0
+    assert not awaited.admits(records("b"), 3.0, 3, 2.9 + READ_SECONDS)
+    assert awaited.admits(records("b"), 9.0, 3, 3.0 + READ_SECONDS)
+    assert not awaited
+
+
+def test_a_response_that_never_came_counts_as_read_some_time_after_the_end_of_its_connection() -> None:
+    refusal = Refusal(Origin(), 1.0, PendingProduce([], 1e9))
+    assert not refusal.was_read(100.0)
+    refusal.origin.ended = True
+    assert not refusal.was_read(0.9 + READ_SECONDS)
+    assert refusal.was_read(1.0 + READ_SECONDS)
+    assert not Refusal().was_read(0.0)
+
+
+def test_of_what_was_refused_on_one_connection_the_later_refusal_counts() -> None:
+    """Also where something of another connection, which was read long ago, lies between."""
+    former, leader = Origin(), Origin()
+    read = Refusal(former, 1.0, PendingProduce([], 1e9, position=5, at=1.0))
+    awaited = AwaitedRecords()
+    awaited.refuse(records("a"), 1.0, 1, Refusal(leader, 1.0))
+    awaited.refuse(records("b"), 1.0, 2, read)
+    awaited.refuse(records("c"), 1.0, 3, Refusal(leader, 1.0))
+    awaited.refuse(records("a"), 2.0, 4, Refusal(leader, 2.0))
+    assert not awaited.admits(records("c"), 9.0, 5, 9.0), "a was refused again since then"
+    awaited.refuse(records("c"), 9.0, 6, Refusal(leader, 9.0))
+    assert awaited.admits(records("c"), 9.0, 7, 9.0)
+    assert not awaited
+
+
+def test_connections_of_which_nothing_is_awaited_any_more_are_forgotten() -> None:
+    awaited, leader = AwaitedRecords(), Origin()
+    awaited.refuse(records("ab"), 1.0, 1, Refusal(Origin(), 1.0, PendingProduce([], 1e9)))
+    for at in range(2, 200):
+        awaited.refuse(records("a"), at, at, Refusal(Origin(), at, PendingProduce([], 1e9)))
+    assert len(awaited._told) < 20
+    awaited.refuse(records("c"), 200.0, 200, Refusal(leader, 200.0))
+    assert not awaited.admits(records("b"), 900.0, 201, 900.0), "nobody has read yet that a was refused"
+    for refusal in awaited._told:
+        refusal.origin.ended = True
+    assert awaited.admits(records("b"), 900.0, 201, 900.0)
+    assert len(awaited) == 1

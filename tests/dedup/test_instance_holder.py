@@ -73,3 +73,14 @@ def test_entries_of_other_instances_and_damaged_ones_are_not_used() -> None:
     assert (seen.holder, seen.damaged) == (None, 1)
     assert not seen.take(Record(0, 0, b"\0\1", b""))
     assert not is_holder_entry(Record(0, 0, None, b""))
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "fences"),
+    [(NOTE.producer_id, NOTE.epoch - 1, True), (NOTE.producer_id, NOTE.epoch, False), (KPROXY_BIT | 6, 0, False)],
+)
+def test_a_note_fences_what_is_written_under_a_lower_epoch_of_its_producer_id(
+    producer_id: int, epoch: int, fences: bool
+) -> None:
+    assert NOTE.fences(NOTE._replace(producer_id=producer_id, epoch=epoch)) is fences
+    assert not NOTE.fences(None)

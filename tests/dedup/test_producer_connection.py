@@ -7,13 +7,14 @@ import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import UNTIMED
+from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
-from tests.dedup.talk import KEY, OTHER, Talk, World
+from kproxy.proxy.retries import digests_at
+from tests.dedup.talk import KEY, LIMIT, OTHER, Talk, World, batch_of
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
 
 
@@ -662,6 +663,65 @@ def test_what_was_unread_when_another_began_to_wait_was_sent_before_that() -> No
     former.wire.read()
     former.member.waits_no_more()
     assert sent < former.member.sent_at
+
+
+def moved_client() -> tuple[Talk, Talk]:
+    """The connections of a client that keeps its order to a former and the new leader; requests are unread on both."""
+    world = World()
+    former, leader = world.connect(software="librdkafka"), world.connect(software="librdkafka")
+    former.did("z")
+    leader.member.moved(2)
+    former.wire.unread = leader.wire.unread = 100
+    return former, leader
+
+
+def admits(talk: Talk, text: str) -> bool:
+    return talk.member.ledger.admits(talk.member, KEY, digests_of(text), 1.0)
+
+
+def refuse_in_order(talk: Talk, text: str) -> None:
+    talk.member.ledger.refuse_in_order(talk.member, KEY, digests_of(text), 1.0, PendingProduce([], 1e9))
+
+
+def digests_of(text: str) -> list[Digest]:
+    return [Digest(*mark) for mark in digests_at(batch_of(text), LIMIT)[0]]
+
+
+def test_what_is_unread_at_the_new_leader_waits_for_what_is_refused_at_the_former_one() -> None:
+    former, leader = moved_client()
+    refuse_in_order(former, "a")
+    assert not admits(leader, "b")
+    refuse_in_order(leader, "b")
+    assert admits(leader, "ab")
+
+
+def test_what_follows_a_refused_request_at_the_former_leader_is_awaited_before_what_was_unread_at_the_new_one() -> None:
+    former, leader = moved_client()
+    refuse_in_order(former, "a")
+    former.wire.received, former.wire.unread = 10, 90  # one more request
+    refuse_in_order(leader, "c")
+    refuse_in_order(former, "b")
+    leader.wire.read()
+    assert not admits(leader, "ac"), "its client has not read that b was refused"
+    assert admits(leader, "abc")
+
+
+def test_what_is_unread_at_the_new_leader_was_sent_after_what_waits_at_the_former_one() -> None:
+    former, leader = moved_client()
+    former.member.waits([KEY])
+    sent = former.member.sent_at
+    refuse_in_order(former, "a")
+    former.member.waits_no_more()
+    assert sent < leader.member.sent_at
+    assert not admits(leader, "b")
+
+
+def test_a_request_that_began_to_wait_for_something_else_does_not_overtake_what_was_unread_then() -> None:
+    """For a producer id, or for the outcome of a batch."""
+    former, leader = moved_client()
+    leader.member.waits([KEY])
+    assert former.prerequisite() is None
+    assert leader.prerequisite() == Settle([KEY])
 
 
 def test_of_two_connections_with_unread_requests_the_one_that_waits_longer_comes_first() -> None:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import cast
 
 import pytest
 import structlog
@@ -20,9 +21,10 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.config import ExitCode, StartupError, startup_error
 from kproxy.dedup.instance_holder import BELL_BYTES, Holder, Holders, Process, encode_key, encode_value, is_holder_entry
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.net.instance_name import InstanceTaken
+from kproxy.net.instance_name import InstanceName, InstanceTaken
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lane_topic import TOPIC, partition_of
+from kproxy.net.lane_writer import LaneWriter
 from kproxy.net.presence import Presence, State
 from kproxy.testing.fake_broker import Answer, Close, FakeCluster, open_fake_cluster
 from tests.net.harness import eventually, records_in
@@ -347,3 +349,44 @@ async def test_lost_connections_while_it_waits_are_no_end() -> None:
         await trio.sleep(120)
         assert one.error is None
         await refused(fake.bootstrap)
+
+
+class _OwnLog:
+    """The log's writer and reader of one process, without a network; a claim that is written twice is there once."""
+
+    def __init__(self, name: InstanceName, other: Holder) -> None:
+        self._name, self._other = name, other
+        self._log: list[Record] = []
+        self._read = 0
+        self._claims: list[tuple[int, int]] = []
+
+    def begin(self, producer_id: int, epoch: int) -> None:
+        self._claims.append((producer_id, epoch))
+
+    def withdraw(self, _: bytes) -> None:
+        pass
+
+    async def write(self, key: bytes, value: bytes, timestamp_ms: int) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._claims[-1] in self._claims[:-1]:
+            return
+        own, other = (Record(0, timestamp_ms, key, one) for one in (value, encode_value(self._other)))
+        self._log += [other, own]  # the other one keeps its note from expiring
+
+    async def look(self) -> None:
+        await trio.lowlevel.checkpoint()
+        for record in self._log[self._read :]:
+            self._name.holders.take(record)
+        self._read = len(self._log)
+
+
+async def test_of_two_processes_that_begin_at_the_same_time_the_one_that_claims_last_begins() -> None:
+    """Its second note fences the other process, whose note was written again after its first one."""
+    other = Holder(Process(b"o" * 16, "elsewhere", 1, 0), KPROXY_BIT | 1 << 20, 0)
+    async with open_fake_cluster(1) as fake, process(fake.bootstrap) as kproxy:
+        name = kproxy.log.name
+        notes = _OwnLog(name, other)
+        with trio.fail_after(60):
+            await name.claim(cast(LaneWriter, notes), notes.look)
+        assert name.holders.holder is not None
+        assert name.holders.holder.fences(other)

@@ -22,11 +22,13 @@ class Named(Protocol):
 S = TypeVar("S", bound=Named)
 
 
-def run_scenarios(scenarios: Iterable[S], explore: Callable[[S], tuple[int, bool, Trace | None]]) -> int:
+def run_scenarios(
+    scenarios: Iterable[S], explore: Callable[[S], tuple[int, bool, Trace | None]], *, traces: bool = False
+) -> int:
     """Explores all and prints what was found; how many were a surprise.
 
     ``explore`` returns the states, whether the limit was met, and the first flaw. Surprises are printed with their
-    traces, with ``--traces`` all flaws are.
+    traces; with ``traces``, or ``--traces`` on the command line, all flaws are.
     """
     surprises = 0
     for scenario in scenarios:
@@ -35,6 +37,7 @@ def run_scenarios(scenarios: Iterable[S], explore: Callable[[S], tuple[int, bool
         as_wanted = (trace is None) if scenario.flaw is None else found.startswith(scenario.flaw)
         surprises += not as_wanted
         sys.stdout.write(f"{'' if as_wanted else 'SURPRISE '}{scenario.name}: {states}{'+' * cut} states, {found}\n")
-        if trace is not None and (not as_wanted or "--traces" in sys.argv):
+        sys.stdout.flush()
+        if trace is not None and (not as_wanted or traces or "--traces" in sys.argv):
             sys.stdout.writelines(f"    {name}\n" for name in trace.steps)
     return surprises

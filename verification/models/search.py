@@ -1,7 +1,7 @@
 """Breadth-first search: the first trace that is found to a broken invariant is one of the shortest."""
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 S = TypeVar("S", bound=Hashable)
@@ -62,6 +62,37 @@ class Search(Generic[S]):
                 break
         is_cut = len(self._came) > self._most_states
         return Found(len(self._came), is_cut, {name: self._trace(state) for name, state in broken.items()})
+
+    def run_to_end(self, first: S, is_over: Callable[[S], bool], is_fault: Callable[[str], bool], name: str) -> Found:
+        """As ``run``, up to the first broken invariant. One more, ``name``, holds if each state leads to an end.
+
+        ``is_over``: the end is reached; ``is_fault``: a move, by its name, that does not count as a way there. So if
+        every move that stays possible happens at last, each run ends once there are no more faults.
+        """
+        moves, before = self._moves, defaultdict[S, list[S]](list)
+
+        def watched(state: S) -> Iterator[tuple[str, S]]:
+            for move, after in moves(state):
+                if not is_fault(move):
+                    before[after].append(state)
+                yield move, after
+
+        self._moves = watched
+        try:
+            found = self.run(first, "")
+        finally:
+            self._moves = moves
+        if found.traces or found.is_cut:
+            return found
+        waiting = [state for state in self._came if is_over(state)]
+        ends = set(waiting)
+        while waiting:
+            for state in before[waiting.pop()]:
+                if state not in ends:
+                    ends.add(state)
+                    waiting.append(state)
+        stuck = next((state for state in self._came if state not in ends), None)
+        return found if stuck is None else found._replace(traces={name: self._trace(stuck)})
 
     def _trace(self, state: S) -> list[str]:
         names: list[str] = []
