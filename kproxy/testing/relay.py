@@ -90,13 +90,17 @@ class Counts:
 
 
 class Frame(NamedTuple):
-    """What arrived at a relay. Connections are numbered from 1; ``api_key`` is -1 where it is unknown."""
+    """What arrived at a relay. Connections are numbered from 1; ``api_key`` is -1 where it is unknown.
+
+    ``upstream`` is the host and port to which the connection is relayed.
+    """
 
     connection: int
     is_answer: bool
     api_key: int
     data: bytes
     dropped: bool
+    upstream: tuple[str, int]
 
 
 class FaultRelay:
@@ -170,13 +174,15 @@ class FaultRelay:
         if not self.faults.accepting:
             _reset(client)
             return
+        target = self.upstream
         try:
-            upstream = await trio.open_tcp_stream(*self.upstream)
+            upstream = await trio.open_tcp_stream(*target)
         except OSError:
             _reset(client)
             return
         number = self.counts.connections
-        connection = _Connection(self, client, upstream, number, random.Random(self._seed * 1_000_003 + number))
+        chance = random.Random(self._seed * 1_000_003 + number)
+        connection = _Connection(self, client, upstream, target, number, chance)
         self._open.add(connection)
         try:
             await connection.run()
@@ -192,12 +198,13 @@ class _Connection:
         relay: FaultRelay,
         client: trio.SocketStream,
         upstream: trio.SocketStream,
+        target: tuple[str, int],
         number: int,
         chance: random.Random,
     ) -> None:
         self._relay = relay
         self._number = number
-        self._client, self._upstream = client, upstream
+        self._client, self._upstream, self._target = client, upstream, target
         self._chance = chance
         self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
         self._passed = {"requests": 0, "answers": 0}
@@ -259,7 +266,7 @@ class _Connection:
         seen[api_key] += 1
         hit = drop is not None and self._hits(drop, api_key, seen[api_key])
         if self._relay.watch is not None:
-            self._relay.watch(Frame(self._number, direction == "answers", api_key, frame, hit))
+            self._relay.watch(Frame(self._number, direction == "answers", api_key, frame, hit, self._target))
         if drop is not None and hit:
             dropped[api_key] += 1
             if drop.ending is not None:

@@ -274,4 +274,7 @@ async def test_frames_are_seen_when_they_arrive_also_those_that_are_dropped() ->
             while len(seen) < 2:
                 await trio.testing.wait_all_tasks_blocked()
     produce = int(ApiKey.PRODUCE)
-    assert seen == [Frame(1, False, produce, request(7), False), Frame(1, True, produce, answer(7), True)]
+    assert seen == [
+        Frame(1, False, produce, request(7), False, relay.upstream),
+        Frame(1, True, produce, answer(7), True, relay.upstream),
+    ]

@@ -1,6 +1,7 @@
 """The line between clients and kproxy: which packets it carries, and when. No I/O; the wire moves the bytes."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -87,6 +88,11 @@ class Line:
     def connections(self) -> set[Place]:
         """The client's ends of the connections that are not known to have ended."""
         return set(self._connections)
+
+    def in_flight(self, way: Way) -> Counter[Place]:
+        """Return how many segments with payload are in flight in a direction, by the client's end of the connection."""
+        segments = (parse(packet) for _, _, taken, packet in self._queue if taken is way)
+        return Counter(client_of(way, segment) for segment in segments if segment is not None and segment.payload)
 
     def cut(self, *ways: Way) -> None:
         """Drop all packets of these directions (both if none is named), those in flight too, until :meth:`heal`."""

@@ -66,12 +66,14 @@ def compare(
     )
 
 
-def compare_in_order(sent: Sequence[int], acknowledged: Iterable[int], log: Sequence[int]) -> Outcome:
+def compare_in_order(
+    sent: Sequence[int], acknowledged: Iterable[int], log: Sequence[int], *, faults: Iterable[str] = ()
+) -> Outcome:
     """Compare as :func:`compare`, and count late records: first copies that have a higher number before them.
 
     :param sent: numbers in ascending order, each once.
     """
-    outcome = compare(sent, acknowledged, log)
+    outcome = compare(sent, acknowledged, log, faults=faults)
     newest, late = -1, 0
     for number in dict.fromkeys(log):
         late += number < newest

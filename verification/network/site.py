@@ -67,18 +67,18 @@ class Site:
         """Return a wire between kproxy and the clients; one at a time."""
         return Wire(self.namespace, line)
 
-    def topic(self, name: str, kafka: RealKafka | None = None) -> str:
-        """Create a topic with one partition, which each broker has, and return its name."""
+    def topic(self, name: str, kafka: RealKafka | None = None, replicas: int | None = None) -> str:
+        """Create a topic with one partition, which each broker has if ``replicas`` is not given; return its name."""
         cluster = kafka or self.kafka
         with ClusterClient(cluster.bootstrap) as client:
-            client.create_topic(name, 1, cluster.brokers)
+            client.create_topic(name, 1, replicas or cluster.brokers)
         return name
 
-    def leader(self, topic: str, kafka: RealKafka) -> int:
-        """Return the index of the broker that leads a topic's partition."""
+    def follower(self, topic: str, kafka: RealKafka) -> int:
+        """Return the index of a broker that has a topic's partition and does not lead it."""
         with ClusterClient(kafka.bootstrap) as client:
             [found] = client.metadata(topic).topics[0].partitions
-        return found.leader_id - 1
+        return next(node for node in found.replica_nodes if node != found.leader_id) - 1
 
     def log(self, topic: str, kafka: RealKafka | None = None) -> list[Logged]:
         """Return a topic's log, read from its brokers without kproxy."""

@@ -20,6 +20,7 @@ from kproxy.testing.relay import Frame
 from verification.chaos.arrivals import Arrivals
 
 LIMIT = 1 << 20
+UPSTREAM = ("127.0.0.1", 9092)
 
 
 def request(version: int, number: int, *values: bytes) -> bytes:
@@ -51,9 +52,9 @@ def test_requests_and_responses_become_text_in_the_order_of_their_arrival(tmp_pa
     produce = ApiKey.PRODUCE
     lines = taken(
         tmp_path,
-        Frame(1, False, produce, request(version, 9, b"a", b"b"), False),
-        Frame(1, False, ApiKey.FETCH, b"", False),
-        Frame(1, True, produce, response(version, 9, ErrorCode.REQUEST_TIMED_OUT), True),
+        Frame(1, False, produce, request(version, 9, b"a", b"b"), False, UPSTREAM),
+        Frame(1, False, ApiKey.FETCH, b"", False, UPSTREAM),
+        Frame(1, True, produce, response(version, 9, ErrorCode.REQUEST_TIMED_OUT), True, UPSTREAM),
     )
     assert lines == [
         f"relay 4 connection 1 request 9: old v{version}: acks 1, b't'-2 [a b]",
@@ -62,5 +63,5 @@ def test_requests_and_responses_become_text_in_the_order_of_their_arrival(tmp_pa
 
 
 def test_what_can_not_be_read_becomes_a_line_that_says_so(tmp_path: Path) -> None:
-    (line,) = taken(tmp_path, Frame(1, True, ApiKey.PRODUCE, response(8, 9, 0), False))
+    (line,) = taken(tmp_path, Frame(1, True, ApiKey.PRODUCE, response(8, 9, 0), False, UPSTREAM))
     assert line.startswith("relay 4 connection 1 response -1: unreadable")

@@ -66,6 +66,20 @@ def test_a_cut_after_a_response_lets_that_one_pass_and_no_acknowledgement_of_it(
     assert not arrived(line)
 
 
+def test_segments_with_payload_are_counted_while_they_are_in_flight() -> None:
+    line = opened(CLIENT, OTHER)
+    line.delay_s = 0.1
+    for client in (CLIENT, OTHER, CLIENT):
+        line.take(Way.REQUESTS, request(b"x", source=client), 0)
+        line.take(Way.RESPONSES, response(target=client), 0)
+    line.take(Way.RESPONSES, response(b"y", target=OTHER), 0.05)
+    assert line.in_flight(Way.REQUESTS) == {CLIENT: 2, OTHER: 1}
+    assert line.in_flight(Way.RESPONSES) == {OTHER: 1}
+    assert len(arrived(line, 0.1)) == 6
+    assert not line.in_flight(Way.REQUESTS)
+    assert line.in_flight(Way.RESPONSES) == {OTHER: 1}
+
+
 def test_chosen_segments_are_lost() -> None:
     line = opened(CLIENT, OTHER)
     line.losing = lambda way, segment: way is Way.RESPONSES and segment.target == OTHER

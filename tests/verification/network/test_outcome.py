@@ -23,3 +23,4 @@ def test_first_copies_after_a_higher_number_are_late() -> None:
     outcome = compare_in_order(range(5), range(5), [0, 3, 4, 1, 2, 1])
     assert (outcome.late, outcome.doubled) == (2, 1)
     assert outcome.problems == ("1 doubled", "2 late")
+    assert compare_in_order(range(2), range(2), [1, 0], faults=["x"]).problems == ("1 late", "x")

@@ -1,20 +1,29 @@
 """Balancers between clients and kproxy, which end TCP: the end of a connection says nothing of what a client read."""
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Final
 
+from verification.chaos.kproxy_process import KproxyProcess
 from verification.network.balancer import Balancer
 from verification.network.cases.librdkafka import at_the_end, config_of
 from verification.network.clients import KAFKA_PYTHON_OF_2019, LIBRDKAFKA
 from verification.network.outcome import Outcome, compare
 from verification.network.site import Site, running
+from verification.network.wire import Wire
 
 __all__ = ["fleet", "restarted_balancer"]
 
 _LOST: Final = 0.03
 _FIRST_MS: Final = 1_700_000_000_000
 _PATIENCE_S: Final = 180.0
+_STANDS_STILL_S: Final = 6.0
+_CUT_S: Final = 2.0
+_PROGRAMS: Final = 2
+_WAITING: Final = 100
+"""Requests of the client at the end of a standstill, of about 1,000."""
 
 
 def restarted_balancer(site: Site) -> Outcome:
@@ -47,22 +56,51 @@ def restarted_balancer(site: Site) -> Outcome:
 def fleet(site: Site) -> Outcome:
     """librdkafka with its defaults behind a balancer that spreads connections over three kproxies, and loses 3 %.
 
+    Two programs, one after the other. The first kproxy that answers a program stands still for 6 s, before its response
+    passes, while the program sends more. Then that kproxy writes what waits, a response is lost, and the program learns
+    of this 2 s later, since its route is cut. It sends all of that again, to another kproxy, since the balancer sends
+    nobody to the one that stood still. The records' timestamps are 1 s apart, as of readings that are sent later.
+
     Takes for granted: ``fleet.retries.enable`` on all, clocks that agree, an own timestamp for each record.
     """
-    topic, count = site.topic("fleet"), 10_000
-    with site.wire(), Balancer(_LOST) as balancer, ExitStack() as stack:
+    count, faults = 15_000, list[str]()
+    outcome = Outcome(0, 0, 0, 0, 0)
+    with site.wire() as wire, Balancer(_LOST) as balancer, ExitStack() as stack:
         more = {**balancer.options, "fleet-retries-enable": "true"}
         kproxies = [site.make_kproxy(f"fleet-{n}", more, advertised=balancer.ports) for n in range(3)]
         for kproxy in kproxies:
             stack.enter_context(running(kproxy))
-        balancer.serve(*kproxies)
-        job: dict[str, Any] = {"topic": topic, "count": count, "per_second": 1000, "first_ms": _FIRST_MS}
-        job["config"] = config_of(balancer.bootstrap, "fleet")
-        with site.client(LIBRDKAFKA, job) as client:
-            acknowledged = client.report(at_the_end, seconds=_PATIENCE_S)["acknowledged"]
+        for number in range(_PROGRAMS):
+            topic = site.topic(f"fleet.{number}")
+            job: dict[str, Any] = {"topic": topic, "count": count, "per_second": 1000, "first_ms": _FIRST_MS}
+            job |= {"step_ms": 1000, "config": config_of(balancer.bootstrap, topic)}
+            balancer.serve(*kproxies)
+            with site.client(LIBRDKAFKA, job) as client:
+                waiting = _stand_still(wire, balancer, kproxies)
+                acknowledged = client.report(at_the_end, seconds=_PATIENCE_S)["acknowledged"]
+            if waiting < _WAITING:
+                faults.append(f"only {waiting} requests waited")
+            log = [int(record.value) for record in site.log(topic)]
+            outcome += compare(range(count), acknowledged, log)
         dropped = balancer.dropped
-    log = [int(record.value) for record in site.log(topic)]
-    return compare(range(count), acknowledged, log, faults=_lost_enough(dropped))
+    return replace(outcome, faults=(*faults, *_lost_enough(dropped)))
+
+
+def _stand_still(wire: Wire, balancer: Balancer, kproxies: Sequence[KproxyProcess]) -> int:
+    """Let the kproxy that answers next stand still, and cut the client's route while it writes what waits.
+
+    :returns: how many requests waited.
+    """
+    frozen = balancer.freeze_next(_PATIENCE_S)
+    before = balancer.requests
+    balancer.serve(*(each for each in kproxies if each is not frozen))
+    time.sleep(_STANDS_STILL_S)
+    waiting = balancer.requests - before
+    wire.tell(lambda line: line.cut())
+    frozen.resume()
+    time.sleep(_CUT_S)
+    wire.tell(lambda line: line.heal())
+    return waiting
 
 
 def _lost_enough(dropped: int) -> tuple[str, ...]:

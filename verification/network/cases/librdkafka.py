@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from typing import Any, Final
 
 from kproxy.testing.kafka import RealKafka
@@ -16,36 +16,45 @@ __all__ = ["at_the_end", "config_of", "latency", "one_name", "order"]
 
 _FIRST_MS: Final = 1_700_000_000_000
 _ONE_WAY_S: Final = 0.1
-_RESETS: Final = 4
+_PROGRAMS: Final = 4
+_IN_FLIGHT: Final = 15
+"""Responses, of about 20 at this latency: one for each 5 ms, librdkafka's ``linger.ms``."""
 _PADDING: Final = 200
 """Without it Nagle's algorithm holds requests back until those before them are acknowledged."""
+_PATIENCE_S: Final = 30.0
 _FLUSH_S: Final = 180.0
-_REPLICATED: Final = {
-    "default.replication.factor": "2",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "2",
-    "replica.lag.time.max.ms": "3000",
-}
+_REPLICAS: Final = 2
+_REPLICATED: Final = {"default.replication.factor": "3", "min.insync.replicas": str(_REPLICAS)}
+_LONG_RECORD: Final = 2000
+"""Bytes. In less than half of an outage the client sends more than kproxy reads ahead (``connection.buffer.bytes``)."""
+_OUTAGES: Final = 3
+_OUTAGE_S: Final = 10.0
+_TIMED_OUT: Final = 10
+"""So many requests must time out: where the client repeats nothing no record can be late."""
 
 
 def latency(site: Site) -> Outcome:
-    """3,000 records with 100 ms of latency in each direction, and the connections reset four times.
+    """Four programs of 2,000 records each, 100 ms of latency in each direction; each one's connection is reset once.
+
+    It is reset when the line has 15 responses in flight: kproxy has read many later requests since it wrote them. Each
+    program has a client.id of its own and waits for its first record, so that kproxy has not seen it send many requests
+    before a response was written. After a reset a program does that, so a second reset would show little.
 
     Takes for granted: default options, a direct connection, a client that keeps the order of its queue.
     """
-    topic, count = site.topic("latency"), 3000
-    job = {"topic": topic, "count": count, "per_second": 1000, "first_ms": None, "padding": _PADDING}
-    with (
-        site.wire(Line(_ONE_WAY_S)) as wire,
-        site.kproxy("latency") as kproxy,
-        site.client(LIBRDKAFKA, {**job, "config": config_of(bootstrap_of(kproxy), "latency")}) as client,
-    ):
-        for part in range(1, _RESETS + 1):
-            client.report(partial(_is_so_far, count * part // (_RESETS + 1)))
-            wire.reset()
-        acknowledged = client.report(at_the_end)["acknowledged"]
-    log = [int(record.value) for record in site.log(topic)]
-    return compare(range(count), acknowledged, log)
+    outcome, count = Outcome(0, 0, 0, 0, 0), 2000
+    with site.wire(Line(_ONE_WAY_S)) as wire, site.kproxy("latency") as kproxy:
+        for number in range(_PROGRAMS):
+            topic = site.topic(f"latency.{number}")
+            job: dict[str, Any] = {"topic": topic, "count": count, "per_second": 1000, "first_ms": None}
+            job |= {"padding": _PADDING, "first_alone": True, "config": config_of(bootstrap_of(kproxy), topic)}
+            with site.client(LIBRDKAFKA, job) as client:
+                client.report()
+                wire.wait(_many_in_flight, _PATIENCE_S)
+                wire.reset()
+                acknowledged = client.report(at_the_end)["acknowledged"]
+            outcome += compare(range(count), acknowledged, [int(record.value) for record in site.log(topic)])
+    return outcome
 
 
 def one_name(site: Site) -> Outcome:
@@ -77,33 +86,39 @@ def one_name(site: Site) -> Outcome:
 
 
 def order(site: Site) -> Outcome:
-    """60,000 records while min.insync.replicas is not met: of two brokers the leader is killed twice, for 10 s.
+    """60,000 records while min.insync.replicas is not met: of two replicas one is killed three times, for 10 s.
+
+    That one is the follower. A third broker keeps the controllers' majority: without it nobody takes the follower out
+    of the in-sync replicas, and the leader refuses nothing. The records are long. So in each outage kproxy stops
+    reading, what it has not read waits for longer than the client's time-out of 4 s, and kproxy refuses it unsent while
+    the client sends more. Each outage has a program and a client.id of its own: kproxy has not seen that one send so
+    much yet.
 
     Takes for granted: default options, a client that names itself as librdkafka, whose queue keeps its order.
     """
-    count = 60_000
-    with RealKafka(2, config=_REPLICATED, directory=site.directory / "two-brokers") as kafka:
-        topic = site.topic("order", kafka)
-        with site.wire(), site.kproxy("order", kafka=kafka) as kproxy:
-            config = {**config_of(bootstrap_of(kproxy), "order"), "request.timeout.ms": 4000}
-            job = {
-                "topic": topic,
-                "count": count,
-                "per_second": count / 25,
-                "first_ms": None,
-                "burst": 100,
-                "config": config,
-            }
+    outcome, count = Outcome(0, 0, 0, 0, 0), 20_000
+    with (
+        RealKafka(3, config=_REPLICATED, directory=site.directory / "three-brokers") as kafka,
+        site.wire(),
+        site.kproxy("order", kafka=kafka) as kproxy,
+    ):
+        for number in range(_OUTAGES):
+            topic = site.topic(f"order.{number}", kafka, _REPLICAS)
+            config = {**config_of(bootstrap_of(kproxy), topic), "request.timeout.ms": 4000}
+            job = {"topic": topic, "count": count, "per_second": 1600, "first_ms": None, "config": config}
+            job |= {"burst": 100, "padding": _LONG_RECORD}
             with site.client(LIBRDKAFKA, job) as client:
-                for _ in range(2):
-                    time.sleep(4)
-                    leader = site.leader(topic, kafka)
-                    kafka.kill(leader)
-                    time.sleep(10)
-                    kafka.restart(leader)
+                client.report()
+                follower = site.follower(topic, kafka)
+                kafka.kill(follower)
+                time.sleep(_OUTAGE_S)
+                kafka.restart(follower)
                 acknowledged = client.report(at_the_end, seconds=_FLUSH_S)["acknowledged"]
-        log = [int(record.value) for record in site.log(topic, kafka)]
-    return compare_in_order(range(count), acknowledged, log)
+            log = [int(record.value) for record in site.log(topic, kafka)]
+            outcome += compare_in_order(range(count), acknowledged, log)
+        timed_out = kproxy.metrics().get("kproxy_requests_timed_out", 0.0)
+    faults = () if timed_out >= _TIMED_OUT else (f"only {timed_out:.0f} requests timed out",)
+    return replace(outcome, faults=faults)
 
 
 def config_of(bootstrap: str, client_id: str) -> dict[str, Any]:
@@ -117,8 +132,8 @@ def config_of(bootstrap: str, client_id: str) -> dict[str, Any]:
     }
 
 
-def _is_so_far(done: int, report: dict[str, Any]) -> bool:
-    return bool(report["done"] >= done)
+def _many_in_flight(line: Line) -> bool:
+    return max(line.in_flight(Way.RESPONSES).values(), default=0) >= _IN_FLIGHT
 
 
 def at_the_end(report: dict[str, Any]) -> bool:

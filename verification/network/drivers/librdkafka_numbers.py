@@ -1,9 +1,11 @@
 """librdkafka, which sends the numbers from 0 on at some pace and reports how far it is.
 
 Its job is one line of input: ``config`` of librdkafka, ``topic``, ``count``, ``per_second``, ``first_ms`` (the first
-record's timestamp, 1 ms later for each other; null leaves timestamps to the client), ``padding`` (spaces after each
-number; 0 if not given), ``burst`` (how many are sent at once; 1 if not given). It reports how many records are
-``done``, each time that a hundredth of the count has been added, and at the end which numbers were ``acknowledged``.
+record's timestamp; null leaves timestamps to the client), ``step_ms`` (how much later the timestamp of each other one
+is than that of the one before; 1 if not given), ``padding`` (spaces after each
+number; 0 if not given), ``burst`` (how many are sent at once; 1 if not given), ``first_alone`` (whether the others wait
+until the first record is acknowledged; false if not given). It reports how many records are ``done``, each time that a
+hundredth of the count has been added, and at the end which numbers were ``acknowledged``.
 """
 
 import json
@@ -22,7 +24,7 @@ def main() -> None:
     producer = confluent_kafka.Producer(job["config"])
     count, acknowledged, errors = job["count"], [], []
     padding = b" " * job.get("padding", 0)
-    burst = job.get("burst", 1)
+    burst, step_ms = job.get("burst", 1), job.get("step_ms", 1)
     step = max(1, count // 100)
 
     def done(error: Any, message: Any) -> None:
@@ -35,8 +37,11 @@ def main() -> None:
 
     begin = time.monotonic()
     for number in range(count):
-        stamp = {} if job["first_ms"] is None else {"timestamp": job["first_ms"] + number}
+        stamp = {} if job["first_ms"] is None else {"timestamp": job["first_ms"] + number * step_ms}
         producer.produce(job["topic"], b"%d" % number + padding, partition=0, on_delivery=done, **stamp)
+        if number == 0 and job.get("first_alone", False):
+            producer.flush(_FLUSH_S)
+            begin = time.monotonic()
         producer.poll(max(0.0, begin + number // burst * burst / job["per_second"] - time.monotonic()))
     producer.flush(_FLUSH_S)
     _report({"acknowledged": acknowledged, "errors": errors})
