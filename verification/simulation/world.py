@@ -322,8 +322,13 @@ def _deterministic(seed: int) -> Iterator[None]:
 
 def run(plan: Plan, make: Callable[[Plan], World] = World) -> Outcome:
     """Runs a plan. The same plan gives the same outcome, trace and all; an exception is a broken invariant."""
+    with _deterministic(plan.seed):
+        return _run(plan, make)  # its world has to be unreachable when garbage is collected
+
+
+def _run(plan: Plan, make: Callable[[Plan], World]) -> Outcome:
     world = make(plan)
-    with _deterministic(plan.seed), watched_logs(world.history), sequences_from(plan.first_sequence):
+    with watched_logs(world.history), sequences_from(plan.first_sequence):
         try:
             return trio.run(world.run, clock=world.network.clock.trio_clock)
         except Exception as error:
