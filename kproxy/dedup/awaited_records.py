@@ -82,6 +82,10 @@ class AwaitedRecords:
         """How many records are awaited."""
         return len(self._records)
 
+    def came_over(self, origin: Origin) -> bool:
+        """Whether records were refused on a connection, so that their retries may be there, untaken yet."""
+        return origin in self._origins
+
     def refuse(self, records: Sequence[Digest], now: float, sent: int = 0, refusal: Refusal = _UNKNOWN) -> None:
         """Takes the records of a request that is refused at ``now`` (seconds).
 
@@ -127,8 +131,8 @@ class AwaitedRecords:
         """Whether a request with these records, one or more, repeats at ``now`` (seconds) the first that still comes.
 
         Or was ``sent`` before those that still come (``refuse``). ``empty_at``: when nothing of it was there yet, in
-        seconds. Records that it repeats are not awaited any more, nor
-        those before or between them, which their client has given up.
+        seconds. Records that it repeats are not awaited any more, nor those before or between them, which their client
+        has given up.
         """
         hashes, following = _hashes(records), 0
         while hashes and following < bisect_right(self._sent, sent):

@@ -148,7 +148,7 @@ class ProducerConnection:
             self.ledger.mark_earlier(self, keys)
             self._waiting = self.ledger.outside.next_serial(), keys
             self.ledger.mark_later(self)
-            self.ledger.waited_for(keys)
+            self.ledger.waited_for(self, keys)
 
     @property
     def is_waiting(self) -> bool:
@@ -203,15 +203,14 @@ class ProducerConnection:
     def may_precede(self, other: "ProducerConnection") -> bool:
         """Whether it has requests untaken that were there when another connection began to wait for them.
 
-        Of two that wait for each other the one that began sooner comes first.
+        Of two that wait for each other the one whose request was sent first comes first.
         """
         position = other._behind.get(self)
         if position is None:
             position = self.wire.arrived()
         if self.wire.has_taken(position):
             return False
-        mine, theirs = self._waiting, other._waiting
-        if self.is_behind and mine is not None and theirs is not None and theirs[0] < mine[0]:
+        if self.is_behind and self.is_waiting and other.is_waiting and other.sent_at < self.sent_at:
             return False
         if self not in other._behind:
             other._behind[self] = position

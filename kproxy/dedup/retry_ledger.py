@@ -337,9 +337,8 @@ class RetryLedger:
 
     def mark_earlier(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> None:
         """Records that requests to a former leader, untaken now, were sent before the one of a connection at hand."""
-        last = {self._uses[key].last for key in keys if key in self._uses}
         for other in self._at_other_brokers(member):
-            if other.origin in last or member.waits_for(other):
+            if member.waits_for(other) or any(self._was_used(other, key) for key in keys):
                 other.mark_untaken()
 
     def mark_later(self, member: ProducerConnection) -> None:
@@ -416,17 +415,22 @@ class RetryLedger:
         """Whether the client sent something for a partition before, to its former leader, of which it has no response.
 
         Clients count what is in flight by broker: librdkafka sends on to the new leader, also with one in flight. What
-        kproxy has not taken yet counts as well, if that connection was the last one to use the partition.
+        kproxy has not taken yet counts as well, if that connection was the last one to use the partition, or has the
+        retries of what was refused there.
         """
-        use = self._uses.get(key)
-        last = None if use is None else use.last
 
         def comes_first(other: ProducerConnection) -> bool:
             precedes = other.precedes(key, member)
-            may = precedes or other.origin is last or member.waits_for(other)
+            may = precedes or self._was_used(other, key) or member.waits_for(other)
             return (may and other.may_precede(member)) or precedes
 
         return any(map(comes_first, self._at_other_brokers(member)))
+
+    def _was_used(self, member: ProducerConnection, key: TrackKey) -> bool:
+        """Whether a connection was the last one to use a partition, or records that still come were refused there."""
+        use, awaited = self._uses.get(key), self._awaited_records.get(key)
+        is_last = use is not None and use.last is member.origin
+        return is_last or (awaited is not None and awaited.came_over(member.origin))
 
     def _at_other_brokers(self, member: ProducerConnection) -> Iterator[ProducerConnection]:
         for node_id, others in self._by_broker.items():
@@ -554,10 +558,15 @@ class RetryLedger:
         self._look_again(key)
         self._checks.reset(key)
 
-    def waited_for(self, keys: Iterable[TrackKey]) -> None:
-        """Records that a request for these partitions waits: others may have to wait for it."""
+    def waited_for(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> None:
+        """Records that a request for these partitions waits: others may have to wait for it, or not any more.
+
+        Of two that wait for each other one goes on (``ProducerConnection.may_precede``), and has to learn of it.
+        """
         for key in keys:
             self._look_again(key)
+        if any(other.waits_for(member) for other in self._at_other_brokers(member)):
+            self.outside.changed()
 
     def _look_again(self, key: TrackKey) -> None:
         """The next request on a partition has to be looked at."""

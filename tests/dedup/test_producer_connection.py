@@ -706,6 +706,20 @@ def test_what_follows_a_refused_request_at_the_former_leader_is_awaited_before_w
     assert admits(leader, "abc")
 
 
+def test_a_retry_at_the_new_leader_waits_for_what_is_unread_where_its_neighbours_were_refused() -> None:
+    """The former leader refused all that it was sent, so another connection was the last one to use the partition."""
+    world = World()
+    first, former, leader = world.connect(), world.connect(), world.connect()
+    leader.member.moved(2)
+    first.did("z")
+    for text in "ab":
+        refuse_in_order(former, text)
+    former.wire.unread = 100
+    assert leader.prerequisite() == Settle([KEY])
+    former.wire.read()
+    assert leader.prerequisite() is None
+
+
 def test_what_is_unread_at_the_new_leader_was_sent_after_what_waits_at_the_former_one() -> None:
     former, leader = moved_client()
     former.member.waits([KEY])
@@ -724,7 +738,7 @@ def test_a_request_that_began_to_wait_for_something_else_does_not_overtake_what_
     assert leader.prerequisite() == Settle([KEY])
 
 
-def test_of_two_connections_with_unread_requests_the_one_that_waits_longer_comes_first() -> None:
+def test_of_two_connections_with_unread_requests_the_one_that_was_sent_to_first_comes_first() -> None:
     world = World()
     one, two = world.connect(), world.connect()
     one.did("z")
@@ -733,9 +747,13 @@ def test_of_two_connections_with_unread_requests_the_one_that_waits_longer_comes
     one.wire.unread = two.wire.unread = 100
     assert two.prerequisite() == Settle([KEY])
     two.member.waits([KEY])
-    assert one.prerequisite(PendingProduce([PartitionData(OTHER, 0, 0)], 1e9)) == Settle([OTHER])
+    request = PendingProduce([PartitionData(OTHER, 0, 0)], 1e9)
+    assert one.prerequisite(request) == Settle([OTHER])
+    changes = world.changes
     one.member.waits([OTHER])
-    assert two.prerequisite() is None
+    assert world.changes > changes
+    assert one.prerequisite(request) is None
+    assert two.prerequisite() == Settle([KEY])
 
 
 def test_nothing_waits_for_a_connection_that_has_ended() -> None:

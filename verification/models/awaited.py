@@ -794,6 +794,15 @@ def _waits_longer(self: ProducerConnection, key: TrackKey, other: ProducerConnec
     return theirs is None or mine[0] < theirs[0]
 
 
+def _began_sooner(self: ProducerConnection, other: ProducerConnection) -> bool:
+    """In place of ``ProducerConnection.may_precede``: of two that wait for each other the first to wait goes on."""
+    mine, theirs = self._waiting, other._waiting
+    if self.is_behind and mine is not None and theirs is not None and theirs[0] < mine[0]:
+        return False
+    return _MAY_PRECEDE(self, other)
+
+
+_MAY_PRECEDE: Final = ProducerConnection.may_precede
 _MOVED: Final[dict[str, Any]] = {"moves": 1, "refusals": 1}
 _BOTH: Final = frozenset((NETWORK, UNREAD))
 
@@ -851,7 +860,10 @@ FLAWS: Final = (
         "order",
         moves=1,
         is_new=True,
-        replaced=((ProducerConnection, "precedes", _waits_longer),),
+        replaced=(
+            (ProducerConnection, "precedes", _waits_longer),
+            (ProducerConnection, "may_precede", _began_sooner),
+        ),
     ),
     Scenario(
         "what is unread is not waited for", "order", moves=1, replaced=((ProducerConnection, "may_precede", _no),)
