@@ -74,7 +74,7 @@ def is_deep_and_untimed(process: str) -> bool:
 def changes_order(process: str) -> bool:
     """Whether a client itself sends later records before it repeats refused ones: with several requests in flight.
 
-    librdkafka that names itself does not count: kproxy keeps its order. Nor have records that are all alike an order: the
+    librdkafka that names itself does not count: kproxy keeps its order. Records that are all alike have no order: the
     retry of one may be answered with another.
     """
     return process.endswith((_DEEP, *(habits.name for habits in HABITS if habits.equal)))
