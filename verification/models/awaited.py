@@ -795,7 +795,7 @@ def _waits_longer(self: ProducerConnection, key: TrackKey, other: ProducerConnec
 
 
 def _began_sooner(self: ProducerConnection, other: ProducerConnection) -> bool:
-    """In place of ``ProducerConnection.may_precede``: of two that wait for each other the first to wait goes on."""
+    """In place of ``ProducerConnection.may_precede``: of two that wait for each other the first to wait comes first."""
     mine, theirs = self._waiting, other._waiting
     if self.is_behind and mine is not None and theirs is not None and theirs[0] < mine[0]:
         return False
