@@ -561,7 +561,7 @@ class RetryLedger:
     def waited_for(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> None:
         """Records that a request for these partitions waits: others may have to wait for it, or not any more.
 
-        Of two that wait for each other one does not have to (``ProducerConnection.may_precede``), and has to learn of it.
+        Of two that wait for each other one does not have to (``ProducerConnection.may_precede``), and learns of it.
         """
         for key in keys:
             self._look_again(key)
