@@ -214,6 +214,8 @@ class ProducerConnection:
             return False
         if self not in other._behind:
             other._behind[self] = position
+            if other in self._behind:
+                self.ledger.outside.changed()  # of two that wait for each other one need not any more
         self.wire.tell_taken(self.ledger.outside.changed)
         return True
 

@@ -71,6 +71,11 @@ def is_deep_and_untimed(process: str) -> bool:
     return process.endswith(f"{_OLD}{_DEEP}")
 
 
+def is_unnamed(process: str) -> bool:
+    """Whether a client is librdkafka and does not say so, with one request in flight."""
+    return process.endswith(_OLD)
+
+
 def changes_order(process: str) -> bool:
     """Whether a client itself sends later records before it repeats refused ones: with several requests in flight.
 

@@ -391,6 +391,7 @@ def _awaited_key(awaited: AwaitedRecords, rank: Mapping[int, int], at: Mapping[O
         tuple(numbers[refusal] for refusal in awaited._refusals),
         tuple(rank[int(sent)] for sent in awaited._sent),
         tuple((at[awaited._told[on].origin], awaited._told[on].was_read(_NOW)) for on in awaited._on),
+        tuple(sorted(at[origin] for origin in awaited._origins)),
     )
 
 

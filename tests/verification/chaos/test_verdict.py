@@ -2,6 +2,7 @@ from verification.chaos.kproxy_process import Footprint, log_problems
 from verification.chaos.verdict import (
     MOST_OUT_OF_ORDER,
     MOST_REPEATED,
+    MOST_UNREAD,
     Bar,
     Verdict,
     errors_bar,
@@ -51,9 +52,13 @@ def test_a_verdict_is_clean_if_nothing_at_all_was_found() -> None:
     assert not Verdict([], [anomaly], [good]).clean
 
 
-def test_a_few_records_may_be_out_of_order() -> None:
-    swapped = Anomaly(AnomalyKind.NONMONOTONIC_SEND, "t", 0, "p sent 'a' before 'b'")
+def test_a_few_records_may_be_out_of_order_more_of_a_client_without_a_name() -> None:
+    swapped = Anomaly(AnomalyKind.NONMONOTONIC_SEND, "t", 0, "p sent 'a' before 'b'", "k.librdkafka-old:2")
     few, many = [swapped] * MOST_OUT_OF_ORDER, [swapped] * (MOST_OUT_OF_ORDER + 1)
+    assert Verdict([], few, [order_bar(few)]).clean
+    assert not Verdict([], many, [order_bar(many)]).clean
+    named = Anomaly(AnomalyKind.NONMONOTONIC_SEND, "t", 0, "p sent 'a' before 'b'", "k.librdkafka:2")
+    few, many = [named] * MOST_UNREAD, [named] * (MOST_UNREAD + 1)
     assert Verdict([], few, [order_bar(few)]).clean
     assert not Verdict([], many, [order_bar(many)]).clean
 
