@@ -289,7 +289,8 @@ class Session:
             return taken
         if self._link.connected:
             return self._request(frame, now)
-        self._header(frame)
+        if self._relayed_login.tokens is None:  # a bare token has no header
+            self._header(frame)
         return Connect()
 
     def _request(self, frame: bytearray, now: float) -> Blocking | None:
