@@ -222,9 +222,15 @@ def bytes_of_batch(
     return [(digest._replace(content=b"%b %d" % (body, at)), record) for at, (digest, record) in enumerate(pairs)]
 
 
+def marks_of_batch(batch: Any, max_decompressed_bytes: int) -> tuple[list[tuple[bytes, int]], list[int]]:
+    """As ``bytes_of_batch``, of what is read back from logs."""
+    pairs = bytes_of_batch(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
+    return [(content, time) for (content, time), _ in pairs], [record.offset for _, record in pairs]
+
+
 def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, upstream: int) -> Any:
     """A request that wants no response is compared with what is in doubt, as others are."""
-    if layout.acks or self.member is None:
+    if layout.acks or self.member is None or self.producer.lane is None:
         return _PRODUCE(self, slot, frame, layout, upstream)
     owed = PendingProduce(layout.partitions, inf)
     need = self._look(self.member, owed, frame, layout)

@@ -310,7 +310,7 @@ VARIANTS: Final = (
         "batches are compared as bytes",
         (
             (reading, "read_whole", broken_rules.bytes_of_batch),
-            (retries, "read_whole", broken_rules.bytes_of_batch),
+            (retries, "read_marks", broken_rules.marks_of_batch),
         ),
         replace(_CUTS, topics=(GZIP,), regroup=("same",)),
     ),
