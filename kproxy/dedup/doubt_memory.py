@@ -6,16 +6,14 @@ log when a request has to be compared with them. Batches go only where that does
 retries are written.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.retry_ledger import LEDGER_BYTES, RetryLedger
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
-_Row: TypeAlias = tuple[RetryLedger, UnconfirmedBatch]
-#: Principal and host of a client; without the latter if clients are told apart by their client.id alone.
+#: Principal and host of a client; no host if clients are told apart by their client.id alone.
 Peer: TypeAlias = tuple[str, str]
 
 #: What unconfirmed batches may take in bytes: all of them, and those of one peer.
@@ -28,12 +26,12 @@ _LEFT: Final = 7 / 8
 
 
 def peer_of(identity: Identity) -> Peer:
-    """Whose share a producer's batches count to."""
+    """Return whose share a producer's batches count to."""
     return identity.principal, identity.host
 
 
 def allowed(sizes: Collection[int]) -> int:
-    """What each of some peers may take, in bytes, by what they take: those that take little are left alone."""
+    """Return the bytes that each of some peers may take, by what they take: those that take little are left alone."""
     left = MAX_BYTES
     for number, size in enumerate(sorted(sizes)):
         share = left // (len(sizes) - number)
@@ -43,18 +41,19 @@ def allowed(sizes: Collection[int]) -> int:
     return MAX_PEER_BYTES
 
 
-def shed(ledgers: Sequence[RetryLedger], limit: int) -> int:
-    """Brings the producers of one peer below ``limit`` bytes; the number of batches that were dropped."""
-    surplus = sum(ledger.size for ledger in ledgers) - int(limit * _LEFT)
+def shed(ledgers: Sequence[RetryLedger], size: int, limit: int) -> int:
+    """Brings the producers of one peer, which take ``size`` bytes, below ``limit``; the number of dropped batches."""
+    surplus = size - int(limit * _LEFT)
     for ledger in ledgers:
         if surplus > 0:
             surplus -= ledger.forget_order()
-    for _, entry in _oldest_first(ledger.recalled() for ledger in ledgers if not ledger.compares):
+    resting = [ledger for ledger in ledgers if not ledger.compares]
+    for _, entry in oldest_first(resting, RetryLedger.recalled):
         if surplus <= 0:
             return 0
         surplus -= entry.forget_records()
     dropped = 0
-    for ledger, entry in _oldest_first(ledger.left_behind() for ledger in ledgers):
+    for ledger, entry in oldest_first(ledgers, RetryLedger.left_behind):
         if surplus <= 0:
             break
         ledger.forget(entry)
@@ -63,5 +62,10 @@ def shed(ledgers: Sequence[RetryLedger], limit: int) -> int:
     return dropped
 
 
-def _oldest_first(rows: Iterable[Iterable[_Row]]) -> list[_Row]:
-    return sorted(chain.from_iterable(rows), key=lambda row: (row[1].since, row[1].serial))
+def oldest_first(
+    ledgers: Iterable[RetryLedger], batches: Callable[[RetryLedger], Iterable[UnconfirmedBatch]]
+) -> list[tuple[RetryLedger, UnconfirmedBatch]]:
+    """Return these batches of all ledgers, each with its ledger, by the time since when they are unconfirmed."""
+    rows = [(ledger, entry) for ledger in ledgers for entry in batches(ledger)]
+    rows.sort(key=lambda row: (row[1].since, row[1].serial))
+    return rows

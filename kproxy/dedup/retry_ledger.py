@@ -793,34 +793,32 @@ class RetryLedger:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes for what is unconfirmed, ``found_size`` left out."""
-        entries = sum(entry.size for _, entry in self.left_behind())
-        live = sum(entry.size for _, entry in self._live())
+        """About how many bytes of memory it takes for what is unconfirmed, without ``found``."""
+        entries = sum(entry.size for entry in chain(self.left_behind(), self._live()))
         awaited = sum(awaited.size for awaited in self._awaited_records.values())
-        return entries + live + awaited + (LEDGER_BYTES if self.entries else 0)
-
-    @property
-    def found_size(self) -> int:
-        """As ``size``, of what was found far back in logs."""
-        return sum(entry.size for entries in self.entries.values() for entry in entries if entry.timed_only)
+        return entries + awaited + (LEDGER_BYTES if self.entries else 0)
 
     @property
     def compares(self) -> bool:
         """Whether a request waits: the records that it is compared with must not be forgotten before that."""
         return any(member.is_waiting for member in self.members.values())
 
-    def left_behind(self) -> "Iterator[tuple[RetryLedger, UnconfirmedBatch]]":
-        """The batches of connections that have ended, and of requests that were answered with an error."""
-        return ((self, entry) for entries in self.entries.values() for entry in entries if not entry.timed_only)
+    def found(self) -> Iterator[UnconfirmedBatch]:
+        """The batches that were found far back in logs (``UnconfirmedBatch.timed_only``)."""
+        return (entry for entries in self.entries.values() for entry in entries if entry.timed_only)
 
-    def _live(self) -> "Iterator[tuple[RetryLedger, UnconfirmedBatch]]":
+    def left_behind(self) -> Iterator[UnconfirmedBatch]:
+        """The other batches of connections that have ended, and of requests that were answered with an error."""
+        return (entry for entries in self.entries.values() for entry in entries if not entry.timed_only)
+
+    def _live(self) -> Iterator[UnconfirmedBatch]:
         for member in self.members.values():
-            yield from ((self, entry) for kept in member.kept.values() for entry in kept)
-            yield from ((self, entry) for entry, _ in member.repeated())
+            yield from chain.from_iterable(member.kept.values())
+            yield from (entry for entry, _ in member.repeated())
 
-    def recalled(self) -> "Iterator[tuple[RetryLedger, UnconfirmedBatch]]":
-        """The batches whose records are in memory, those of live connections included."""
-        return ((ledger, entry) for ledger, entry in chain(self.left_behind(), self._live()) if entry.digests)
+    def recalled(self) -> Iterator[UnconfirmedBatch]:
+        """The batches whose records are in memory, those of live connections included; without ``found``."""
+        return (entry for entry in chain(self.left_behind(), self._live()) if entry.digests)
 
     def forget_order(self) -> int:
         """Forgets which refused records still come; about how many bytes that freed."""

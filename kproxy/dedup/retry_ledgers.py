@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 
-from kproxy.dedup.doubt_memory import STEP_BYTES, Peer, allowed, peer_of, shed
+from kproxy.dedup.doubt_memory import STEP_BYTES, Peer, allowed, oldest_first, peer_of, shed
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.listed import NOTHING, InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.retry_ledger import Outside, RetryLedger
 from kproxy.dedup.retry_rules import Rules
-from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
+from kproxy.dedup.unconfirmed import Wire
 
 #: What batches may take in all that were found far back in logs (``timed_only``), in bytes.
 #: Beyond it the oldest count as received.
@@ -70,15 +70,13 @@ class RetryLedgers:
             ledger.expire(now)
             if ledger.idle:
                 del self._ledgers[identity]
-        self._dropped += self._drop_found()
-        self.bound()
-        self.size = sum(ledger.size + ledger.found_size for ledger in self._ledgers.values())
+        self.size = self._bound_found() + self._bound()
         self.unconfirmed = sum(ledger.count for ledger in self._ledgers.values())
         dropped, self._dropped = self._dropped, 0
         return dropped
 
-    def bound(self) -> None:
-        """Has who takes too much memory take less."""
+    def _bound(self) -> int:
+        """Has who takes too much memory take less; the bytes that are left, without what was found in logs."""
         self._growth = 0
         peers: dict[Peer, list[RetryLedger]] = {}
         for identity, ledger in self._ledgers.items():
@@ -87,7 +85,9 @@ class RetryLedgers:
         limit = allowed(sizes.values())
         for peer, size in sizes.items():
             if size > limit:
-                self._dropped += shed(peers[peer], limit)
+                self._dropped += shed(peers[peer], size, limit)
+                sizes[peer] = sum(ledger.size for ledger in peers[peer])
+        return sum(sizes.values())
 
     def grew(self, size: int) -> None:
         """Records that unconfirmed batches take so many bytes more."""
@@ -96,30 +96,20 @@ class RetryLedgers:
     def bound_growth(self) -> None:
         """Bounds them, if they have grown by much since the last time."""
         if self._growth > STEP_BYTES:
-            self.bound()
+            self._bound()
 
     def counts(self) -> dict[Identity, int]:
         """How many batches of each producer are unconfirmed, where there are some."""
         return {identity: ledger.count for identity, ledger in self._ledgers.items() if ledger.count}
 
-    def _drop_found(self) -> int:
-        found = self._found_by_age()
-        surplus, dropped = sum(entry.size for _, entry in found) - MAX_FOUND_BYTES, 0
-        while surplus > 0:
-            ledger, entry = found[dropped]
-            surplus -= entry.size
-            dropped += 1
+    def _bound_found(self) -> int:
+        """Drops the oldest of what was found in logs where that takes too much; the bytes that are left."""
+        found = oldest_first(self._ledgers.values(), RetryLedger.found)
+        size = sum(entry.size for _, entry in found)
+        for ledger, entry in found:
+            if size <= MAX_FOUND_BYTES:
+                break
+            size -= entry.size
+            self._dropped += 1
             ledger.forget(entry)
-        return dropped
-
-    def _found_by_age(self) -> list[tuple[RetryLedger, UnconfirmedBatch]]:
-        """What was found far back in logs, the oldest first."""
-        rows = [
-            (ledger, entry)
-            for ledger in self._ledgers.values()
-            for entries in ledger.entries.values()
-            for entry in entries
-            if entry.timed_only
-        ]
-        rows.sort(key=lambda row: (row[1].since, row[1].serial))
-        return rows
+        return size
