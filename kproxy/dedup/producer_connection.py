@@ -257,7 +257,7 @@ class ProducerConnection:
         if self.ledger.waits:
             self._give_up_open()
         if asked and asked[0].position:
-            self._note_written()
+            self._note_written(now)
         if number >= self._look_with and self._written:
             self.look(now)
         # what the rules say, first by comparisons: this is on the way of every request
@@ -265,37 +265,39 @@ class ProducerConnection:
             self._silence = silence
             self._release(number, silence)
 
-    def _note_written(self) -> None:
-        """Passes on the requests whose responses the kernel has taken."""
+    def _note_written(self, now: float) -> None:
+        """Passes on the requests whose responses the kernel has taken, or that come too late."""
         asked, rules, written = self._asked, self.ledger.rules, self.wire.written
         while asked:
             answer = asked[0]
             position = answer.position
-            if not position or not (position <= written or answer.failed):
+            if not position or not (position <= written or answer.failed or rules.is_too_late(answer, now)):
                 break
             asked.popleft()
             if answer.given_up:
                 continue  # all connections of the producer know of it
-            if (answer.failed or answer.at > answer.due) and rules.may_repeat(answer):
-                self._keep(answer)
+            stuck = position > written and rules.is_too_late(answer, now)
+            if stuck or ((answer.failed or answer.at > answer.due) and rules.may_repeat(answer)):
+                self._keep(answer, late=stuck or answer.at > answer.due)
             else:
                 self._written.append(answer)
 
     def look_between(self, now: float) -> bool:
         """Checks between requests which responses have arrived; returns whether some may not have been read."""
         if self._asked:
-            self._note_written()
+            self._note_written(now)
         if self._written:
-            self.look(now)
+            self.look(now, has_asked=False)
         return bool(self._unread)
 
-    def look(self, now: float) -> None:
+    def look(self, now: float, *, has_asked: bool = True) -> None:
         """Asks the kernel which responses have arrived at the client.
 
-        A question for each request would cost much of what a request costs; a late one only takes longer to confirm.
+        ``has_asked``: another request is there. A question for each request would cost much of what a request costs; a
+        late one only takes longer to confirm.
         """
         ledger, written, unread, number = self.ledger, self._written, self._unread, self._number + 1
-        rules, waits = ledger.rules, ledger.waits
+        rules, waits = ledger.rules, ledger.waits and has_asked
         is_full = len(written) + len(unread) >= _FEW and self._is_full()
         if is_full:
             self._most_unread, self._depth = rules.depth(ledger.depth), 0
@@ -338,6 +340,11 @@ class ProducerConnection:
         """Passes on the requests whose responses have arrived; ``anyway``: or are taken for such."""
         written, unread, rules, origin = self._written, self._unread, self.ledger.rules, self.origin
         partitions, is_direct = 0, origin.is_direct
+        # of a connection in use this was asked so often that it can't have arrived long before
+        while not anyway and written and rules.is_too_late(written[0], now):
+            self._keep(written.popleft(), late=True)
+        if not written:
+            return
         # responses arrive in order: most often all of them have
         arrived = not anyway and rules.has_arrived(written[-1], acknowledged, now, is_direct=is_direct)
         if arrived:
@@ -423,8 +430,7 @@ class ProducerConnection:
         if self.ended or answer.given_up:
             self._not_received(answer, now)
 
-    def _keep(self, answer: PendingProduce) -> None:
-        late = answer.at > answer.due
+    def _keep(self, answer: PendingProduce, *, late: bool) -> None:
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
             entry.origin, entry.late_here = self.origin, late and not answer.failed

@@ -153,6 +153,13 @@ class Rules:
         """
         return answer.failed or answer.at > answer.due
 
+    def is_too_late(self, answer: PendingProduce, now: float) -> bool:
+        """A response that was not in the client's kernel before ``now`` comes too late: the client has given it up.
+
+        It may send the request again over the same connection.
+        """
+        return answer.due < now
+
     def surely_retried(self, entry: UnconfirmedBatch) -> bool:
         """The client had no success: its retry comes, and so before an equal one that may have been received."""
         return entry.sure or not entry.written

@@ -14,7 +14,7 @@ from kproxy.dedup.retry_ledger import ReadBack, Recover, Settle
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.retries import digests_at
-from tests.dedup.talk import KEY, LIMIT, OTHER, Talk, World, batch_of
+from tests.dedup.talk import ANSWER_BYTES, KEY, LIMIT, OTHER, Talk, World, batch_of
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
 
 
@@ -101,6 +101,44 @@ def test_a_late_answer_is_no_evidence_on_the_same_connection() -> None:
     talk.tell(request)
     talk.did("a")
     assert world.text() == "a"
+
+
+@pytest.mark.parametrize("rules", [RULES, ALONE], ids=["several in flight", "one in flight"])
+@pytest.mark.parametrize("stuck", ["network", "kernel"])
+@pytest.mark.parametrize(("patience", "text"), [(1, "a"), (9, "aa")], ids=["too late", "in time"])
+def test_an_answer_that_arrives_late_is_no_evidence_on_the_same_connection(
+    rules: Rules, stuck: str, patience: float, text: str
+) -> None:
+    """The client did not read for a while, gave up the request, and sends it again over the same connection."""
+    world = World(rules)
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + patience)
+    talk.write(request)
+    talk.tell(request)
+    if stuck == "kernel":
+        talk.wire.written = 0
+    else:
+        talk.wire.missing = ANSWER_BYTES
+    world.now += 2
+    talk.member.look_between(world.now)
+    talk.wire.written, talk.wire.missing = talk.position, 0
+    talk.member.look_between(world.now)
+    talk.did("a")
+    assert world.text() == text
+
+
+def test_records_without_timestamps_are_new_though_an_answer_arrived_late() -> None:
+    world = World()
+    talk = world.connect()
+    request = talk.ask("a", due=world.now + 1, time=UNTIMED)
+    talk.write(request)
+    talk.tell(request)
+    talk.wire.missing = ANSWER_BYTES
+    world.now += 2
+    talk.member.look_between(world.now)
+    talk.wire.missing = 0
+    talk.did("a", time=UNTIMED)
+    assert world.text() == "aa"
 
 
 @pytest.mark.parametrize(("waited", "after", "log"), [(1.5, "a", "aa"), (1.5, "aa", "aa"), (0.5, "a", "a")])

@@ -17,6 +17,7 @@ _CLOSED_WELL: Final = replace(WIDE, faults=(), mostly_equal=1.0, closes_each=(Tr
 _AT_THE_END: Final = replace(
     WIDE, faults=("cut", "slow_broker", "lost_answer"), first_sequences=(LAST_SEQUENCE - 3,), depths=(1, 5)
 )
+_STANDS_STILL: Final = replace(WIDE, faults=("slow_reader",), closes_on_timeout=(False,), request_timeouts=(2.0,))
 
 EVIDENCE_VARIANTS: Final = (
     Variant(
@@ -60,6 +61,12 @@ EVIDENCE_VARIANTS: Final = (
         ((Rules, "received_by_time", broken_evidence.outlived_since_write),),
         evidence_scripts.reads_late,
         seeds=10,
+    ),
+    Variant(
+        "a response comes in time if it was written in time",
+        ((Rules, "is_too_late", broken_rules.no),),
+        _STANDS_STILL,
+        (DUPLICATE,),
     ),
     Variant(
         "two programs of one name are one",
