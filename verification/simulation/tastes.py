@@ -240,13 +240,12 @@ def _may_keep(client: ClientPlan) -> bool:
 
 
 def _may_close_each(client: ClientPlan) -> bool:
-    """Those that wait for responses; not where each record for a partition that never comes needs many connections.
+    """Those that wait for responses, and have no other request ready: programs that end, or connect for each request.
 
-    They would not be done in time.
+    Not where each record for a partition that never comes needs many connections: they would not be done in time.
     """
-    return (
-        bool(client.acks) and not client.keeps_connections and not (_is_pioneer(client) and client.tries > _FEW_TRIES)
-    )
+    waits = bool(client.acks) and not client.ready
+    return waits and not client.keeps_connections and not (_is_pioneer(client) and client.tries > _FEW_TRIES)
 
 
 def _is_pioneer(client: ClientPlan) -> bool:
