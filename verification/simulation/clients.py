@@ -321,8 +321,9 @@ class Client:
 
     def _find_evident(self, number: int) -> None:
         """A response to a request so far back shows kproxy that the first was received, however many are in flight."""
-        behind = _EVIDENT_BEHIND if self.plan.depth == 1 else _EVIDENT_BEHIND_OTHERS
-        while self._had and self._had[0][0] + behind + self.plan.depth < number:
+        depth = self._history.depths.get((self.plan.client_id, self.plan.host), self.plan.depth)
+        behind = _EVIDENT_BEHIND if depth == 1 else _EVIDENT_BEHIND_OTHERS
+        while self._had and self._had[0][0] + behind + depth < number:
             for sent in self._had.popleft()[1]:
                 sent.evident = not sent.amiss  # a late one may have been discarded
 

@@ -159,6 +159,8 @@ class History:
     troubled: set[int] = field(default_factory=set)
     #: A run made by hand, in which kproxy can tell all equal records apart.
     strict: bool = False
+    #: By client.id and host, the most requests that a client has in flight: kproxy can't tell which of them has.
+    depths: dict[tuple[str, str], int] = field(default_factory=dict)
     #: The topic's records get the broker's time (LogAppendTime).
     untimed: bool = False
     #: kproxy's option says that something in between ends TCP (clean.close.window.ms): a FIN says nothing.

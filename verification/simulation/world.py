@@ -84,6 +84,9 @@ class World:
             untimed=plan.topic == LOG_APPEND_TIME,
             declared=plan.options.get("clean_close_window_ms", 0) > 0,
         )
+        for client in plan.clients:
+            name = client.client_id, client.host
+            self.history.depths[name] = max(client.depth, self.history.depths.get(name, 0))
         self.clients: list[Client] = []
         self.instances: list[Instance] = []
         self.network = VirtualNetwork(plan.seed, VirtualClock(MockClock(autojump_threshold=0)), self.wall, plan.weather)
