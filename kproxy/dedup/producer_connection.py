@@ -270,15 +270,14 @@ class ProducerConnection:
         asked, rules, written = self._asked, self.ledger.rules, self.wire.written
         while asked:
             answer = asked[0]
-            position = answer.position
-            if not position or not (position <= written or answer.failed or rules.is_too_late(answer, now)):
+            position, late = answer.position, rules.is_too_late(answer, now)
+            if not position or not (position <= written or answer.failed or late):
                 break
             asked.popleft()
             if answer.given_up:
                 continue  # all connections of the producer know of it
-            stuck = position > written and rules.is_too_late(answer, now)
-            if stuck or ((answer.failed or answer.at > answer.due) and rules.may_repeat(answer)):
-                self._keep(answer, late=stuck or answer.at > answer.due)
+            if late or (answer.failed and rules.may_repeat(answer)):
+                self._keep(answer, late=late)
             else:
                 self._written.append(answer)
 

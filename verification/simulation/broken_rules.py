@@ -114,11 +114,11 @@ def newer_only(self: RetryLedger, member: ProducerConnection, key: TrackKey) -> 
     return use is not None and use.newest > member.since
 
 
-def note_all(self: ProducerConnection) -> None:
+def note_all(self: ProducerConnection, now: float) -> None:
     """A request that was answered in time may be retried on its connection, as one that was answered too late."""
     for answer in self._asked:
         answer.failed = answer.failed or bool(answer.position)
-    _NOTE_WRITTEN(self)
+    _NOTE_WRITTEN(self, now)
 
 
 def base(offsets: list[int], *, whole: bool) -> int:
@@ -185,11 +185,6 @@ def no_lists(*_: Any) -> dict[str, InDoubt]:
 def nobody(*_: Any) -> list[Any]:
     """There is none."""
     return []
-
-
-def only_failed(_: Rules, answer: PendingProduce) -> bool:
-    """A late response is had as any other."""
-    return answer.failed
 
 
 def pass_over(self: Retries, part: PartitionCall, matched: list[tuple[RecordInBatch, Digest]]) -> None:

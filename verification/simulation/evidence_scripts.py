@@ -148,9 +148,25 @@ def reads_late(seed: int) -> Plan:
         await trio.sleep(3.9)
         link.up.stall(6.5)
 
-    client = _client(0, (0.5, b"x"), (4.3, bytes(5000)), depth=5, request_timeout=6.0, backoffs=(5.0,), **_UNTIMED)
+    habits = {"depth": 5, "request_timeout": 6.0, "timeout_ms": 30_000, "backoffs": (5.0,), **_UNTIMED}
+    client = _client(0, (0.5, b"x"), (4.3, bytes(5000)), **habits)
     weather = Weather(clients=(0.001,), brokers=(0.001,), capacities=(700,))
     return Plan(seed, (client,), (), script=script, weather=weather, options={"clients_request_timeout_ms": 6000})
+
+
+def late_on_the_way(seed: int) -> Plan:
+    """A response takes 7 s to a client's kernel. The client gives up after 6 s, and sends the request again there."""
+
+    async def script(world: World) -> None:
+        log = world.brokers.topics[TOPIC].partitions[0].log
+        while log.end_offset < 1:  # noqa: ASYNC110 - a broker's log, unannounced
+            await trio.sleep(0.001)
+        link = world.clients[0].link
+        assert link is not None
+        link.down.stall(7.0)
+
+    client = _client(0, (0.5, b"x"), depth=2, request_timeout=6.0, closes_on_timeout=False)
+    return Plan(seed, (client,), (), script=script, weather=Weather(clients=(0.001,), brokers=(0.001,)))
 
 
 # -- a user time-out (B6)
@@ -175,6 +191,6 @@ BY_ITEM: Final[dict[str, tuple[Script, ...]]] = {
     "A1": (process_for_each, run_twice, heartbeat),
     "A3": (cut_before_ack, acks_lost),
     "A4": (two_programs,),
-    "B5": (deep_and_far, reads_late),
+    "B5": (deep_and_far, reads_late, late_on_the_way),
     "B6": (long_cut_route,),
 }

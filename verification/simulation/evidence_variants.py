@@ -17,7 +17,6 @@ _CLOSED_WELL: Final = replace(WIDE, faults=(), mostly_equal=1.0, closes_each=(Tr
 _AT_THE_END: Final = replace(
     WIDE, faults=("cut", "slow_broker", "lost_answer"), first_sequences=(LAST_SEQUENCE - 3,), depths=(1, 5)
 )
-_STANDS_STILL: Final = replace(WIDE, faults=("slow_reader",), closes_on_timeout=(False,), request_timeouts=(2.0,))
 
 EVIDENCE_VARIANTS: Final = (
     Variant(
@@ -65,8 +64,8 @@ EVIDENCE_VARIANTS: Final = (
     Variant(
         "a response comes in time if it was written in time",
         ((Rules, "is_too_late", broken_rules.no),),
-        _STANDS_STILL,
-        (DUPLICATE,),
+        evidence_scripts.late_on_the_way,
+        seeds=10,
     ),
     Variant(
         "two programs of one name are one",

@@ -1,5 +1,6 @@
 """What the clients did and were answered: the claims that the logs are checked against."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -177,6 +178,8 @@ class History:
     buried: dict[Place, set[int]] = field(default_factory=dict)
     #: At which instance a client is that has moved.
     places: dict[int, int] = field(default_factory=dict)
+    #: How often a client continued over an older connection, to another instance than it used last.
+    returned: Counter[int] = field(default_factory=Counter)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
     #: What compaction took out of partitions.

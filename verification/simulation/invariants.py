@@ -54,6 +54,8 @@ _CONTROL = 0x20
 #: seconds if that is more.
 _TAIL_BATCHES = 5
 _TAIL_MS = 2000
+#: So often a client has to return to an older connection at another instance to be taken for two.
+_IN_USE_AT_TWO = 2
 #: ``clean.close.window.ms`` of connections with a PROXY protocol header, and what clocks and latency may take of it.
 _AUTOMATIC_WINDOW = 9.0
 
@@ -219,11 +221,14 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 def _is_unseen(history: History, sent: Sent) -> bool:
     """A buried copy is excused if it is the one that the client was not told of: its retry was written.
 
-    Not where the client's timestamps can be compared: these are recognised however far back.
+    Not where the client's timestamps can be compared: these are recognised however far back. Nor are timestamps missed
+    where a client has connections in use at two instances: without them it may as well be two programs.
     """
     if _is_beyond_relay(history, sent):
         return True
     untimed = not sent.client.magic or sent.client.renews_timestamps or history.untimed
+    if untimed and len(sent.attempts) > 1 and history.returned[sent.client.number] >= _IN_USE_AT_TWO:
+        return True
     buried = history.buried.get(sent.place) if untimed else None
     if buried is None:
         buried = {sent.offset}

@@ -121,7 +121,7 @@ class Link:
     @property
     def held_until(self) -> float:
         """Until when (trio's clock) something in flight is held up or lost."""
-        own = max(max(pipe.stalled_until, pipe.blocked_until) for pipe in (self.up, self.down))
+        own = max(self.up.held_until, self.down.held_until)
         return own if self.beyond is None else max(own, self.beyond.held_until)
 
     @property

@@ -167,6 +167,11 @@ class Pipe:
         return trio.current_time() < self.blocked_until
 
     @property
+    def held_until(self) -> float:
+        """Until when (trio's clock) something in flight is held up or lost."""
+        return max(self.stalled_until, self.blocked_until)
+
+    @property
     def holds(self) -> bool:
         """Whether bytes in flight are held up."""
         return bool(self._queue) and trio.current_time() < self.stalled_until

@@ -21,5 +21,5 @@ def written_when_an_answer_comes_late() -> str:
 
 def test_a_late_answer_that_counts_as_had_lets_the_retry_through() -> None:
     assert written_when_an_answer_comes_late() == "a"
-    with patch.object(Rules, "may_repeat", broken_rules.only_failed):
+    with patch.object(Rules, "is_too_late", broken_rules.no):
         assert written_when_an_answer_comes_late() == "aa"
