@@ -39,6 +39,7 @@ _NOT_OURS: Final = str(Path(_OURS, "testing"))
 _FEW: Final = (40, 80, 160)
 _MANY: Final = (500, 1000, 2000)
 _MOST_GROWTH: Final = 2.3
+_SERVED: Final = 34
 #: A collection of garbage may come at any time.
 _NOISE_BYTES: Final = 64 << 10
 _PATIENCE_S: Final = 30.0
@@ -218,8 +219,8 @@ async def test_a_request_whose_cost_grows_faster_is_found(monkeypatch: pytest.Mo
     assert not any(is_linear(cost) for cost in costs.values())
 
 
-async def test_most_requests_are_served() -> None:
-    """Of the others only the refusal is measured."""
+async def test_requests_that_kproxy_handles_are_served() -> None:
+    """Of others, which the fake broker does not know, only the refusal is measured."""
     async with proxied() as proxy:
         served = await ranges(proxy.port)
-    assert len(served) > len(TABLES) / 2
+    assert len(served) >= _SERVED
