@@ -65,6 +65,8 @@ _MOST_BYTES: Final = 1 << 20
 _FEW: Final = 16
 #: After so many requests the kernel is asked at the latest.
 _LOOKS: Final = 32
+#: Times at which requests were untaken that are remembered: more are of a client that sends a few bytes at a time.
+_MOST_MARKS: Final = 64
 
 
 class ProducerConnection:
@@ -180,8 +182,11 @@ class ProducerConnection:
         """Records that a request arrived over another connection after those that are untaken here."""
         self._forget_marks()
         position = self.wire.arrived()
-        if not self.wire.has_taken(position) and (not self._marks or self._marks[-1][0] < position):
-            self._marks.append((position, self.ledger.outside.next_serial()))
+        if self.wire.has_taken(position) or (self._marks and self._marks[-1][0] >= position):
+            return
+        if len(self._marks) == _MOST_MARKS:
+            self._marks.pop()
+        self._marks.append((position, self.ledger.outside.next_serial()))
 
     def _forget_marks(self) -> None:
         while self._marks and self.wire.has_taken(self._marks[0][0]):

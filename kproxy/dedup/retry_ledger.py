@@ -3,7 +3,7 @@
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +24,9 @@ from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedB
 LEDGER_BYTES = 4000
 #: Below every epoch.
 _NO_EPOCH = -1
+#: Connections of one client to one broker, pools included. More belong to many programs of one name: a client of many
+#: thousands would make each request that waits cost as many steps.
+_MOST_OF_ONE_CLIENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,9 +436,10 @@ class RetryLedger:
         return is_last or (awaited is not None and awaited.came_over(member.origin))
 
     def _at_other_brokers(self, member: ProducerConnection) -> Iterator[ProducerConnection]:
+        """The connections over which its client may have sent something before it moved, to each broker the newest."""
         for node_id, others in self._by_broker.items():
             if node_id != member.node_id:
-                yield from others.values()
+                yield from islice(reversed(others.values()), _MOST_OF_ONE_CLIENT)
 
     def candidates(
         self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float

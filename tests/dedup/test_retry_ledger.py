@@ -751,3 +751,32 @@ def test_an_accepted_request_ends_the_wait_for_the_retry_of_its_connection() -> 
     retry = ledger.refused[KEY].retry
     ledger.retried(talk.member, KEY, 1234.0)
     assert (retry.ended_at, ledger.refused) == (1234.0, {})
+
+
+def test_a_request_that_waits_asks_a_few_of_many_connections_of_its_name() -> None:
+    """Thousands of programs behind one address have no client.id of their own; each of them would ask all others."""
+    world = World()
+    others = [world.connect() for _ in range(300)]
+    for other in others:
+        other.wire.unread = 100
+    talk = world.connect()
+    talk.member.moved(2)
+    talk.member.waits([KEY])
+    waits_at = talk.member.sent_at
+    marked = [other for other in others if other.member.sent_at == waits_at + 1 + others[::-1].index(other)]
+    assert 0 < len(marked) < 100
+    assert others[-1] in marked
+
+
+def test_of_a_client_that_sends_a_few_bytes_at_a_time_not_each_time_is_remembered() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    leader.member.moved(2)
+    for _ in range(1000):
+        former.wire.unread += 1
+        leader.member.waits([KEY])
+        last = leader.member.sent_at
+        leader.member.waits_no_more()
+    assert former.member.sent_at < last - 1000
+    former.wire.received, former.wire.unread = 500, 500
+    assert former.member.sent_at == last + 1
