@@ -37,6 +37,7 @@ def test_retries_are_admitted_however_their_client_groups_them(retries: list[str
     assert len(awaited) == 5
     assert all(awaited.admits(records(text), 3.0) for text in retries)
     assert not awaited
+    assert awaited.since == 3.0
 
 
 @pytest.mark.parametrize("new", ["x", "xb", "b" * 9])
