@@ -217,6 +217,27 @@ def client_ids(proxy: Besieged) -> str:
     return f"{sum(bool(answer_to(proxy, _produce(batch, name))) for name in names)} answered"
 
 
+def many_client_ids(proxy: Besieged) -> str:
+    """2,000 client ids, each of one batch, whose connections are reset."""
+    return _leave(proxy, 2_000, resets=True)
+
+
+def many_client_ids_in_good_order(proxy: Besieged) -> str:
+    """2,000 client ids, each of one batch, whose connections are closed in good order."""
+    return _leave(proxy, 2_000, resets=False)
+
+
+def _leave(proxy: Besieged, count: int, *, resets: bool) -> str:
+    batch = bytes(build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
+    began, answered = time.time_ns(), 0
+    for number in range(count):
+        with proxy.connect(HOSTILE) as sock:
+            answered += bool(ask(sock, [_produce(batch, f"{began}-{number}")])[0])
+            if resets:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return f"{answered} answered"
+
+
 def groups(proxy: Besieged) -> str:
     """64 Heartbeats of made-up groups over each of 60 connections."""
     count = 0
