@@ -88,6 +88,10 @@ def _long_window(directory: Path) -> Sequence[str]:
     return ("--retry-window-ms=600000",)
 
 
+def _fenced(directory: Path) -> Sequence[str]:
+    return ("--transactions-home=broker-fenced",)
+
+
 def _rules(directory: Path) -> Sequence[str]:
     (directory / "acl.yaml").write_text(_RULES)
     return (f"--acl-file={directory / 'acl.yaml'}", "--transactions-home=kproxy")
@@ -140,7 +144,8 @@ SETUPS: Final = (
         floods=False,
         most_rise=_PRODUCERS_RISE,
     ),
-    Setup("transactions", _transactions, (attacks.groups,)),
+    Setup("transactions", _transactions, (attacks.groups, attacks.many_transactional_ids)),
+    Setup("fenced", _fenced, (attacks.many_transactional_ids,), floods=False),
     Setup("rules", _rules, (attacks.refused_names, attacks.long_names)),
     Setup("quotas", _quotas, ()),
     Setup("logins", _logins, (attacks.guesses,), floods=False, opens=False),
