@@ -62,6 +62,16 @@ class TransactionOptions(RetryOptions):
         "kproxy forgets a transactional id without a transaction for this time. KIP-98's name; Kafka's is "
         "transactional.id.expiration.ms.",
     )
+    transactional_id_limit: int = option(
+        10_000,
+        whole_number(1, 1_000_000, "ids"),
+        "Transactional ids that one principal may have at this kproxy; clients that do not log in are one principal. "
+        "An InitProducerId for another one receives POLICY_VIOLATION until ids have expired "
+        "(transactional.id.timeout.ms), and the first one is logged. Ids that exist already are always served. Where "
+        "the broker decides (transactions.home broker) there is no limit. An id counts once more for each 256 "
+        "characters. Higher: clients can take more memory, 5 KB for each id. Lower: applications that need more ids "
+        "stop.",
+    )
     transaction_max_timeout_ms: int = option(
         900_000,
         MS,

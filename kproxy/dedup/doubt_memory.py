@@ -7,9 +7,12 @@ retries are written.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, TypeAlias
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.resting_ledger import RestingLedger
 from kproxy.dedup.retry_ledger import LEDGER_BYTES, RetryLedger
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
@@ -41,24 +44,65 @@ def allowed(sizes: Collection[int]) -> int:
     return MAX_PEER_BYTES
 
 
-def shed(ledgers: Sequence[RetryLedger], size: int, limit: int) -> int:
-    """Brings the producers of one peer, which take ``size`` bytes, below ``limit``; the number of dropped batches."""
+class Resting(NamedTuple):
+    """The producers of one peer whose ledgers rest."""
+
+    rows: Sequence[tuple[Identity, RestingLedger]]
+    #: Returns the ledger of one, which rests no more; and forgets all of one.
+    wake: Callable[[Identity], RetryLedger]
+    forget: Callable[[Identity], None]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory they take."""
+        return sum(one.size for _, one in self.rows)
+
+
+def shed(ledgers: Sequence[RetryLedger], resting: Resting, size: int, limit: int) -> int:
+    """Brings the producers of one peer, which take ``size`` bytes, below ``limit``; the number of dropped batches.
+
+    A ledger at rest has so few records that it does not help to forget them first.
+    """
     surplus = size - int(limit * _LEFT)
     for ledger in ledgers:
         if surplus > 0:
             surplus -= ledger.forget_order()
-    resting = [ledger for ledger in ledgers if not ledger.compares]
-    for _, entry in oldest_first(resting, RetryLedger.recalled):
+    quiet = [ledger for ledger in ledgers if not ledger.compares]
+    for _, entry in oldest_first(quiet, RetryLedger.recalled):
         if surplus <= 0:
             return 0
         surplus -= entry.forget_records()
-    dropped = 0
-    for ledger, entry in oldest_first(ledgers, RetryLedger.left_behind):
-        if surplus <= 0:
-            break
-        ledger.forget(entry)
-        dropped += 1
-        surplus -= entry.size + (0 if ledger.entries else LEDGER_BYTES)
+    if surplus <= 0:
+        return 0
+    return _drop_oldest(ledgers, resting, surplus)
+
+
+def _drop_oldest(ledgers: Sequence[RetryLedger], resting: Resting, surplus: int) -> int:
+    """Drops batches by age until so many bytes are freed; how many. A ledger rests until its oldest batch goes."""
+    number, dropped = count(), 0
+    # what is freed with a batch of one that rested, in bytes; 0: as for others
+    rows: list[tuple[float, int, int, RetryLedger | Identity, UnconfirmedBatch | None, int]] = [
+        (entry.since, entry.serial, next(number), ledger, entry, 0)
+        for ledger, entry in oldest_first(ledgers, RetryLedger.left_behind)
+    ]
+    rows += [(one.since, one.serial, next(number), who, None, one.size // one.batches) for who, one in resting.rows]
+    several = {who for who, one in resting.rows if one.batches > 1}
+    heapify(rows)
+    while rows and surplus > 0:
+        _, _, _, owner, entry, worth = heappop(rows)
+        if isinstance(owner, RetryLedger):
+            assert entry is not None
+            owner.forget(entry)
+            dropped += 1
+            surplus -= worth or entry.size + (0 if owner.entries else LEDGER_BYTES)
+        elif owner in several:
+            ledger = resting.wake(owner)
+            for one in ledger.left_behind():
+                heappush(rows, (one.since, one.serial, next(number), ledger, one, worth))
+        else:
+            resting.forget(owner)
+            dropped += 1
+            surplus -= worth
     return dropped
 
 

@@ -1,6 +1,6 @@
 """The lanes of other processes, by the entries in the log: of a former kproxy, or of other instances."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Final, NamedTuple
 
 from kproxy.codec.records import Record
@@ -64,6 +64,11 @@ class FormerLanes:
     def __len__(self) -> int:
         """How many lanes are known."""
         return len(self._lanes)
+
+    @property
+    def identities(self) -> Set[Identity]:
+        """The producers of which lanes are known."""
+        return self._by_identity.keys()
 
     def apply(self, records: Iterable[Record]) -> None:
         """Takes the next entries of the log."""

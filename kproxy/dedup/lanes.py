@@ -270,6 +270,11 @@ class Lane:
         return unused
 
     @property
+    def used_epoch(self) -> int:
+        """The highest epoch of its tracks; its first, if there is none."""
+        return max((track.epoch for track in self.tracks.values()), default=self.epoch)
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing of it can be written any more that is not known."""
         return not any(track.sends or track.left_copies for track in self.tracks.values())

@@ -9,6 +9,8 @@ wrote the batches. It is in the entry that the instance wrote last of that produ
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
+from xxhash import xxh3_128_digest
+
 from kproxy.codec._generated.producer_state_value import ProducerStateValueBatch, ProducerStateValuePartition
 from kproxy.codec.produce_layout import PartitionRef
 
@@ -54,6 +56,11 @@ class InDoubt(NamedTuple):
     #: There was no room for all.
     is_cut: bool = False
 
+    @property
+    def mark(self) -> bytes:
+        """Two lists have the same one if they have the same batches; empty if there are none."""
+        return xxh3_128_digest(repr(self[1:]).encode()) if self.batches or self.is_cut else b""
+
     def moved_to(self, at_ms: int) -> "InDoubt":
         """The same by another clock: all has been in doubt for as long at ``at_ms``."""
         if at_ms == self.at_ms:
@@ -61,10 +68,6 @@ class InDoubt(NamedTuple):
         by = at_ms - self.at_ms
         batches = tuple(batch._replace(since_ms=batch.since_ms + by) for batch in self.batches)
         return InDoubt(at_ms, batches, self.is_cut)
-
-    def says_as(self, other: "InDoubt") -> bool:
-        """Whether another list has the same batches."""
-        return self.batches == other.batches and self.is_cut == other.is_cut
 
 
 NOTHING: Final[tuple[ListedBatch, ...]] = ()

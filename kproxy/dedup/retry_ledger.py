@@ -69,7 +69,7 @@ Prerequisite: TypeAlias = Recover | ReadBack | Settle
 
 
 @dataclass(slots=True)
-class _Use:
+class LastUse:
     """Which connection of a producer used a partition last."""
 
     #: When the newest connection was opened that has used it, here or at another instance, in seconds.
@@ -162,7 +162,7 @@ class RetryLedger:
         #: Whether a request waits until one of another connection is answered.
         self._awaited = False
         #: By partition, if it was used within the retry window.
-        self._uses: dict[TrackKey, _Use] = {}
+        self._uses: dict[TrackKey, LastUse] = {}
         #: When it was last checked which were, in seconds.
         self._uses_checked_at = 0.0
 
@@ -501,9 +501,9 @@ class RetryLedger:
         last, used_at = use.last, member.origin.used_at
         return use.newest > member.since or (last is not None and last.used_at > max(member.since, used_at))
 
-    def _used(self, key: TrackKey, since: float) -> _Use:
+    def _used(self, key: TrackKey, since: float) -> LastUse:
         """Records that a partition was used by a connection that was opened at ``since`` (seconds)."""
-        use = self._uses.setdefault(key, _Use(since))
+        use = self._uses.setdefault(key, LastUse(since))
         use.newest, use.idle = max(use.newest, since), False
         return use
 

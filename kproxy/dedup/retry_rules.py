@@ -70,6 +70,8 @@ class Rules:
         """The rules for one producer."""
         renews = is_among(identity.client_id, self.new_timestamps)
         pools = is_among(identity.client_id, self.connection_pools)
+        if not (renews or pools):
+            return self  # nearly all producers share one
         return replace(self, renews_timestamps=renews, pools_connections=pools)
 
     # -- had

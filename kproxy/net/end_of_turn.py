@@ -25,6 +25,13 @@ class EndOfTurn:
         self._held = 0
         #: While it has nothing to do.
         self._waits: Task | None = None
+        self._buffer: memoryview | None = None
+
+    def buffer(self, size: int) -> memoryview:
+        """Memory to read into, for all that reads and is done with it within a turn: always the same, of this size."""
+        if self._buffer is None or len(self._buffer) != size:
+            self._buffer = memoryview(bytearray(size))
+        return self._buffer
 
     def call(self, work: Callable[[], None]) -> None:
         """Calls it once, when the tasks that can run now have run. It must not raise."""

@@ -46,13 +46,38 @@ class _Told(NamedTuple):
     """The entry that was written last of an identity."""
 
     lane: Lane
-    in_doubt: InDoubt
+    #: Of its list (``InDoubt.mark``), and whether batches are in that.
+    mark: bytes
+    has_batches: bool
 
 
 class _Rest(NamedTuple):
-    lease: _Lease
+    identity: Identity
+    #: As ``_Lease`` has them.
+    first_epoch: int
+    recorded_ms: int
     #: trio's clock, seconds.
     until: float
+    #: Of the tracks that it had: the highest epoch, and how many they were.
+    used_epoch: int = 0
+    partitions: int = 0
+
+    @property
+    def lease(self) -> _Lease:
+        """Its last one; a lane that rests keeps no connection in memory."""
+        return _Lease(self.identity, self.first_epoch, self.recorded_ms)
+
+
+class HeldLane(NamedTuple):
+    """A lane that a producer has or may have again."""
+
+    lane: Lane
+    identity: Identity
+    #: A connection has it now.
+    is_leased: bool
+    #: The highest epoch on any of its partitions, and how many it has.
+    used_epoch: int
+    partitions: int
 
 
 class Lanes:
@@ -75,12 +100,15 @@ class Lanes:
         self._leases: dict[Lane, _Lease] = {}
         #: The first to rest first.
         self._resting: dict[Lane, _Rest] = {}
-        self._resting_of: dict[Identity, dict[Lane, _Rest]] = {}
+        #: By producer; mostly a lane alone, since of these there may be many.
+        self._resting_of: dict[Identity, Lane | dict[Lane, None]] = {}
         #: The first to be abandoned first. They are not used again. If the outcome of each batch is known, other
         #: instances learn after ``retry_window_ms`` that they are given back.
         self._abandoned: dict[Lane, _Rest] = {}
         #: What is in doubt of a producer; set by the part that knows it. None: that is not known.
         self.in_doubt: Callable[[Identity], InDoubt | None] = lambda _: None
+        #: Whether what is in doubt of a producer is surely what was written last.
+        self.is_unchanged: Callable[[Identity], bool] = lambda _: False
         self._told: dict[Identity, _Told] = {}
         self._list_ms = 0
         cluster.prepared = not log.enabled
@@ -155,14 +183,17 @@ class Lanes:
         if not lane.has_ended:
             self.log.leave(self._key(lane))  # nothing of it is sent any more: what is in flight arrives before that
             if self.fleet.enabled:
-                self._abandoned[lane] = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
+                self._abandoned[lane] = self._rest_of(lease)
             return
         record = self._record(lane, lease, returned=True)
         self.log.put(record)  # the next kproxy need not fence it
+        rest = self._rest_of(lease._replace(recorded_ms=record.recorded_ms))
+        rest = rest._replace(used_epoch=lane.used_epoch, partitions=len(lane.tracks))
+        lane.tracks.clear()  # all is settled, and the next lease begins with other epochs
         if not self.log.enabled:
             self._pool.give_back(lane)
             return
-        self._rest(lane, lease._replace(recorded_ms=record.recorded_ms))
+        self._rest(lane, rest)
         if len(self._resting) > _MOST_RESTING:
             self._wake(next(iter(self._resting)))
 
@@ -177,8 +208,8 @@ class Lanes:
     def _record(self, lane: Lane, lease: _Lease, *, returned: bool = False, recorded_ms: int = 0) -> LaneRecord:
         """The entry of a lane as it is from now on, or since ``recorded_ms``."""
         in_doubt = self._list(lease.identity)
-        if in_doubt is not None:
-            self._told[lease.identity] = _Told(lane, in_doubt)
+        if in_doubt is not None and self.log.enabled:
+            self._told[lease.identity] = _Told(lane, in_doubt.mark, bool(in_doubt.batches))
             if returned and not in_doubt.batches:
                 del self._told[lease.identity]
         return LaneRecord(
@@ -211,11 +242,12 @@ class Lanes:
         longer.
         """
         if not self.log.enabled:
+            self._told.clear()
             return
-        for identity in {*identities, *(identity for identity, told in self._told.items() if told.in_doubt.batches)}:
+        told_of = (one for one, told in self._told.items() if told.has_batches and not self.is_unchanged(one))
+        for identity in {*identities, *told_of}:
             told, in_doubt = self._told.get(identity), self.in_doubt(identity)
-            unsaid = InDoubt(0) if told is None else told.in_doubt
-            if in_doubt is None or in_doubt.says_as(unsaid):
+            if in_doubt is None or in_doubt.mark == (b"" if told is None else told.mark):
                 continue
             if told is None or not self._put_again(told.lane):
                 self._told.pop(identity, None)
@@ -223,7 +255,12 @@ class Lanes:
 
     def _lanes_of(self, identity: Identity) -> list[Lane]:
         leased = [lane for lane, lease in self._leases.items() if lease.identity == identity]
-        return [*self._resting_of.get(identity, ()), *leased]
+        return [*self._resting_lanes(identity), *leased]
+
+    def _resting_lanes(self, identity: Identity) -> list[Lane]:
+        """The first to rest first."""
+        lanes = self._resting_of.get(identity, ())
+        return [lanes] if isinstance(lanes, Lane) else list(lanes)
 
     def _put_again(self, lane: Lane) -> bool:
         """Writes the entry of a lane again with what is in doubt now, if it is one of this identity's still."""
@@ -233,13 +270,15 @@ class Lanes:
             return True
         rest = self._resting.get(lane)
         if rest is not None:
-            self.log.put(self._record(lane, rest.lease, returned=True, recorded_ms=rest.lease.recorded_ms))
+            self.log.put(self._record(lane, rest.lease, returned=True, recorded_ms=rest.recorded_ms))
         return rest is not None
 
-    def held(self) -> list[tuple[Lane, Identity, bool]]:
-        """All lanes that a producer has or may have again, with it; True: a connection has it now."""
-        leased = [(lane, lease.identity, True) for lane, lease in self._leases.items()]
-        return leased + [(lane, rest.lease.identity, False) for lane, rest in self._resting.items()]
+    def held(self) -> list[HeldLane]:
+        """All lanes that a producer has or may have again."""
+        leased = self._leases.items()
+        rows = [HeldLane(lane, lease.identity, True, lane.used_epoch, len(lane.tracks)) for lane, lease in leased]
+        resting = self._resting.items()
+        return rows + [HeldLane(lane, one.identity, False, one.used_epoch, one.partitions) for lane, one in resting]
 
     # -- where lanes come from
 
@@ -257,9 +296,9 @@ class Lanes:
     def _again(self, identity: Identity) -> tuple[Lane, _Lease] | None:
         """One of the identity's own that rests, with its next epochs."""
         resting = self._resting_of.get(identity)
-        if not resting:
+        if resting is None:
             return None
-        former = next(reversed(resting))
+        former = resting if isinstance(resting, Lane) else next(reversed(resting))
         lease = self._wake(former)
         self._pool.give_back(former)
         lane = self._pool.lease()
@@ -270,20 +309,27 @@ class Lanes:
     def _end_rests(self) -> None:
         for lane, rest in _due(self._resting):
             self._wake(lane)
-            if self._is_needed(lane, rest.lease.identity):
-                self._rest(lane, rest.lease)
+            if self._is_needed(lane, rest.identity):
+                self._rest(lane, rest._replace(until=self._rest_of(rest.lease).until))
             else:
                 self._pool.give_back(lane)
 
     def _is_needed(self, lane: Lane, identity: Identity) -> bool:
         """Whether its entry says what is in doubt of its producer: another producer's would take its place."""
         told = self._told.get(identity)
-        return told is not None and told.lane is lane and bool(told.in_doubt.batches)
+        return told is not None and told.lane is lane and told.has_batches
 
-    def _rest(self, lane: Lane, lease: _Lease) -> None:
-        rest = _Rest(lease, trio.current_time() + self._config.retry_window_ms / 1000)
+    def _rest_of(self, lease: _Lease) -> _Rest:
+        until = trio.current_time() + self._config.retry_window_ms / 1000
+        return _Rest(lease.identity, lease.first_epoch, lease.recorded_ms, until)
+
+    def _rest(self, lane: Lane, rest: _Rest) -> None:
         self._resting[lane] = rest
-        self._resting_of.setdefault(lease.identity, {})[lane] = rest
+        others = self._resting_of.setdefault(rest.identity, lane)
+        if isinstance(others, dict):
+            others[lane] = None
+        elif others is not lane:
+            self._resting_of[rest.identity] = {others: None, lane: None}
 
     def _end_abandoned(self) -> None:
         for lane, rest in _due(self._abandoned):
@@ -292,12 +338,13 @@ class Lanes:
                 self.log.put(self._record(lane, rest.lease, returned=True))
 
     def _wake(self, lane: Lane) -> _Lease:
-        lease = self._resting.pop(lane).lease
-        others = self._resting_of[lease.identity]
-        del others[lane]
-        if not others:
-            del self._resting_of[lease.identity]
-        return lease
+        rest = self._resting.pop(lane)
+        others = self._resting_of[rest.identity]
+        if isinstance(others, dict):
+            del others[lane]
+        if not others or others is lane:
+            del self._resting_of[rest.identity]
+        return rest.lease
 
     async def _new_lane(self) -> Lane | None:
         try:

@@ -7,7 +7,7 @@ killed kproxy may come back on any machine. Entries that are in use are written 
 instance has left that never returns ends with its last entries (``dedup.lane_retention``).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from math import inf
 
 import structlog
@@ -220,6 +220,11 @@ class LaneLog:
     def elsewhere(self, identity: Identity) -> list[LaneRecord]:
         """The lanes that this producer has or had at other instances, as they were at the last ``look``."""
         return self._elsewhere.of(identity, self._ages.since_ms)
+
+    @property
+    def known(self) -> Set[Identity]:
+        """The producers that have or had lanes under the former self, or at other instances."""
+        return self._former.identities | self._elsewhere.identities
 
     async def look(self) -> None:
         """Returns when all entries have been read that any instance had written before the call."""

@@ -91,9 +91,16 @@ class RetryLedgerKeeper:
         )
         self._ends = EndWatch()
         self._ledgers = RetryLedgers(
-            rules, self._former, self._changed, self._ends.look, self._elsewhere, self._recent, self._lists
+            rules,
+            self._former,
+            self._changed,
+            self._ends.look,
+            self._elsewhere,
+            self._recent,
+            self._lists,
+            lambda: lanes.log.known,
         )
-        lanes.in_doubt = self._in_doubt
+        lanes.in_doubt, lanes.is_unchanged = self._in_doubt, self._ledgers.rests
 
     def _former(self, identity: Identity) -> Sequence[Suspect]:
         return [
@@ -161,6 +168,7 @@ class RetryLedgerKeeper:
         self._ends.look(now)
         dropped = self._ledgers.sweep(now)
         self.list_again()
+        self._ledgers.rest(now, self._busy)  # only now: what is in doubt of them is listed
         self._stats.in_doubt = self._ledgers.unconfirmed
         if dropped:
             self._count_failure("too_many", dropped)

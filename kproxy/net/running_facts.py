@@ -185,16 +185,17 @@ class Facts:
         unconfirmed = self._server.keeper.counts()
         now = self._cluster.network.wall()
         rows, seen = [], set()
-        for lane, identity, leased in self._server.lanes.held():
+        for held in self._server.lanes.held():
+            lane, identity = held.lane, held.identity
             seen.add(identity)
             user = users.get(lane)
             producer = None if user is None else user.session.producer
             rows.append(
                 _lane(identity, unconfirmed.get(identity, 0))._replace(
                     producer_id=lane.producer_id,
-                    epoch=max((track.epoch for track in lane.tracks.values()), default=lane.epoch),
-                    state="leased" if leased else "resting",
-                    partitions=len(lane.tracks),
+                    epoch=held.used_epoch,
+                    state="leased" if held.is_leased else "resting",
+                    partitions=held.partitions,
                     in_flight=0 if producer is None else producer.in_flight,
                     unacknowledged_ms=0 if producer is None else _age_ms(producer.oldest, now),
                 )

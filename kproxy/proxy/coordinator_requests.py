@@ -29,6 +29,8 @@ class TransactionRequest(NamedTuple):
 
     who: TxnRequest
     request: Message
+    #: Of the client.
+    principal: str = ""
 
 
 class ProducePart(NamedTuple):

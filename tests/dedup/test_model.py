@@ -6,6 +6,7 @@ from kproxy.dedup.retry_rules import Rules
 from tests.dedup.walk import Scenario, Walk
 
 WALKS = 600
+WALKS_AT_REST = 100
 STEPS = 80
 
 SCENARIOS = {
@@ -45,3 +46,9 @@ def rules(depth: int) -> Rules:
 def test_no_walk_breaks_a_promise(scenario: Scenario) -> None:
     for seed in range(WALKS):
         Walk(scenario, rules(scenario.depth), seed).run(STEPS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_nor_does_one_whose_ledgers_rest_between_connections(scenario: Scenario) -> None:
+    for seed in range(WALKS_AT_REST):
+        Walk(scenario, rules(scenario.depth), seed, always_rest=True).run(STEPS)

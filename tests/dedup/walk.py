@@ -118,7 +118,9 @@ class Client:
 class Walk:
     """One walk; ``trace`` tells what happened."""
 
-    def __init__(self, scenario: Scenario, rules: Rules, seed: int) -> None:
+    def __init__(self, scenario: Scenario, rules: Rules, seed: int, *, always_rest: bool = False) -> None:
+        """``always_rest``: as ``Ledgers`` has it."""
+        self._always_rest = always_rest
         self.scenario = scenario
         self.rules = rules
         self.random = random.Random(seed)
@@ -145,6 +147,7 @@ class Walk:
     def _start(self) -> None:
         suspects = {str(identity): list(lanes) for identity, lanes in self.suspects.items()}
         self.ledgers = Ledgers(self.rules, lambda identity: suspects.get(identity.client_id, []))
+        self.ledgers.always_rest = self._always_rest
 
     def _connect(self, identity: int) -> Conn:
         self.conns.append(Conn(identity))

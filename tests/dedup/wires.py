@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.listed import InDoubt
@@ -69,11 +70,15 @@ class Ledgers(RetryLedgers):
     ) -> None:
         super().__init__(rules, former, changed, self._look, elsewhere, recent, lists)
         self._joined: list[tuple[FakeWire, ProducerConnection]] = []
+        #: Before each connection of any producer all ledgers are put to rest that may.
+        self.always_rest = False
 
     def enter(
         self, identity: Identity, wire: FakeWire, since: float, origin: Origin | None = None
     ) -> ProducerConnection:
         """As ``join``, and watches the wire."""
+        if self.always_rest:
+            self.rest(inf)
         member = self.join(identity, wire, since, origin)
         self._joined.append((wire, member))
         return member

@@ -10,7 +10,9 @@ import trio
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane
+from kproxy.dedup.listed import InDoubt, ListedBatch
 from kproxy.dedup.producer_ids import LEASE_EPOCHS, is_kproxy_producer_id
 from kproxy.testing.fake_broker import Answer, Close, Drop, open_fake_cluster
 from tests.net.harness import PATIENCE, errors_of, eventually, produce, proxied, running
@@ -243,3 +245,37 @@ async def test_a_connection_has_its_lane_noted_before_its_first_batch() -> None:
             for _ in range(2):
                 assert errors_of(await client.call(produce("t", b"x"), 7)) == [0]
         assert order == ["__kproxy_producer_state", "t", "t"]
+
+
+async def test_a_lane_that_rests_keeps_no_partition_in_memory_and_says_what_it_had() -> None:
+    async with open_fake_cluster(1) as fake, lanes(fake.bootstrap) as (_, leases):
+        first, second = await leases.lease(ONE), await leases.lease(ONE)
+        for index in range(3):
+            first.track((b"t", index)).epoch += index
+        assert [(row.is_leased, row.used_epoch, row.partitions) for row in leases.held()] == [
+            (True, 2, 3),
+            (True, second.epoch, 0),
+        ]
+        for lane in (first, second):
+            leases.give_back(lane)
+        assert not first.tracks
+        assert [(row.identity, row.is_leased, row.used_epoch, row.partitions) for row in leases.held()] == [
+            (ONE, False, 2, 3),
+            (ONE, False, second.epoch, 0),
+        ]
+        again = [await leases.lease(ONE) for _ in range(2)]
+        assert [lane.producer_id for lane in again] == [second.producer_id, first.producer_id], "the last to rest first"
+        assert all(lane.epoch == STRIDE for lane in again)
+        assert not leases._resting_of
+
+
+async def test_nothing_of_a_producer_is_kept_where_nothing_is_recorded() -> None:
+    def doubts(identity: Identity) -> InDoubt:
+        return InDoubt(1, (ListedBatch((b"t", 0), 1, 0, 0, 0, 1, clean=False),))
+
+    async with open_fake_cluster(1) as fake, lanes(fake.bootstrap, crash_recovery_enable=False) as (_, leases):
+        leases.in_doubt = doubts
+        for number in range(3):
+            leases.give_back(await leases.lease(Identity("", str(number), "localhost")))
+        assert not (leases._told or leases._resting)
+        assert len(leases._pool._free) == 1, "one producer id is enough for all"

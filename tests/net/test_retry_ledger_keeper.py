@@ -110,7 +110,10 @@ async def test_what_is_in_doubt_of_topics_named_by_id_is_found() -> None:
 
 def unconfirmed(proxy: Proxied) -> UnconfirmedBatch:
     """The only one."""
-    [ledger] = proxy.server.keeper._ledgers._ledgers.values()
+    ledgers = proxy.server.keeper._ledgers
+    [identity] = [*ledgers._ledgers, *ledgers._resting]
+    ledger = ledgers.of(identity)
+    assert ledger is not None
     [[entry]] = ledger.entries.values()
     return entry
 
@@ -204,3 +207,21 @@ async def test_a_balancer_that_names_its_clients_counts_as_declared(
         port = proxy.cluster.map.brokers[1].port
         found = await _twice(proxy, lambda: client_of(proxy, line("192.0.2.7"), port), pause=pause)
         assert found == records * [b"a"]
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_what_a_client_left_rests_until_it_returns_and_its_retry_is_known(
+    reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kproxy.dedup.resting_ledger.REST_AFTER_S", 0.0)
+    async with proxied(crash_recovery_enable=True) as proxy:
+        proxy.brokers.create_topic("t")
+        ledgers, lanes = proxy.server.keeper._ledgers, proxy.server.lanes
+        await leave_in_doubt(proxy, reset=reset)
+        await eventually(lambda: len(ledgers._resting) == 1 and not ledgers._ledgers)
+        [held] = lanes.held()
+        assert (held.is_leased, held.partitions) == (False, 1)
+        assert await send_again(proxy) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
+        [again] = lanes.held()
+        assert again.lane.producer_id == held.lane.producer_id

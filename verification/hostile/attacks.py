@@ -13,14 +13,20 @@ from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import Final
 
+from kproxy.codec._generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
+)
 from kproxy.codec._generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsRequestCreatableTopic,
     CreateTopicsResponse,
 )
 from kproxy.codec._generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
 from kproxy.codec._generated.produce import (
     ProduceRequest,
@@ -215,6 +221,64 @@ def client_ids(proxy: Besieged) -> str:
     batch = bytes(build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
     names = (f"{number}".ljust(_LONG, "c") for number in range(200))
     return f"{sum(bool(answer_to(proxy, _produce(batch, name))) for name in names)} answered"
+
+
+def many_client_ids(proxy: Besieged) -> str:
+    """2,000 client ids, each of one batch, whose connections are reset."""
+    return _leave(proxy, 2_000, resets=True)
+
+
+def many_client_ids_in_good_order(proxy: Besieged) -> str:
+    """2,000 client ids, each of one batch, whose connections are closed in good order."""
+    return _leave(proxy, 2_000, resets=False)
+
+
+def _leave(proxy: Besieged, count: int, *, resets: bool) -> str:
+    batch = bytes(build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
+    began, answered = time.time_ns(), 0
+    for number in range(count):
+        with proxy.connect(HOSTILE) as sock:
+            answered += bool(ask(sock, [_produce(batch, f"{began}-{number}")])[0])
+            if resets:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return f"{answered} answered"
+
+
+def many_transactional_ids(proxy: Besieged) -> str:
+    """600 transactional ids, each of one transaction, over one connection."""
+    began, ended = time.time_ns(), 0
+    with proxy.connect(HOSTILE) as sock:
+        for number in range(600):
+            ended += _transaction(sock, f"{began}-{number}")
+    return f"{ended} committed"
+
+
+def _transaction(sock: socket.socket, name: str) -> bool:
+    [found] = ask(sock, [encode_request(InitProducerIdRequest(name, 60_000), 4, 1, "hostile")])
+    if not found:
+        return False
+    given = InitProducerIdResponse.decode(memoryview(found)[5:], 4)  # after correlation id and tags
+    producer = given.producer_id, given.producer_epoch
+    part = AddPartitionsToTxnRequestAddPartitionsToTxnTopic("t", [0])
+    joined = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[part],
+    )
+    record = Record(0, int(time.time() * 1000), None, b"x", ())
+    batch = build_batch(
+        [record], producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, is_transactional=True
+    )
+    data = ProduceRequestTopicProduceData("t", partition_data=[ProduceRequestPartitionProduceData(0, bytes(batch))])
+    written = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=[data])
+    requests = [
+        encode_request(joined, 3, 2, "hostile"),
+        encode_request(written, 9, 3, "hostile"),
+        encode_request(EndTxnRequest(name, *producer, committed=True), 3, 4, "hostile"),
+    ]
+    last = ask(sock, requests)[-1]
+    return last[-3:] == bytes(3)  # the error of EndTxn, and no tags
 
 
 def groups(proxy: Besieged) -> str:

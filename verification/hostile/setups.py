@@ -18,6 +18,9 @@ _SHORT_WAIT: Final = 5.0
 #: What the chart's limit of memory leaves to the webhook.
 _WEBHOOK_RISE: Final = 120 << 20
 
+#: With 3 KB for each of 12,000 producers: those of the attacks that come before the measured ones count, too.
+_PRODUCERS_RISE: Final = 36 << 20
+
 #: Takes the target of its setup.
 Attack: TypeAlias = Callable[[Any], str]
 
@@ -81,6 +84,14 @@ def _transactions(directory: Path) -> Sequence[str]:
     return ("--transactions-home=kproxy",)
 
 
+def _long_window(directory: Path) -> Sequence[str]:
+    return ("--retry-window-ms=600000",)
+
+
+def _fenced(directory: Path) -> Sequence[str]:
+    return ("--transactions-home=broker-fenced",)
+
+
 def _rules(directory: Path) -> Sequence[str]:
     (directory / "acl.yaml").write_text(_RULES)
     return (f"--acl-file={directory / 'acl.yaml'}", "--transactions-home=kproxy")
@@ -126,7 +137,15 @@ SETUPS: Final = (
             attacks.pipelines,
         ),
     ),
-    Setup("transactions", _transactions, (attacks.groups,)),
+    Setup(
+        "client ids",
+        _long_window,
+        (attacks.many_client_ids, attacks.many_client_ids_in_good_order),
+        floods=False,
+        most_rise=_PRODUCERS_RISE,
+    ),
+    Setup("transactions", _transactions, (attacks.groups, attacks.many_transactional_ids)),
+    Setup("fenced", _fenced, (attacks.many_transactional_ids,), floods=False),
     Setup("rules", _rules, (attacks.refused_names, attacks.long_names)),
     Setup("quotas", _quotas, ()),
     Setup("logins", _logins, (attacks.guesses,), floods=False, opens=False),

@@ -83,6 +83,11 @@ class PipelinedClient:
         return self._io.closed
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no request is in flight, nor about to be."""
+        return not (self._asked or self._out or self._writing)
+
+    @property
     def has_room(self) -> bool:
         """Whether one more request may be sent now."""
         return len(self._asked) < _MOST_REQUESTS
@@ -168,14 +173,14 @@ class PipelinedClient:
     async def _read_in_time(self) -> None:
         """Until the broker ends the connection, or a response is overdue."""
         splitter = FrameSplitter(LARGEST_RESPONSE)
-        buffer = memoryview(bytearray(READ_BYTES))
         while trio.current_time() < self._due:
             with trio.CancelScope(deadline=self._due) as self._deadline:
-                await self._take_answers(splitter, buffer)
+                await self._take_answers(splitter)
                 return
 
-    async def _take_answers(self, splitter: FrameSplitter, buffer: memoryview) -> None:
+    async def _take_answers(self, splitter: FrameSplitter) -> None:
         """Until the broker ends the connection."""
+        buffer = self._turn.buffer(READ_BYTES)  # one of its own would be most of what a connection takes
         while True:
             count = self._io.receive_now([buffer])
             if count is None:

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import structlog
+import trio
+
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
@@ -19,6 +22,7 @@ from kproxy.net.txn.log_owners import LogOwners
 from kproxy.proxy.coordinator_rules import home_of
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
+from kproxy.txn.id_limit import IdLimit
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
@@ -27,8 +31,12 @@ from kproxy.txn.txn_error import TxnError
 if TYPE_CHECKING:
     from kproxy.net.txn.owner import Owner
 
+log = structlog.get_logger("kproxy.transactions")
+
 T = TypeVar("T")
 
+#: How often ids that have expired are searched.
+_SWEEP_SECONDS: Final = 60.0
 #: Transactional ids of which the home is kept, and their characters: a client chooses how long its id is.
 _MOST_KNOWN: Final = 64
 _LONGEST_KNOWN: Final = 256
@@ -50,6 +58,33 @@ class Coordinator:
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
         self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
         self._jobs = jobs
+        self._limit = IdLimit(config.transactional_id_limit)
+
+    async def run(self) -> None:
+        """Forgets who had the ids that have expired; for ever."""
+        while True:
+            await trio.sleep(_SWEEP_SECONDS)
+            self._limit.sweep(self._exists, trio.current_time())
+
+    def _exists(self, transactional_id: str) -> bool:
+        if self.is_at_broker(transactional_id):
+            return self.brokers.known(transactional_id) is not None
+        return self.log.exists(transactional_id)
+
+    def admit_id(self, transactional_id: str, principal: str) -> None:
+        """Lets a principal have an id. TxnError (POLICY_VIOLATION) if it has as many as it may have."""
+        known = self._exists(transactional_id)
+        if self._limit.admits(transactional_id, principal, trio.current_time(), is_known=known):
+            return
+        most = self._config.transactional_id_limit
+        if self._limit.is_first_refusal(principal):
+            log.warning(
+                "a principal has as many transactional ids as it may have: further ones are refused until some expire "
+                "(transactional.id.timeout.ms), or transactional.id.limit is raised",
+                principal=principal,
+                limit=most,
+            )
+        raise TxnError(ErrorCode.POLICY_VIOLATION, f"{principal} has {most} transactional ids")
 
     @property
     def instance_id(self) -> str:

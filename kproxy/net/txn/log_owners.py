@@ -6,6 +6,7 @@ for one that continues after a restart of its kproxy, and, by the instance that 
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -18,6 +19,7 @@ from kproxy.errors import KproxyError
 from kproxy.net.succession import Succession
 from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.owner import disconnect_idle
 from kproxy.net.txn.owner_services import OwnerTools, Topics
 from kproxy.txn.claims import NOBODY, refuse_replaced
 from kproxy.txn.ids import Producer, turn_of
@@ -43,6 +45,9 @@ _TURNS_MS: Final = 5_000
 _EXPIRY_TURNS_MS: Final = 3_600_000
 #: Ids that nothing was asked of for so long are forgotten here; the log has them.
 _IDLE_SECONDS: Final = 3_600.0
+#: No more are kept of those that were not used for so long: nothing of their clients is in flight by then.
+_MOST_AT_REST: Final = 1_000
+_LATE_SECONDS: Final = 60.0
 #: Ids that are given up in one look at all of them.
 _MOST_EXPIRED: Final = 10
 #: A client that asks here for so long, and nowhere else, has lost its instance: this one takes its id over.
@@ -128,6 +133,11 @@ class LogOwners:
         if view is None or not view.expired or last is None:
             return None
         return last.next_client if (last.client, last.committed) == (request.client, committed) else None
+
+    def exists(self, transactional_id: str) -> bool:
+        """Whether somebody has an id, by the log, and it has not expired."""
+        view = self._tools.log.views.of(transactional_id)
+        return view is not None and not view.expired
 
     @property
     def topics(self) -> Topics:
@@ -233,6 +243,18 @@ class LogOwners:
         owner.close()
         del self._owners[transactional_id]
 
+    def _forget_many(self, now: float) -> None:
+        """Forgets the owners at rest that were used least recently, if there are many: each takes several KB."""
+        if len(self._owners) <= _MOST_AT_REST:
+            return
+        idle = [
+            (owner.used_at, name)
+            for name, owner in self._owners.items()
+            if owner.is_at_rest and not owner.is_open and now > owner.used_at + _LATE_SECONDS
+        ]
+        for _, name in nsmallest(len(self._owners) - _MOST_AT_REST, idle):
+            self._forget(name, self._owners[name])
+
     def _turn(self, view: IdView, within_ms: int) -> float:
         """How much later than others this instance does for an id what any may do: so seldom two do it at once."""
         return within_ms * turn_of(self._tools.instance_id, view.transactional_id)
@@ -303,6 +325,8 @@ class LogOwners:
                     self._start(name, owner.time_out)
                 elif not owner.is_open and now > owner.used_at + _IDLE_SECONDS:
                     self._forget(name, owner)
+            self._forget_many(now)
+            disconnect_idle(self, now)
             self._note()
             views = self._tools.log.views
             if now < self._swept_at + _ALL_SECONDS:

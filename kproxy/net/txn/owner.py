@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from kproxy.txn.writes import TxnSend
 
 T = TypeVar("T")
+
+#: An owner at rest keeps its connections to brokers for so long after it was used last, in seconds.
+_CONNECTED_S: Final = 60.0
+#: So many owners at rest keep them at most, those that were used last.
+_MOST_CONNECTED: Final = 100
 
 
 class Owner(ABC):
@@ -127,6 +132,20 @@ class Owner(ABC):
         """Closes its connections."""
         self._connections.close()
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no transaction is open, and nothing that it was asked for is under way."""
+        return self.transaction is None and not self._lock.locked()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has connections to brokers."""
+        return self._connections.is_open
+
+    def disconnect(self) -> None:
+        """Closes its connections, to be opened again when it needs them; to be called while it ``is_at_rest``."""
+        self._connections.rest()
+
     # -- for the owners themselves
 
     @abstractmethod
@@ -213,3 +232,16 @@ class Owner(ABC):
         self.id.apply(Event.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
+
+
+def disconnect_idle(owners: Iterable[Owner], now: float) -> None:
+    """Closes the connections of owners at rest that were not used of late; called every now and then.
+
+    Each id has connections of its own, so their number is that of the clients' ids. ``now``: by trio's clock.
+    """
+    resting = sorted(
+        (owner for owner in owners if owner.is_connected and owner.is_at_rest), key=lambda one: one.used_at
+    )
+    for number, owner in enumerate(reversed(resting)):
+        if number >= _MOST_CONNECTED or now > owner.used_at + _CONNECTED_S:
+            owner.disconnect()

@@ -203,6 +203,7 @@ class Transactions:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.implicit_transactions.begun.run)
+                nursery.start_soon(self.coordinator.run)
                 nursery.start_soon(self.coordinator.brokers.run)
                 nursery.start_soon(self.rejects.run)
                 if await self._is_there():

@@ -90,7 +90,7 @@ class TransactionApi:
         if isinstance(ask, TransactionalProduce):
             return await self._produce(ask, version, accepted)
         try:
-            return await self._ask(ask.who, ask.request, version)
+            return await self._ask(ask, version)
         except TxnError as error:
             if error.error_code == ErrorCode.NETWORK_EXCEPTION:
                 return None
@@ -111,10 +111,11 @@ class TransactionApi:
             return marked(ask.request, error.error_code)
         return marked(ask.request, ErrorCode.NONE)
 
-    async def _ask(self, who: TxnRequest, request: Message, version: int) -> Message:
-        coordinator = self._coordinator
+    async def _ask(self, ask: TransactionRequest, version: int) -> Message:
+        coordinator, who, request = self._coordinator, ask.who, ask.request
         match request:
             case InitProducerIdRequest():
+                coordinator.admit_id(who.transactional_id, ask.principal)
                 return await self._init_producer_id(who, request)
             case AddPartitionsToTxnRequest():
                 return partitions_added(request, version, await coordinator.add_partitions(who, places_of(request)))

@@ -65,6 +65,21 @@ class WriterConnections:
         for node_id in [node_id for node_id, known in self._clients.items() if known is client]:
             del self._clients[node_id]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return bool(self._clients)
+
+    def rest(self) -> None:
+        """Closes the connections on which nothing is in flight. The next request opens another one."""
+        for node_id, client in list(self._clients.items()):
+            if client.closed or client.is_idle:
+                client.close()
+                del self._clients[node_id]
+                lock = self._connecting.get(node_id)
+                if lock is not None and not lock.locked():
+                    del self._connecting[node_id]
+
     def close(self) -> None:
         """Closes all connections, and any that is being made."""
         self._closed = True

@@ -41,6 +41,9 @@ class FakeCoordinator:
     def leave(self) -> None:
         pass
 
+    def admit_id(self, transactional_id: str, principal: str) -> None:
+        pass
+
     def parties(self) -> Collection[int]:
         return ()
 

@@ -533,7 +533,8 @@ class TestAtBroker:
 
 @pytest.mark.parametrize(("length", "is_kept"), [(256, True), (257, False)])
 def test_a_client_cannot_fill_memory_with_long_transactional_ids(length: int, is_kept: bool) -> None:
-    config: Any = SimpleNamespace(transactions_home=(HomeRule("b*", Home.BROKER), HomeRule("*", Home.KPROXY)))
+    rules = HomeRule("b*", Home.BROKER), HomeRule("*", Home.KPROXY)
+    config: Any = SimpleNamespace(transactions_home=rules, transactional_id_limit=1)
     nothing: Any = None
     coordinator = Coordinator(nothing, nothing, config, nothing)
     for _ in range(2):

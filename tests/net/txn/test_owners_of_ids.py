@@ -253,7 +253,9 @@ async def test_an_instance_without_owners_waits_for_the_log(
 ) -> None:
     alone, waits = owners(nursery), list[float]()
     if is_here:
-        alone._owners["id"] = SimpleNamespace(is_overdue=lambda now: False, is_open=True, transaction=None)
+        alone._owners["id"] = SimpleNamespace(
+            is_overdue=lambda now: False, is_open=True, transaction=None, is_connected=False
+        )
 
     async def pause(seconds: float) -> None:
         waits.append(seconds)
@@ -274,12 +276,38 @@ async def test_an_owner_of_which_nothing_was_asked_for_an_hour_is_closed(
         is_open=False,
         transaction=None,
         used_at=0,
+        is_connected=False,
         close=lambda: closed.append(trio.current_time()),
     )
     with trio.move_on_after(4_000):
         await alone.run()
     assert closed == [3_601]
     assert not list(alone)
+
+
+async def test_of_many_owners_at_rest_those_that_were_used_last_are_kept(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_owners, "_MOST_AT_REST", 2)
+    alone, closed = owners(nursery), list[tuple[str, float]]()
+
+    def owner(name: str, used_at: float, *, rests: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(
+            is_overdue=lambda now: False,
+            is_open=not rests,
+            is_at_rest=rests,
+            transaction=None,
+            used_at=used_at,
+            is_connected=False,
+            close=lambda: closed.append((name, trio.current_time())),
+        )
+
+    used = {"open": 0.0, "d": 30.0, "a": 0.0, "c": 20.0, "b": 10.0}
+    alone._owners.update({name: owner(name, at, rests=name != "open") for name, at in used.items()})
+    with trio.move_on_after(1_000):
+        await alone.run()
+    assert closed == [("a", 61), ("b", 71), ("c", 81)]
+    assert {one.used_at for one in alone} == {0.0, 30.0}
 
 
 async def test_few_unused_ids_are_given_up_at_a_time(nursery: trio.Nursery) -> None:

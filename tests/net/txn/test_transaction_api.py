@@ -326,6 +326,9 @@ class Scripted:
         if self.error is not None:
             raise self.error
 
+    def admit_id(self, transactional_id: str, principal: str) -> None:
+        """Any may have any."""
+
     # -- of the cluster
 
     def wall(self) -> float:

@@ -96,6 +96,14 @@ class BrokerOwner(Owner):
             return False
         return trio.current_time() <= self.transaction.began_at + self._timeout_ms / 1000
 
+    @property
+    def is_connected(self) -> bool:
+        return super().is_connected or self._requests.is_connected
+
+    def disconnect(self) -> None:
+        super().disconnect()
+        self._requests.disconnect()
+
     # -- which requests are admitted
 
     async def initialize(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:

@@ -10,6 +10,7 @@ from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.owner_policy import CLIENT
+from kproxy.net.txn.owner import disconnect_idle
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import fenced
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kproxy.txn.stored_epochs import StoredEpoch
 
 _SWEEP_SECONDS: Final = 60.0
+#: And whenever there are so many more of them, what is idle is disconnected.
+_OFTEN: Final = 50
 #: Of what a former kproxy recorded; brokers remember ids for days.
 _STORED_SWEEP_SECONDS: Final = 86_400.0
 
@@ -111,6 +114,8 @@ class BrokerOwners:
             kept = KeptEpoch(self._log, transactional_id, self._stats)
             owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept)
             self._owners[transactional_id] = owner
+            if not len(self._owners) % _OFTEN:
+                disconnect_idle(self, trio.current_time())
         owner.policy = policy
         owner.used_at = trio.current_time()  # it is not to be forgotten while it is asked
         return owner
@@ -120,6 +125,7 @@ class BrokerOwners:
         try:
             while True:
                 await trio.sleep(_SWEEP_SECONDS)
+                disconnect_idle(self, trio.current_time())
                 for name, owner in list(self._owners.items()):
                     in_use = owner.is_open or owner.is_busy
                     if not in_use and trio.current_time() > owner.used_at + self._idle_s(owner):

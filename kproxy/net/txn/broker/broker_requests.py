@@ -120,7 +120,18 @@ class BrokerRequests:
         self._cluster = cluster
         self._name = transactional_id
         self._patience_s = patience_s
+        self._connections = connections
         self._connect = None if connections is None else connections.connect
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has connections to coordinators."""
+        return self._connections is not None and self._connections.is_open
+
+    def disconnect(self) -> None:
+        """As ``WriterConnections.rest``."""
+        if self._connections is not None:
+            self._connections.rest()
 
     async def protocol(self, *, refresh: bool = False) -> Protocol:
         """The transaction protocol that the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).

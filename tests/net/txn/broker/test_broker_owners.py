@@ -181,7 +181,7 @@ class Alone:
         self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, succession)
 
     def _connections(self) -> Any:
-        return SimpleNamespace(connect=None, close=self._close)
+        return SimpleNamespace(connect=None, close=self._close, is_open=False)
 
     def _close(self) -> None:
         self.closed += 1

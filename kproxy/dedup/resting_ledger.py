@@ -1,0 +1,163 @@
+"""A retry ledger at rest: its state in a few bytes, from which it is rebuilt when it is needed.
+
+Anyone who can connect can leave a ledger: a ``client.id``, a batch, and the end of the connection. So this is the rule
+of what is kept of a producer without a connection:
+
+1. A ledger is *forgotten* as soon as nothing of it can matter to a request any more (``RetryLedger.idle``): none of its
+   connections is open or still read, no batch is unconfirmed or open, and neither a lane to be fenced nor refused
+   records nor the list of another process are remembered. A client that closed its connection in good order, and had
+   acknowledged all responses, leaves only batches that expire after ``retry.window.ms``; nothing is kept after that.
+2. Until then it *rests* if only unconfirmed batches are left of it (``packed``), and these take at most ``MOST_BYTES``.
+   All that decides about a retry survives: places, records, times, and what is known of their connections.
+3. What rests counts to the bounds of ``doubt_memory``, as all ledgers do.
+"""
+
+import marshal
+from dataclasses import fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from kproxy.dedup.identity import Identity
+from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.origin import ELSEWHERE, Origin, Software
+from kproxy.dedup.retry_ledger import LastUse, Outside, RetryLedger
+from kproxy.dedup.retry_rules import Rules
+from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: A larger state is not packed: of such ledgers the records are forgotten first where memory is short.
+MOST_BYTES: Final = 2048
+#: A ledger rests when its newest batch has been unconfirmed for so long (s): most clients reconnect sooner.
+REST_AFTER_S: Final = 1.0
+#: What a producer with a ledger at rest takes beside the state, its lane at rest included, in bytes; measured.
+RESTING_BYTES: Final = 1200
+#: An entry, or a record of it, takes more.
+_RECORD_BYTES: Final = 32
+#: The format of ``marshal``: without references, which would take longer to find than they save.
+_FORMAT: Final = 2
+
+#: Attributes of a ledger: those that are kept as they are, and those that are empty at rest.
+PLAIN: Final = (
+    "depth",
+    "warned",
+    "_clean_window",
+    "requests",
+    "_awaited",
+    "_uses_checked_at",
+    "_recovered_to",
+    "_recent_at",
+    "_outlived_to",
+)
+EMPTY: Final = (
+    "members",
+    "_calm",
+    "_settled",
+    "_open",
+    "_suspects",
+    "_recovered",
+    "_shared_looks",
+    "_missing",
+    "_draining",
+    "refused",
+    "_awaited_records",
+)
+#: Fields of an entry that are kept in another form, or built when they are asked for.
+_ENTRY_PARTS: Final = ("key", "stamp", "digests", "offsets", "origin", "_contents")
+_ENTRY_PLAIN: Final = tuple(one.name for one in fields(UnconfirmedBatch) if one.name not in _ENTRY_PARTS)
+_ORIGIN_PLAIN: Final = tuple(one.name for one in fields(Origin) if one.name != "software")
+
+_state_of = attrgetter(*PLAIN)
+_empty_of = attrgetter(*EMPTY)
+_entry_of = attrgetter(*_ENTRY_PLAIN)
+_stamp_of = attrgetter(*(one.name for one in fields(Stamp)))
+_origin_of = attrgetter(*_ORIGIN_PLAIN)
+
+
+class RestingLedger:
+    """The state of one ledger, and what has to be known of it while it rests."""
+
+    __slots__ = ("batches", "count", "newest", "packed", "serial", "since")
+
+    def __init__(self, ledger: RetryLedger, packed: bytes) -> None:
+        """``packed``: as the function of this name returns it."""
+        self.packed = packed
+        #: Time (s) and serial number of its oldest batch.
+        self.since, self.serial = min((entry.since, entry.serial) for entry in ledger.left_behind())
+        #: Time (s) of its newest batch: when that has expired, the ledger is forgotten.
+        self.newest = max(entry.since for entry in ledger.left_behind())
+        #: As ``RetryLedger`` counts them, and all.
+        self.count, self.batches = ledger.count, ledger.held
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        return RESTING_BYTES + len(self.packed)
+
+    def rebuild(self, identity: Identity, rules: Rules, outside: Outside) -> RetryLedger:
+        """The ledger as it was."""
+        ledger = RetryLedger(identity, rules, outside)
+        state, keys, origins, uses, entries = marshal.loads(self.packed)
+        for name, value in zip(PLAIN, state, strict=True):
+            setattr(ledger, name, value)
+        known = [_origin(row) for row in origins]
+        for at, newest, on, serial, idle in uses:
+            ledger._uses[keys[at]] = LastUse(newest, None if on is None else known[on], serial, idle)
+        for at, stamp, on, digests, offsets, plain in entries:
+            entry = UnconfirmedBatch(keys[at], Stamp(*stamp), 0, False, False, 0.0, origin=known[on])
+            entry.digests, entry.offsets = digests, offsets
+            for name, value in zip(_ENTRY_PLAIN, plain, strict=True):
+                setattr(entry, name, value)
+            ledger.entries.setdefault(entry.key, []).append(entry)
+        return ledger
+
+
+def packed(ledger: RetryLedger, now: float) -> bytes | None:
+    """The state of a ledger that may rest; None if it may not. ``now``: in seconds."""
+    entries = [entry for found in ledger.entries.values() for entry in found]
+    lists = (batches for _, batches in ledger._taken_lists.values())  # those without a batch say nothing
+    if not entries or any(_empty_of(ledger)) or any(lists) or ledger._checks.keys() or any(ledger.found()):
+        return None
+    records = sum(len(entry.offsets) + len(entry.only) for entry in entries)
+    if (
+        records + len(entries) > MOST_BYTES // _RECORD_BYTES
+        or max(entry.since for entry in entries) > now - REST_AFTER_S
+    ):
+        return None
+    keys: dict[TrackKey, int] = {}
+    origins: dict[Origin, int] = {}
+    state = (
+        _state_of(ledger),
+        keys,
+        origins,
+        [_use_row(key, use, keys, origins) for key, use in ledger._uses.items()],
+        [_entry_row(entry, keys, origins) for entry in entries],
+    )
+    rows = [(None if one is ELSEWHERE else (tuple(one.software), _origin_of(one))) for one in origins]
+    data = marshal.dumps((state[0], list(keys), rows, *state[3:]), _FORMAT)
+    return data if len(data) <= MOST_BYTES else None
+
+
+def _use_row(key: TrackKey, use: LastUse, keys: dict[TrackKey, int], origins: dict[Origin, int]) -> tuple[Any, ...]:
+    last = None if use.last is None else _number(use.last, origins)
+    return _number(key, keys), use.newest, last, use.serial, use.idle
+
+
+def _entry_row(entry: UnconfirmedBatch, keys: dict[TrackKey, int], origins: dict[Origin, int]) -> tuple[Any, ...]:
+    digests = None if entry.digests is None else [(content, time) for content, time in entry.digests]
+    parts = _stamp_of(entry.stamp), _number(entry.origin, origins), digests, entry.offsets
+    return _number(entry.key, keys), *parts, _entry_of(entry)
+
+
+def _number(item: Any, known: dict[Any, int]) -> int:
+    return known.setdefault(item, len(known))
+
+
+def _origin(row: "tuple[tuple[str, str], Iterable[Any]] | None") -> Origin:
+    if row is None:
+        return ELSEWHERE
+    origin = Origin(Software(*row[0]))
+    for name, value in zip(_ORIGIN_PLAIN, row[1], strict=True):
+        setattr(origin, name, value)
+    return origin
