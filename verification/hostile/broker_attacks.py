@@ -9,15 +9,24 @@ from threading import Thread
 from typing import Final
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.fetch import (
+    FetchRequest,
+    FetchRequestFetchPartition,
+    FetchRequestFetchTopic,
+    FetchResponse,
+    FetchResponseFetchableTopicResponse,
+    FetchResponsePartitionData,
+)
 from kproxy.codec._generated.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from kproxy.codec.header import encode_request
+from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import ApiKey
-from verification.hostile.attacks import HOSTILE, ask
+from verification.hostile.attacks import HOSTILE, MIB, ask
 from verification.hostile.target import Besieged, wait_for
 from verification.hostile.wrong_broker import Wrong
 
@@ -25,6 +34,8 @@ _VERSIONS: Final = 4_300_000
 _TOPICS: Final = 1_200_000
 _SECONDS: Final = 1.0
 _WRONG_BYTES: Final = 1 << 20
+_BATCHES: Final = 60_000
+_OFFSET_BYTES: Final = 8
 _NAMES: Final = 19_000
 _AT_ONCE: Final = 40
 _FLEXIBLE: Final = MetadataResponse.FLEXIBLE_FROM
@@ -73,6 +84,27 @@ def many_topics(proxy: Besieged) -> str:
         broker.wrong.clear()
     assert sum(found) == _AT_ONCE
     return f"{sum(found)} answered"
+
+
+def tiny_batches(proxy: Besieged) -> str:
+    """Fetch v2 of 60,000 batches of one record each, and of one control batch."""
+    broker = proxy.wrong_broker
+    assert broker is not None
+    batch = bytes(build_batch([Record(0, int(time.time() * 1000), None, b"x", ())]))
+    batches = [struct.pack(">q", offset) + batch[_OFFSET_BYTES:] for offset in range(_BATCHES)]
+    control = build_batch([Record(0, -1, bytes(4), bytes(6))], base_offset=_BATCHES, is_control=True)
+    row = FetchResponsePartitionData(0, high_watermark=_BATCHES + 1, records=b"".join([*batches, control]))
+    response = FetchResponse(responses=[FetchResponseFetchableTopicResponse("t", partitions=[row])])
+    part = FetchRequestFetchPartition(partition=0, partition_max_bytes=16 * MIB)
+    wanted = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchRequestFetchTopic(topic="t", partitions=[part])])
+    broker.wrong[ApiKey.FETCH] = lambda version, correlation_id: encode_response(response, version, correlation_id)
+    try:
+        with proxy.connect(HOSTILE) as sock:
+            found = [len(answer) for answer in ask(sock, [encode_request(wanted, 2, 1, "hostile")] * 2)]
+    finally:
+        broker.wrong.clear()
+    assert min(found) > _WRONG_BYTES // 16
+    return f"answers of {' and '.join(map(str, found))} bytes"
 
 
 def _misled(proxy: Besieged, api_key: int, wrong: Wrong) -> str:

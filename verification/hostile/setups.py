@@ -159,7 +159,12 @@ SETUPS: Final = (
     Setup(
         "wrong broker",
         _little_memory,
-        (broker_attacks.many_topics, broker_attacks.wrong_versions, broker_attacks.wrong_topics),
+        (
+            broker_attacks.many_topics,
+            broker_attacks.tiny_batches,
+            broker_attacks.wrong_versions,
+            broker_attacks.wrong_topics,
+        ),
         floods=False,
         most_rise=_LITTLE_MEMORY * 3 // 2,
         wrong=True,
