@@ -13,6 +13,9 @@ from kproxy.codec.varint import read_varint
 
 #: Of a batch's header: length, magic, attributes, producer id, record count.
 _GLANCE: Final = Struct(">8xi4xb4xh20xq6xi")
+#: What follows the offset of an entry or batch: the bytes after these.
+_SIZE: Final = Struct(">i")
+_OFFSET_BYTES: Final = 8
 _LEAST_LENGTH: Final = _GLANCE.size - LOG_OVERHEAD
 _MIN_SIZE: Final = (*MIN_SIZE, HEADER_SIZE)
 
@@ -74,6 +77,24 @@ def walk_batches(
         before, last = last, pos
         pos += overhead + length
     return before, last, pos
+
+
+def end_of_first(record_set: bytes | bytearray | memoryview, most: int) -> int:
+    """Where the first ``most`` entries and batches of a record set end; its length if it has no more.
+
+    Sizes that are impossible are left to those that read it.
+    """
+    pos, end, size_of = 0, len(record_set) - MAGIC_OFFSET, _SIZE.unpack_from
+    for _ in range(most):
+        if pos >= end:
+            break
+        size = size_of(record_set, pos + _OFFSET_BYTES)[0]
+        if size < 0:
+            break
+        pos += LOG_OVERHEAD + size
+    else:
+        return min(pos, len(record_set))
+    return len(record_set)
 
 
 def records_of(header: BatchHeader, batch: memoryview, max_decompressed_bytes: int) -> bytes:

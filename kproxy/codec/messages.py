@@ -12,14 +12,23 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from kproxy.codec._generated.api import APIS, ApiKey
 from kproxy.codec._generated.errors import ErrorCode
-from kproxy.codec.primitives import Counted
+from kproxy.codec.primitives import ELEMENTS, MOST_ELEMENTS, UNLIMITED, Elements
 from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from kproxy.codec.primitives import Buffer
 
-__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "decode_request", "request_class", "response_class"]
+__all__ = [
+    "APIS",
+    "ApiKey",
+    "ErrorCode",
+    "Message",
+    "api_name",
+    "decode_request",
+    "request_class",
+    "response_class",
+]
 
 
 class Message(ProtocolStruct):
@@ -37,24 +46,40 @@ class Message(ProtocolStruct):
     FLEXIBLE_FROM: ClassVar[int]
 
     @classmethod
-    def decode(cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False) -> Self:
+    def decode(
+        cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False, most_elements: int = MOST_ELEMENTS
+    ) -> Self:
         """Reads the message that fills ``buf`` from ``pos`` to its end; with ``surplus``, other bytes may follow it.
 
         Brokers ignore bytes after a request, and librdkafka 2 sends some after a Metadata request for all topics.
 
         Raises RemoteProtocolError if the bytes are not such a message, if bytes are left over without ``surplus``, or
-        if the version does not exist.
+        if the version does not exist; TooManyElements if it has more than ``most_elements`` array elements and tagged
+        fields.
         """
+        return cls.decode_counted(buf, version, pos, surplus=surplus, most_elements=most_elements)[0]
+
+    @classmethod
+    def decode_counted(
+        cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False, most_elements: int = MOST_ELEMENTS
+    ) -> tuple[Self, int]:
+        """As ``decode``; returns also how many array elements and tagged fields the message has."""
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise RemoteProtocolError(f"{cls.__name__} has no version {version}")
+        damage, elements = None, Elements(most_elements)
+        token = ELEMENTS.set(elements)
         try:
             message, end = cls._read(buf, pos, version)
         except (StructError, IndexError, UnicodeDecodeError) as e:
-            raise RemoteProtocolError(f"{cls.__name__} version {version} is cut or damaged: {e}") from e
+            damage = str(e)
+        finally:
+            ELEMENTS.reset(token)
+        if damage is not None:  # raised here, so that the error does not keep the readers' frames, and what they read
+            raise RemoteProtocolError(f"{cls.__name__} version {version} is cut or damaged: {damage}")
         if end > len(buf) or (end < len(buf) and not surplus):
             word = "ends before its last field" if end > len(buf) else f"has {len(buf) - end} bytes too many"
             raise RemoteProtocolError(f"{cls.__name__} version {version} {word}")
-        return message
+        return message, most_elements - elements.left
 
     def encode(self, version: int) -> bytes:
         """The message in ``version``, without any header.
@@ -104,14 +129,13 @@ def request_class(api_key: int) -> type[Message]:
 def decode_request(api_key: int, body: Buffer, version: int, most_elements: int) -> tuple[Message, int]:
     """A client's request, and how many array elements and tagged fields it has; bytes may follow it.
 
-    A Produce request is neither copied nor counted: ``walk_request``, which has to come before, bounds its partitions.
+    A Produce request is not counted: ``walk_request``, which has to come before, bounds its partitions.
 
     Raises TooManyElements if they are more than ``most_elements``, and otherwise what ``Message.decode`` raises.
     """
     if api_key == ApiKey.PRODUCE:
-        return request_class(api_key).decode(body, version, surplus=True), 0
-    counted = Counted(body, most_elements)
-    return request_class(api_key).decode(counted, version, surplus=True), most_elements - counted.left
+        return request_class(api_key).decode(body, version, surplus=True, most_elements=UNLIMITED), 0
+    return request_class(api_key).decode_counted(body, version, surplus=True, most_elements=most_elements)
 
 
 def response_class(api_key: int) -> type[Message]:

@@ -10,6 +10,7 @@ types are those of KIP-482.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from struct import Struct, unpack_from
 from typing import TypeVar
 
@@ -24,6 +25,12 @@ MAX_VARINT_BYTES = 5
 MAX_INT16 = 2**15 - 1
 #: Tagged fields of one struct. Kafka's own have fewer than 10; each unknown one is kept.
 MOST_TAGS = 100
+#: Array elements and tagged fields of one message, unless its reader says otherwise: about 60 MB as objects.
+MOST_ELEMENTS = 1 << 17
+#: Integers in one array that count as one element.
+INTS_IN_ELEMENT = 16
+#: More than any message has.
+UNLIMITED = 1 << 62
 WIDTHS = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 _int16 = Struct(">h")
@@ -50,36 +57,37 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 class TooManyElements(RemoteProtocolError):
-    """A request has more array elements and tagged fields than kproxy decodes for it."""
+    """A message has more array elements and tagged fields than are decoded for it."""
 
     refusal = "elements"
 
 
-class Counted(bytearray):
-    """The bytes of one request that may only have so many array elements and tagged fields, in all arrays together.
+class Elements:
+    """The array elements and tagged fields that one message may have, in all its arrays together.
 
     An empty string takes one byte of a frame and about 100 bytes of memory, and each element takes time: so they are
-    counted before they are decoded. Arrays of integers are not counted; they take little more than their bytes.
+    counted before they are decoded. Of integers in arrays 16 count as one: each takes up to 36 bytes of memory.
     """
 
     __slots__ = ("left",)
 
-    def __init__(self, data: Buffer, most: int) -> None:
+    def __init__(self, most: int) -> None:
         """``most``: the elements that may be decoded."""
-        super().__init__(data)
         #: The elements that may still be decoded.
         self.left = most
 
-    def take(self, count: int) -> None:
-        """Counts elements before they are decoded. Raises TooManyElements."""
-        self.left -= count
-        if self.left < 0:
-            raise TooManyElements("the request has too many array elements (request.max.elements)")
+
+ELEMENTS: ContextVar[Elements | None] = ContextVar("elements", default=None)
+"""Those of the message that is read; None while none is, as in headers."""
 
 
-def _count(buf: Buffer, count: int) -> None:
-    if type(buf) is Counted:
-        buf.take(count)
+def _count(count: int) -> None:
+    allowed = ELEMENTS.get()
+    if allowed is None:
+        return
+    allowed.left -= count
+    if allowed.left < 0:
+        raise TooManyElements("too many array elements in one message (requests: request.max.elements)")
 
 
 def _null(what: str) -> RemoteProtocolError:
@@ -218,7 +226,7 @@ def read_length(buf: Buffer, pos: int, compact: bool, nullable: bool, least: int
 
 def read_structs(buf: Buffer, pos: int, version: int, length: int, read: StructReader[T]) -> tuple[list[T], int]:
     """``length`` structs, one after the other."""
-    _count(buf, length)
+    _count(length)
     items = []
     for _ in range(length):
         item, pos = read(buf, pos, version)
@@ -228,7 +236,7 @@ def read_structs(buf: Buffer, pos: int, version: int, length: int, read: StructR
 
 def read_strings(buf: Buffer, pos: int, compact: bool, length: int) -> tuple[list[str], int]:
     """``length`` strings that may not be null."""
-    _count(buf, length)
+    _count(length)
     read = read_compact_string if compact else read_string
     items = []
     for _ in range(length):
@@ -239,6 +247,8 @@ def read_strings(buf: Buffer, pos: int, compact: bool, length: int) -> tuple[lis
 
 def read_ints(buf: Buffer, pos: int, code: str, length: int) -> tuple[list[int], int]:
     """``length`` integers of the ``struct`` format ``code``."""
+    if length >= INTS_IN_ELEMENT:
+        _count(length // INTS_IN_ELEMENT)
     return list(unpack_from(f">{length}{code}", buf, pos)), pos + length * WIDTHS[code]
 
 
@@ -262,7 +272,7 @@ def read_tags(buf: Buffer, pos: int) -> tuple[dict[int, bytes], int]:
     if count > MOST_TAGS:
         raise RemoteProtocolError(f"{count} tagged fields in one struct")
     if count:
-        _count(buf, count)
+        _count(count)
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)

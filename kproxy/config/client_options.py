@@ -260,8 +260,8 @@ class SizeOptions(OptionGroup):
         whole_number(1_000, INT32_MAX, "elements"),
         "The most array elements (topics, partitions, groups, ...) in one request other than Produce; a request with "
         "more closes its connection. 20,000 elements take about 100 ms with rules (acl.file), and kproxy serves no "
-        "other client meanwhile. Raise it only for clients that ask for more partitions at once. Lists of plain "
-        "numbers do not count.",
+        "other client meanwhile. Raise it only for clients that ask for more partitions at once. Of plain numbers in "
+        "a list 16 count as one.",
         change=Change.NEW_CONNECTIONS,
     )
     connection_buffer_bytes: int = option(
@@ -275,7 +275,9 @@ class SizeOptions(OptionGroup):
         128 * MIB,
         MEMORY,
         "The bytes of requests and responses that the whole process holds before it stops reading from clients. So a "
-        "slow broker slows its clients and does not grow the heap. It holds at least one request of max.frame.bytes.",
+        "slow broker slows its clients and does not grow the heap. It holds at least one request of max.frame.bytes. "
+        "A response that kproxy decodes has at most this many bytes, and one array element (topic, partition, ...) "
+        "for each 512 bytes of it. Raise it where old clients ask for more than 250,000 partitions at once.",
     )
     max_connections: int = option(
         10_000,

@@ -10,6 +10,8 @@ from typing import Final
 
 import trio
 
+from kproxy.net.turns import Turns
+
 #: Who holds no more than this many bytes may use the reserve.
 _LITTLE: Final = 65_536
 
@@ -27,10 +29,8 @@ class Budget:
         self.elder: object | None = None
         #: Who waits, for the whole or for one of its parts.
         self.waiting: trio.lowlevel.ParkingLot = whole.waiting if whole is not None else trio.lowlevel.ParkingLot()
-        #: Long conversions of old record formats that run at a time.
-        self.converting = trio.CapacityLimiter(1)
-        #: Between two looks at all connections one of those that have many requests at hand continues.
-        self.turns = trio.Lock()
+        #: What is done between two looks of the loop at all connections.
+        self.turns = Turns()
         self.used = 0
         #: The most that was held since somebody last set this, in bytes.
         self.peak = 0

@@ -20,6 +20,7 @@ from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
+from kproxy.net.turns import TURN_BYTES
 from kproxy.net.upstream import LARGEST_FRAME, Upstream
 from kproxy.proxy.client_login.policy import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.principals import ANONYMOUS
@@ -487,15 +488,22 @@ class Connection:
             await self._progress.park()
 
     async def let_others_work(self) -> None:
-        """Writes what is ready, and waits: of the connections with many requests at hand one at a time continues."""
+        """Writes what is ready, and waits: of the connections with much to do one at a time continues."""
+        await self._yield(TURN_BYTES)
+
+    async def _yield(self, effort: int) -> None:
         await self.flush()
-        async with self.budget.turns:
-            await trio.lowlevel.checkpoint()
+        await self.budget.turns.wait(effort)
         self.look_whether_empty()
 
-    async def make_room(self) -> None:
-        """Waits, before a large request is read, for its turn and for memory."""
-        await self.let_others_work()
+    async def take_turn(self, effort: int) -> None:
+        """Waits, before messages of so many bytes are decoded or encoded, until it is their turn."""
+        if not self.budget.turns.fits(effort):
+            await self._yield(effort)
+
+    async def make_room(self, effort: int) -> None:
+        """As ``take_turn``; waits for memory, too."""
+        await self.take_turn(effort)
         if self.budget.full:
             await self._admitted()
 

@@ -9,9 +9,10 @@ import trio
 
 from kproxy.errors import FencedByAnother, LocalProtocolError
 from kproxy.net.coordinator_calls import CoordinatorCalls
+from kproxy.net.long_work import beside
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import Reading, wait
-from kproxy.proxy.commands import AskCoordinator, Close, Mute, Resend, Unsettled, WaitForLog, WarnOfUntimed
+from kproxy.proxy.commands import AskCoordinator, Close, Encode, Mute, Resend, Unsettled, WaitForLog, WarnOfUntimed
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 
 if TYPE_CHECKING:
@@ -58,17 +59,23 @@ class Dispatch:
                     self.calls_open += 1
                     if not self._calls.begin(command, partial(self._answered, command), is_alone=is_alone):
                         nursery.start_soon(self._ask, command, self._calls.queue(command))
-                case WaitForLog():
-                    nursery.start_soon(self._wait, command)
-                case Resend(batches):
-                    if not self.forsaken:
-                        nursery.start_soon(self._resend, batches)
+                case Encode() | WaitForLog() | Resend():
+                    self._begin(nursery, command)
                 case Mute(until):
                     self.muted_until = max(self.muted_until, until)
                 case Close():
                     self.ending = True
                 case WarnOfUntimed(member, key):
                     self._connection.keeper.warn_of_untimed(member, key)
+
+    def _begin(self, nursery: trio.Nursery, command: Encode | WaitForLog | Resend) -> None:
+        match command:
+            case Encode():
+                nursery.start_soon(self._encode, command)
+            case WaitForLog():
+                nursery.start_soon(self._wait, command)
+            case Resend(batches) if not self.forsaken:
+                nursery.start_soon(self._resend, batches)
 
     async def _ask(self, command: AskCoordinator, work: Callable[[], Awaitable[CoordinatorAnswer | None]]) -> None:
         answer = await work()
@@ -111,8 +118,20 @@ class Dispatch:
         self._is_over = True
         self._answers.clear()
 
+    async def _encode(self, command: Encode) -> None:
+        try:
+            frame = await beside(command.encode)
+        except LocalProtocolError as error:
+            log.warning("response cannot be written; connection closed", error=str(error))
+            self._session.close()
+        else:
+            self._session.encoded(command.slot, frame, trio.current_time() + self._connection.wall)
+            del frame, command  # the client may be slow, and the message is not needed any more
+        await self._connection.changed()
+
     async def _wait(self, command: WaitForLog) -> None:
-        await wait(self._session, command, self._reading, self._connection.wall)
+        turn = partial(self._connection.take_turn, command.slot.size)
+        await wait(self._session, command, self._reading, self._connection.wall, turn)
         await self._connection.changed()
 
     async def _resend(self, batches: Unsettled) -> None:

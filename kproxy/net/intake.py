@@ -8,8 +8,10 @@ import trio
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.origin import Software
 from kproxy.net.lane_leases import Lanes
+from kproxy.net.long_work import beside
 from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
+from kproxy.net.turns import FREE_BYTES
 from kproxy.proxy.commands import (
     AskVersions,
     AwaitOutcomes,
@@ -35,8 +37,6 @@ T = TypeVar("T")
 _PRODUCE = b"\0\0"
 #: One read may hold ten thousand requests: after so many, about 3 ms, it is for the other connections.
 _TURN_FRAMES = 32
-#: A request with many names takes several times its bytes once it is read, and up to 0.1 s.
-_LARGE_BYTES = 65_536
 
 
 class Finished(Exception):
@@ -86,7 +86,7 @@ class Intake:
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
             # nearly all are short, and are spared a coroutine
-            command = session.request(frame, now) if len(frame) <= _LARGE_BYTES else await self._offer(frame)
+            command = session.request(frame, now) if len(frame) <= FREE_BYTES else await self._offer(frame)
             if command is not None:
                 await self._wait_for(command, frame)
                 connection.look_whether_empty()
@@ -159,11 +159,11 @@ class Intake:
         await connection.flush()
 
     async def _offer(self, frame: bytearray) -> Blocking | None:
-        """Hands a frame to the session; a large one once it is its turn, and there is memory for what is in it."""
+        """Hands a frame to the session; a long one once it is its turn, and there is memory for what is in it."""
         connection = self._connection
-        if len(frame) <= _LARGE_BYTES or frame[4:6] == _PRODUCE:
+        if len(frame) <= FREE_BYTES or frame[4:6] == _PRODUCE:
             return self._session.request(frame, connection.read_at + connection.wall)
-        await connection.make_room()
+        await connection.make_room(len(frame))
         command = self._session.request(frame, connection.read_at + connection.wall)
         connection.account()  # others that wait for memory learn of it at once
         return command
@@ -199,7 +199,7 @@ class Intake:
     async def _beside(self, work: Callable[[], T]) -> T:
         """Does long work beside the loop; one at a time, since each may hold ``decompression.max.bytes``."""
         budget = self._connection.budget
-        done = await trio.to_thread.run_sync(work, limiter=budget.converting)
+        done = await beside(work)
         budget.peak = max(budget.peak, budget.used + self._config.decompression_max_bytes)
         return done
 

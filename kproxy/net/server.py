@@ -33,6 +33,7 @@ from kproxy.proxy.permits import Permits, is_listed
 from kproxy.proxy.routing import Address, Broker, ClusterMap, preferred_ports
 from kproxy.proxy.senders import sender_of
 from kproxy.proxy.session import Session
+from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces
 from kproxy.txn.last_stable import LastStable
@@ -411,6 +412,7 @@ def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
         fetch_max_bytes=config.fetch_max_bytes,
         transcode=config.transcode,
         max_request_elements=config.request_max_elements,
+        max_response_elements=config.buffer_memory // RESPONSE_ELEMENT_BYTES,
         passes_sasl=config.clients_log_in or not config.logs_in,
         logs_in_here=logs_in,
         legacy_committed=config.legacy_isolation_level == READ_COMMITTED,

@@ -1,5 +1,6 @@
 """A client connection's own connection to the broker of its port: requests out, responses in."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,12 @@ import trio
 from kproxy.codec.frame import FrameSplitter
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.intake import Finished
+from kproxy.net.long_work import beside
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
+from kproxy.net.turns import FREE_BYTES
 from kproxy.proxy.routing import Broker
+from kproxy.proxy.session import DECODED_TIMES
 
 if TYPE_CHECKING:
     from kproxy.net.connection import Connection
@@ -38,8 +42,10 @@ class Upstream:
         self._wall, self._now = shared.wall, connection.now
         self._io: ByteIO | None = None
         self._broker: Broker | None = None
-        self._answers = FrameSplitter(LARGEST_FRAME)
+        self._answers = FrameSplitter(connection.config.buffer_memory)
         self._writing = False
+        #: Bytes of the response that is decoded, and of what is made of it.
+        self._at_work = 0
         #: Bytes of a response that goes to the client while it comes: those to come, and those that came.
         self._streaming = self._streamed = 0
         #: When the broker sent something last, or began to owe a response (trio's clock, seconds).
@@ -51,8 +57,8 @@ class Upstream:
 
     @property
     def held(self) -> int:
-        """Bytes of an unfinished response."""
-        return self._answers.held
+        """Bytes of an unfinished response, and of one that is decoded."""
+        return self._answers.held + self._at_work
 
     def is_to(self, broker: Broker) -> bool:
         """Whether this is the broker of the client's port."""
@@ -121,7 +127,7 @@ class Upstream:
             self._stats.connections_open -= 1
 
     async def _read(self, io: ByteIO) -> None:
-        self._answers = splitter = FrameSplitter(LARGEST_FRAME)
+        self._answers = splitter = FrameSplitter(self._connection.config.buffer_memory)
         try:
             while True:
                 if self._budget.full:
@@ -169,27 +175,42 @@ class Upstream:
             data = await self._stream(data)
         if not data:
             return
-        frames = splitter.feed(data)
-        now = self.answered_at + self._wall
-        for frame in frames:
-            work = self._session.long_work(frame)
-            if work is not None:
-                await self._convert(work)
-                work = None  # it holds the records
-            unknown = self._session.response(frame, now)
-            if unknown:
-                await self._cluster.learn(unknown)
-                self._session.response(frame, now, learnt=True)
-        if frames:
+        frames = deque(splitter.feed(data))
+        came = bool(frames)
+        while frames:
+            await self._take(frames.popleft(), self.answered_at + self._wall)
+        if came:
             await self._connection.changed()
         else:
             self._connection.account()
         while not self._connection.client_gone and len(self._session.to_client) > 0 and self._connection.writing_client:
             await self._connection.progressed()  # the client is slow: read no more from the broker meanwhile
 
+    async def _take(self, frame: bytearray, now: float) -> None:
+        if len(frame) > FREE_BYTES and (need := self._session.decoded_bytes(frame)):
+            self._at_work = len(frame)
+            self._connection.account()
+            await self._connection.make_room(need // DECODED_TIMES)
+            self._at_work += need
+            self._connection.account()  # before it is made
+        try:
+            await self._take_now(frame, now)
+        finally:
+            self._at_work = 0
+
+    async def _take_now(self, frame: bytearray, now: float) -> None:
+        work = self._session.long_work(frame)
+        if work is not None:
+            await self._convert(work)
+            work = None  # it holds the records
+        unknown = self._session.response(frame, now)
+        if unknown:
+            await self._cluster.learn(unknown)
+            self._session.response(frame, now, learnt=True)
+
     async def _convert(self, work: Callable[[], None]) -> None:
         """Converts a response beside the loop, as long requests: one at a time, since each may hold much."""
-        await trio.to_thread.run_sync(work, limiter=self._budget.converting)
+        await beside(work)
         self._budget.peak = max(self._budget.peak, self._budget.used + self._connection.config.decompression_max_bytes)
 
     def _starts_stream(self, data: memoryview) -> bool:

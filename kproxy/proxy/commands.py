@@ -190,4 +190,13 @@ class WarnOfUntimed:
     key: TrackKey
 
 
-Queued: TypeAlias = AskCoordinator | WaitForLog | Resend | Mute | Close | WarnOfUntimed
+@dataclass(slots=True, eq=False)
+class Encode:
+    """Encode a long response in another thread; then ``Session.encoded``."""
+
+    slot: Slot
+    #: Makes the frame; LocalProtocolError if the message can't be said.
+    encode: Callable[[], bytes]
+
+
+Queued: TypeAlias = AskCoordinator | Encode | WaitForLog | Resend | Mute | Close | WarnOfUntimed

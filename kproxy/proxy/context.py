@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.conversion_memo import ConversionMemo
+from kproxy.codec.primitives import MOST_ELEMENTS
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.identity import Identity
@@ -97,6 +98,8 @@ class Policy:
     transcode: Callable[[str], Mapping[int, int]] = _as_it_is
     #: Array elements that one request may have, other than Produce.
     max_request_elements: int = 20_000
+    #: Those that one response of a broker may have.
+    max_response_elements: int = MOST_ELEMENTS
     #: Whether SASL of the client goes through to the broker.
     passes_sasl: bool = True
     #: Whether clients log in at kproxy, not at the broker.

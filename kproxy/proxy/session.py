@@ -15,6 +15,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersions
 from kproxy.codec.fetch_restate import restate
 from kproxy.codec.header import decode_request_header, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
+from kproxy.codec.primitives import TooManyElements
 from kproxy.codec.produce_layout import walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
@@ -42,8 +43,8 @@ from kproxy.proxy.memberships import ASKED_BY_MEMBERS
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.relayed_login import RelayedLogin
 from kproxy.proxy.routing import Address
-from kproxy.proxy.session_queues import Expected, Link
-from kproxy.proxy.slots import ELEMENT_BYTES, Slot
+from kproxy.proxy.session_queues import SHORT_ELEMENTS, Expected, Link
+from kproxy.proxy.slots import ELEMENT_BYTES, RESPONSE_ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
 from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, TRANSACTIONS, upstream_version
@@ -57,6 +58,10 @@ if TYPE_CHECKING:
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION_ID = Struct(">i")
 _PREFIX = 4
+#: Responses of more bytes, other than of Fetch, are decoded beside the loop.
+_LONG_BYTES = 65_536
+#: A decoded response takes so many times the bytes that it had.
+DECODED_TIMES = 20
 #: The first ApiVersions version that names the client's software.
 _SOFTWARE = 3
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
@@ -134,8 +139,8 @@ class Session:
         self._relayed_login = RelayedLogin(ctx, link)
         self._login = None if logins is None else self._gate_of(logins)
         self._gate = ProduceGate(ctx, stats, link, self._open, self._forward, self._send_on)
-        #: A response that was decoded before it was taken.
-        self._decoded: tuple[bytearray, Message] | None = None
+        #: A response that was decoded before it was taken, and its array elements.
+        self._decoded: tuple[bytearray, Message, int] | None = None
         #: What the shell has to write, and then removes, and has to do.
         self.to_client, self.to_upstream, self.commands = link.to_client, link.to_upstream, link.commands
         self.delayed: Delayed = self._gate
@@ -512,18 +517,44 @@ class Session:
         head.slot.streamed = size
         self._link.answer_raw(head.slot)
 
+    def decoded_bytes(self, frame: bytearray) -> int:
+        """The most bytes that will be made of the next response, about; 0 if it is passed on as it is."""
+        if not self._link.expected or self._link.expected[0].handler is None:
+            return 0
+        # records are not decoded; of other fields the shortest are elements of about 20 bytes
+        return len(frame) if self._link.expected[0].slot.api_key == ApiKey.FETCH else len(frame) * DECODED_TIMES
+
     def long_work(self, frame: bytearray) -> Callable[[], None] | None:
         """What takes long of a response: another thread may do it before the response is taken; None if nothing does.
 
-        RemoteProtocolError: the broker can't be followed, end the connection.
+        Decodes what is short. RemoteProtocolError: the broker can't be followed, end the connection.
         """
         if not self._link.expected or len(frame) < _PREFIX + 4:
             return None  # ``response`` says so
         head = self._link.expected[0]
-        if head.handler is None or head.exchange is None or head.slot.api_key != ApiKey.FETCH:
+        if head.handler is None or head.exchange is None or head.watched:
             return None
-        self._decoded = frame, _decoded(head, head.exchange, frame)
-        return head.handler.long_work(self._ctx, head.exchange, self._decoded[1])
+        whole = partial(self._decode_whole, head, head.handler, head.exchange, frame)
+        if len(frame) > _LONG_BYTES and head.slot.api_key != ApiKey.FETCH:  # that one is long by its records
+            return whole
+        try:
+            most = min(SHORT_ELEMENTS, self._ctx.policy.max_response_elements)
+            return self._decode(head, head.handler, head.exchange, frame, most)
+        except TooManyElements:
+            return whole
+
+    def _decode(
+        self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, most_elements: int
+    ) -> Callable[[], None] | None:
+        """Decodes a response; what else takes long of it."""
+        message, elements = _decoded(head, exchange, frame, most_elements)
+        self._decoded = frame, message, elements
+        return handler.long_work(self._ctx, exchange, message) if head.slot.api_key == ApiKey.FETCH else None
+
+    def _decode_whole(self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray) -> None:
+        work = self._decode(head, handler, exchange, frame, self._ctx.policy.max_response_elements)
+        if work is not None:
+            work()
 
     def response(self, frame: bytearray, now: float, *, learnt: bool = False) -> list[tuple[int, Address]]:
         """Takes a response (prefix included), or names brokers that need an address first: offer it again then.
@@ -558,11 +589,15 @@ class Session:
             self._link.answer_raw(head.slot, frame)
             return []
         decoded, self._decoded = self._decoded, None
-        response = decoded[1] if decoded is not None and decoded[0] is frame else _decoded(head, exchange, frame)
+        if decoded is None or decoded[0] is not frame:
+            decoded = frame, *_decoded(head, exchange, frame, self._ctx.policy.max_response_elements)
+        _, response, elements = decoded
         unknown = self._ctx.cluster.unknown(handler.brokers_in(response))
         if unknown and not learnt:
+            self._decoded = decoded
             return unknown
         self._link.expected.popleft()
+        self._link.order.decoded(head.slot, elements * RESPONSE_ELEMENT_BYTES)
         self._ctx.pipelines = bool(self._link.expected)
         lowered = handler.lower(self._ctx, exchange, response)
         self._ctx.fetched.conversions = None
@@ -602,6 +637,12 @@ class Session:
         else:
             answer = call.handler.lower(self._ctx, call.exchange, response)
             self._lowered(call.slot, call.handler, call.exchange, answer, None)
+
+    def encoded(self, slot: Slot, frame: bytes, now: float) -> None:
+        """Takes the response to a request that was encoded in another thread."""
+        self._link.now = now
+        self._link.order.decoded(slot, len(frame))
+        self._link.answer_raw(slot, frame)
 
     def resume(
         self, waiting: WaitForLog, now: float, told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
@@ -650,10 +691,10 @@ class Session:
             self._ctx.fetched.stable_lags.clear()
 
 
-def _decoded(head: Expected, exchange: Exchange, frame: bytearray) -> Message:
-    """The response of a broker, prefix included. RemoteProtocolError if it is none."""
+def _decoded(head: Expected, exchange: Exchange, frame: bytearray, most_elements: int) -> tuple[Message, int]:
+    """The response of a broker, prefix included, and its array elements. RemoteProtocolError if it is none."""
     api_key = head.slot.api_key if exchange.asked is None else exchange.asked
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, exchange.upstream_version, view)
     known = response_class(api_key) if head.handler is None else head.handler.read_as(api_key, exchange)
-    return known.decode(view[body:], exchange.upstream_version)
+    return known.decode_counted(view[body:], exchange.upstream_version, most_elements=most_elements)

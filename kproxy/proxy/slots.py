@@ -14,6 +14,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 SLOT_BYTES: Final = 1024
 #: What an element of an array costs when its request is decoded, as an object with a short string.
 ELEMENT_BYTES: Final = 256
+#: The same of a response: a partition with its lists of replicas.
+RESPONSE_ELEMENT_BYTES: Final = 512
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +31,8 @@ class Slot:
     size: int
     #: Bytes that are held beside these, since the request is decoded.
     more: int = 0
+    #: The same since its response is decoded.
+    decoded: int = 0
     #: acks=0: its turn comes, but nothing is written.
     silent: bool = False
     answer: Sequence[Buffer] | None = None
@@ -68,6 +72,11 @@ class AnswerOrder:
         slot.more += count
         self.held += count
 
+    def decoded(self, slot: Slot, count: int) -> None:
+        """Counts so many bytes as held for the response to an open slot, in place of what was counted before."""
+        self.held += count - slot.decoded
+        slot.decoded = count
+
     def is_next(self, slot: Slot) -> bool:
         """Whether this slot's response is the next to be written."""
         return bool(self._slots) and self._slots[0] is slot
@@ -78,7 +87,7 @@ class AnswerOrder:
         slots = self._slots
         while slots and slots[0].answer is not None:
             slot = slots.popleft()
-            self.held -= slot.size + slot.more + SLOT_BYTES
+            self.held -= slot.size + slot.more + slot.decoded + SLOT_BYTES
             ready.append(slot)
         return ready
 

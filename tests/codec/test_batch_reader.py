@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kproxy.codec.batch import build_batch
 from kproxy.codec.batch_header import HEADER_SIZE, crc_ok, read_header, stamp
-from kproxy.codec.batch_reader import entry_size, records_of, walk_batches
+from kproxy.codec.batch_reader import end_of_first, entry_size, records_of, walk_batches
 from kproxy.codec.records import CONTROL, CorruptRecord, DecompressionLimit, Record
 from kproxy.errors import RemoteProtocolError
 from tests.codec.message_sets import entry, wrapper
@@ -168,3 +168,13 @@ class TestWalkBatches:
             if at == 11:
                 other[8:11] = bytes(3)
             assert walk_batches(other, CONTROL, 8) is None
+
+
+def test_the_end_of_the_first_batches_of_a_record_set() -> None:
+    parts = [entry(0, None, b"a", magic=0), entry(1, b"k", None), bytes(build_batch(plain(), base_offset=2))]
+    data = b"".join(parts)
+    ends = [len(parts[0]), len(parts[0] + parts[1]), len(data), len(data)]
+    assert [end_of_first(data, most) for most in (1, 2, 3, 4)] == ends
+    assert end_of_first(memoryview(data), 0) == 0
+    assert [end_of_first(data[:-1], most) for most in (2, 3)] == [ends[1], len(data) - 1], "the last one is cut off"
+    assert end_of_first(bytes(8) + b"\xff" * 80, 5) == 88, "its reader finds out that it is none"

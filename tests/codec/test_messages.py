@@ -1,3 +1,4 @@
+import gc
 import sys
 from subprocess import run
 
@@ -6,7 +7,12 @@ import pytest
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.fetch import FetchResponse, FetchResponseFetchableTopicResponse, FetchResponsePartitionData
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kproxy.codec._generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kproxy.codec._generated.produce import (
@@ -24,7 +30,7 @@ from kproxy.codec.messages import (
     request_class,
     response_class,
 )
-from kproxy.codec.primitives import MOST_TAGS, TooManyElements
+from kproxy.codec.primitives import MOST_ELEMENTS, MOST_TAGS, TooManyElements, read_tags
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 
@@ -212,3 +218,37 @@ def test_unknown_tagged_fields_are_counted() -> None:
     request.unknown_tags = dict.fromkeys(range(100, 100 + MOST_TAGS + 1), b"")
     with pytest.raises(RemoteProtocolError, match="tagged fields"):
         OffsetFetchRequest.decode(request.encode(6), 6)
+
+
+def test_integers_of_an_array_count_for_a_part_of_an_element() -> None:
+    request = OffsetFetchRequest("g", topics=[OffsetFetchRequestTopic("a", list(range(33)))])
+    assert decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 3) == (request, 3)
+    with pytest.raises(TooManyElements):
+        decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 2)
+
+
+def test_any_message_is_bounded_and_the_bound_ends_with_it() -> None:
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="t")] * 3)
+    body = response.encode(1)
+    assert MetadataResponse.decode_counted(body, 1, most_elements=3) == (response, 3)
+    with pytest.raises(TooManyElements):
+        MetadataResponse.decode(body, 1, most_elements=2)
+    many = MetadataResponse(topics=[MetadataResponseTopic(name="")] * (MOST_ELEMENTS + 1)).encode(1)
+    with pytest.raises(TooManyElements):
+        MetadataResponse.decode(many, 1)
+    tags = b"\x01\x05\x00"
+    assert read_tags(tags, 0) == ({5: b""}, 3), "a header is no part of a message"
+
+
+def test_what_was_read_of_a_damaged_message_is_free_at_once() -> None:
+    """Once an error kept the frames of all readers, and gigabytes that they had read."""
+    body = MetadataResponse(topics=[MetadataResponseTopic(name="t" * 100)] * 3).encode(1)[:-1]
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(RemoteProtocolError) as caught:
+            MetadataResponse.decode(body, 1)
+        assert caught.value.__context__ is None
+        assert not [one for one in gc.get_objects() if isinstance(one, MetadataResponseTopic)]
+    finally:
+        gc.enable()

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
-from kproxy.codec._generated.metadata import MetadataResponse
+from kproxy.codec._generated.metadata import MetadataResponse, MetadataResponseTopic
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.upstream import Upstream
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
@@ -648,3 +648,19 @@ async def test_nothing_is_known_of_the_cluster_yet() -> None:
             await client.send(ApiVersionsRequest(), 0)
             assert await client.ended()
         await proxy.at_rest()
+
+
+@pytest.mark.parametrize("topics", [40_000, 140_000])
+async def test_a_response_of_many_topics_is_served_or_ends_its_own_connection(topics: int) -> None:
+    """More than ``buffer.memory`` allows: nothing of it is decoded."""
+    rows = [MetadataResponseTopic(name=f"{number:x}") for number in range(topics)]
+    limits = {"buffer_memory": 32 << 20, "max_frame_bytes": 16 << 20}
+    async with proxied(**limits) as proxy, await proxy.client(1) as client, await proxy.client(1) as other:
+        answer = MetadataResponse(brokers=(await other.call(metadata(), 1)).brokers, topics=rows)
+        proxy.brokers.control(ApiKey.METADATA, lambda _: Answer(answer), times=1)
+        await client.send(metadata(), 1)
+        if topics > 65_536:
+            assert await client.ended()
+        else:
+            assert len((await client.receive()).topics) == topics
+        assert await other.call(metadata(), 1)

@@ -21,6 +21,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import build_batch
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
+from kproxy.codec.primitives import UNLIMITED
 from tests.codec.message_sets import entry, wrapper
 from tests.net.harness import records
 from verification.hostile import attacks
@@ -51,7 +52,8 @@ def costs_at_most(proxy: Besieged, seconds: float, memory: int) -> Iterator[None
 def ask(proxy: Besieged, message: Message, version: int) -> Message:
     frame = answer_to(proxy, encode_request(message, version, 1, "honest"))
     found = response_class(message.API_KEY)
-    return found.decode(frame, version, response_header_size(message.API_KEY, version, frame))
+    at = response_header_size(message.API_KEY, version, frame)
+    return found.decode(frame, version, at, most_elements=UNLIMITED)
 
 
 def framed(api_key: int, version: int, body: bytes) -> bytes:

@@ -10,7 +10,12 @@ from kproxy.codec._generated.api_versions import (
 from kproxy.codec._generated.fetch import FetchRequest, FetchResponse
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from kproxy.codec._generated.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -24,13 +29,16 @@ from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec._generated.share_fetch import ShareFetchRequest
 from kproxy.codec.batch import iter_records
+from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.primitives import TooManyElements
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.commands import AwaitProgress, Close, Connect, LeaseProducerId, Resend
+from kproxy.proxy.commands import AwaitProgress, Close, Connect, Encode, LeaseProducerId, Resend
 from kproxy.proxy.routing import Address
+from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES
 from tests.codec.message_sets import entry, wrapper
-from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
+from tests.proxy.playbook import KAFKA_43, PID, Play, batch, configure, stamps
 
 
 def produce(
@@ -490,3 +498,63 @@ def test_bytes_after_a_request_are_ignored_as_a_broker_does() -> None:
     assert bytes(play.session.to_upstream.pop()) == bytes(frame)
     play.reply(MetadataResponse(), 13, 1)
     assert play.answer().brokers == []
+
+
+# -- long responses
+
+
+def many_topics(count: int) -> MetadataResponse:
+    brokers = [MetadataResponseBroker(1, "h1", 9091)]
+    return MetadataResponse(brokers=brokers, topics=[MetadataResponseTopic(name=f"t{n}") for n in range(count)])
+
+
+def long_response(play: Play, topics: int) -> bytearray:
+    """The broker's response to a client that has asked for all topics."""
+    play.ask(MetadataRequest(topics=None), 1)
+    version, correlation_id, _ = play.sent()
+    return bytearray(encode_response(many_topics(topics), version, correlation_id))
+
+
+def test_a_long_response_is_decoded_and_encoded_by_another_thread_and_counted_meanwhile() -> None:
+    play = Play(held_bytes=1 << 30)
+    frame = long_response(play, 6_000)
+    empty = play.session.held_bytes
+    assert play.session.decoded_bytes(frame) >= 6_000 * 270
+    work = play.session.long_work(frame)
+    assert work is not None
+    work()
+    assert play.session.response(frame, 2.0) == []
+    assert play.session.held_bytes - empty == (6_000 + 1) * RESPONSE_ELEMENT_BYTES
+    play.ask(HeartbeatRequest(), 0)
+    version, correlation_id, _ = play.sent()
+    play.reply(HeartbeatResponse(), version, correlation_id)
+    assert not play.session.to_client, "the long one comes first"
+    (encode,) = play.commands()
+    assert isinstance(encode, Encode)
+    play.session.encoded(encode.slot, encode.encode(), 3.0)
+    first, second = play.answers()
+    assert (len(first.topics), second) == (6_000, HeartbeatResponse())
+    assert first.brokers[0].host == "proxy"
+    assert not play.session.held_bytes
+
+
+@pytest.mark.parametrize(("topics", "long"), [(100, False), (4_000, False), (5_000, True)])
+def test_a_response_is_long_by_its_array_elements(topics: int, long: bool) -> None:
+    play = Play()
+    frame = long_response(play, topics)
+    assert (play.session.long_work(frame) is not None) == long
+
+
+def test_a_response_of_more_elements_than_there_is_memory_for_is_not_decoded() -> None:
+    play = Play()
+    configure(play.ctx, max_response_elements=6_000)
+    frame = long_response(play, 6_000)
+    work = play.session.long_work(frame)
+    assert work is not None
+    with pytest.raises(TooManyElements):
+        work()
+    play = Play()
+    configure(play.ctx, max_response_elements=50)
+    frame = long_response(play, 50)
+    with pytest.raises(TooManyElements):
+        play.session.response(frame, 2.0)

@@ -10,7 +10,7 @@ import trustme
 
 from kproxy.net.client_login.credential_file import write_credentials
 from kproxy.proxy.client_login.stored_credentials import Credentials, make_verifier
-from verification.hostile import attacks, http_attacks
+from verification.hostile import attacks, broker_attacks, http_attacks
 from verification.hostile.target import Target, besieged, besieged_webhook
 
 #: An honest client is served before it would give up, also where other programs keep the machine busy.
@@ -20,6 +20,8 @@ _WEBHOOK_RISE: Final = 120 << 20
 
 #: With 3 KB for each of 12,000 producers: those of the attacks that come before the measured ones count, too.
 _PRODUCERS_RISE: Final = 36 << 20
+#: buffer.memory of a setup, in bytes.
+_LITTLE_MEMORY: Final = 32 << 20
 
 #: Takes the target of its setup.
 Attack: TypeAlias = Callable[[Any], str]
@@ -63,10 +65,12 @@ class Setup:
     #: As ``Limits``.
     most_rise: int | None = None
     most_wait: float | None = None
+    #: Whether its broker may be made to answer wrong.
+    wrong: bool = False
 
     def besiege(self, directory: Path) -> AbstractContextManager[Target]:
         """Starts it."""
-        return besieged(directory, *self.options(directory), opens=self.opens, files=self.files)
+        return besieged(directory, *self.options(directory), opens=self.opens, files=self.files, wrong=self.wrong)
 
 
 class WebhookSetup(Setup):
@@ -78,6 +82,10 @@ class WebhookSetup(Setup):
 
 def _plain(directory: Path) -> Sequence[str]:
     return ()
+
+
+def _little_memory(directory: Path) -> Sequence[str]:
+    return (f"--buffer-memory={_LITTLE_MEMORY}", f"--max-frame-bytes={_LITTLE_MEMORY // 2}")
 
 
 def _transactions(directory: Path) -> Sequence[str]:
@@ -165,6 +173,19 @@ SETUPS: Final = (
         floods=False,
         files=256,
         most_wait=_SHORT_WAIT,
+    ),
+    Setup(
+        "wrong broker",
+        _little_memory,
+        (
+            broker_attacks.many_topics,
+            broker_attacks.tiny_batches,
+            broker_attacks.wrong_versions,
+            broker_attacks.wrong_topics,
+        ),
+        floods=False,
+        most_rise=_LITTLE_MEMORY * 3 // 2,
+        wrong=True,
     ),
     WebhookSetup(
         "webhook",

@@ -22,6 +22,7 @@ import trustme
 from kproxy.codec.batch import Record, build_batch
 from kproxy.testing.cluster_client import ClusterClient
 from verification.hostile.stretches import LongestStretch
+from verification.hostile.wrong_broker import WrongBroker
 
 PATIENCE = 600.0
 #: After so long the fake broker is taken for broken, in seconds.
@@ -144,8 +145,13 @@ class Besieged(Target):
         longest_stretch: LongestStretch,
         *,
         opens: bool = True,
+        wrong_broker: WrongBroker | None = None,
     ) -> None:
-        """``opens``: clients need neither TLS nor a login, so that a witness can write and read."""
+        """``opens``: clients need neither TLS nor a login, so that a witness can write and read.
+
+        ``wrong_broker``: what is between kproxy and the broker, if anything.
+        """
+        self.wrong_broker = wrong_broker
         super().__init__(process, log, longest_stretch)
         self._broker = broker
         self._opens = opens
@@ -256,18 +262,24 @@ class _Broker:
 
 
 @contextmanager
-def besieged(directory: Path, *options: str, opens: bool = True, files: int | None = None) -> Iterator[Besieged]:
+def besieged(
+    directory: Path, *options: str, opens: bool = True, files: int | None = None, wrong: bool = False
+) -> Iterator[Besieged]:
     """The two processes, until the block ends; kproxy's log is in ``directory``.
 
-    ``files``: how many files kproxy may have open, if that is limited.
+    ``files``: how many files kproxy may have open, if that is limited. ``wrong``: its broker may answer as an attack
+    wants it to.
     """
     with ExitStack() as stack:
         broker = _Broker(stack)
-        command = ["run", f"--bootstrap-servers={broker.bootstrap}", "--listen=127.0.0.1:0", "--http=127.0.0.1:0"]
+        host, _, port = broker.bootstrap.rpartition(":")
+        between = stack.enter_context(WrongBroker((host, int(port)))) if wrong else None
+        bootstrap = broker.bootstrap if between is None else between.address
+        command = ["run", f"--bootstrap-servers={bootstrap}", "--listen=127.0.0.1:0", "--http=127.0.0.1:0"]
         process, log, longest = _watched(stack, directory, [*command, "--log-format=json", *options])
         if files is not None:
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
-        yield Besieged(process, log, broker, longest, opens=opens)
+        yield Besieged(process, log, broker, longest, opens=opens, wrong_broker=between)
 
 
 @contextmanager

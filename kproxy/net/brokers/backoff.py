@@ -29,6 +29,10 @@ class Backoff:
 
     async def pause(self) -> None:
         """Waits before the next attempt."""
+        await trio.sleep(self.next())
+
+    def next(self) -> float:
+        """The pause before the next attempt, in seconds, for callers that do something else meanwhile."""
         pause_ms = self._next_ms
         self._next_ms = min(pause_ms * 2, self._config.retry_backoff_max_ms)
-        await trio.sleep(pause_ms * (1 + CHANCE.random()) / 2000)
+        return pause_ms * (1 + CHANCE.random()) / 2000

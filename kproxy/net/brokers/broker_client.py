@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -13,6 +14,7 @@ from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.long_work import LONG_BYTES, beside
 from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.releases import release_of
 from kproxy.proxy.routing import Address
@@ -20,6 +22,11 @@ from kproxy.proxy.routing import Address
 #: Of all connections of kproxy's own.
 READ_BYTES = 65_536
 LARGEST_RESPONSE = 1 << 26
+#: The same before it is known that a broker answers, and one to be used: it has said its versions, and its cluster's
+#: brokers at most.
+LARGEST_UNVERIFIED = 1 << 20
+#: API keys, features and tagged fields that it may name: brokers have about 100.
+_MOST_VERSIONS = 2_000
 _PREFIX = 4
 CLIENT_ID = "kproxy"
 _ASKED_FIRST = 3
@@ -64,7 +71,7 @@ class BrokerClient:
         self._io = io
         self._address = address
         self._timeout_ms = timeout_ms
-        self._splitter = FrameSplitter(LARGEST_RESPONSE)
+        self._splitter = FrameSplitter(LARGEST_UNVERIFIED)
         self._correlation_id = 0
         self._answers = 0
         self._frames: deque[bytearray] = deque()
@@ -104,6 +111,10 @@ class BrokerClient:
         """Whether the broker has ended the connection, as far as this host knows."""
         return self._io.peer_closed()
 
+    def verified(self) -> None:
+        """Takes responses of up to ``LARGEST_RESPONSE`` from now on: the broker is one to be used."""
+        self._splitter.max_frame_bytes = LARGEST_RESPONSE
+
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
         answer = await self._exchange(request, _ASKED_FIRST)
@@ -121,7 +132,7 @@ class BrokerClient:
     def _api_versions(body: memoryview, version: int) -> ApiVersionsResponse:
         if int.from_bytes(body[:2], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
             version = 0  # a broker that doesn't know the version answers in the oldest shape (KIP-511)
-        return ApiVersionsResponse.decode(body, version)
+        return ApiVersionsResponse.decode(body, version, most_elements=_MOST_VERSIONS)
 
     async def call(
         self,
@@ -138,7 +149,10 @@ class BrokerClient:
         if self._io.closed:
             raise OSError(f"connection to {self._address} is closed")
         try:
-            return answer.decode(await self._exchange(request, version, extra_ms), version)
+            body = await self._exchange(request, version, extra_ms)
+            if len(body) <= LONG_BYTES:
+                return answer.decode(body, version)
+            return await beside(partial(answer.decode, body, version))
         except BaseException:
             self.close()
             raise

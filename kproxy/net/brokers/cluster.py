@@ -118,6 +118,8 @@ class Cluster:
     async def refresh(self) -> None:
         """Asks any broker for all brokers, and gives new ones a port."""
         response = await self.ask_any(MetadataRequest(topics=[]), MetadataResponse, (1, _METADATA))
+        if not response.brokers:
+            raise RemoteProtocolError("a broker says that its cluster has no brokers")
         self._portless.clear()
         await self.learn([(row.node_id, Address(row.host, row.port)) for row in response.brokers])
         self.map.members = {row.node_id for row in response.brokers}
@@ -198,7 +200,7 @@ class Cluster:
             try:
                 return await self.call(address, request, answer, versions)
             except (OSError, RemoteProtocolError) as failed:
-                error = failed
+                error = failed.with_traceback(None)  # that would keep this frame, and so the error and all it read
         raise error
 
     async def new_producer_id(self) -> int:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -14,6 +15,7 @@ from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import CLIENT_ID, LARGEST_RESPONSE, READ_BYTES, M, as_it_is
 from kproxy.net.end_of_turn import EndOfTurn
+from kproxy.net.long_work import LONG_BYTES, beside
 from kproxy.net.network import ByteIO
 from kproxy.proxy.routing import Address
 
@@ -188,21 +190,26 @@ class PipelinedClient:
                 continue
             if count == 0:
                 return
+            frames = splitter.feed(buffer[:count])
+            if frames and len(frames[0]) > LONG_BYTES:  # those that come in one piece are short
+                long = frames.pop(0)
+                self._take(await beside(partial(self._read_answer, long)))
             with self._turn.shortened():
-                for frame in splitter.feed(buffer[:count]):
-                    self._take(frame)
+                for frame in frames:
+                    self._take(self._read_answer(frame))
             if count < READ_BYTES:
                 await self._io.readable()  # there can't be more yet: asking would cost a call in vain
             elif self._io.should_yield():
                 await trio.lowlevel.checkpoint()
 
-    def _take(self, frame: bytearray) -> None:
+    def _read_answer(self, frame: bytearray) -> Any:
         named = int.from_bytes(frame[PREFIX:_BODY_AT], "big", signed=True)
         if not self._asked or named != self._asked[0].correlation_id:
             raise RemoteProtocolError(f"{self._address} answered a request that it was not asked")
-        asked = self._asked[0]
-        answer = asked.read(frame, asked.version)
-        self._asked.popleft()
+        return self._asked[0].read(frame, self._asked[0].version)
+
+    def _take(self, answer: Any) -> None:
+        asked = self._asked.popleft()
         self._due = trio.current_time() + self._asked[0].timeout_s if self._asked else inf
         asked.done(answer)
 

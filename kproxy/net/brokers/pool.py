@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import trio
 
 from kproxy.config.broker_options import BrokerOptions
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
@@ -15,10 +17,17 @@ from kproxy.proxy.routing import Address
 Verify: TypeAlias = Callable[[BrokerClient, Address], Awaitable[None]]
 
 
+class _Shunned(NamedTuple):
+    reason: str
+    until: float
+    backoff: Backoff
+
+
 class Pool:
     """As many connections to each broker as requests are in flight, at most ``most``; further requests wait.
 
     A broker answers the requests of a connection one by one. So requests that may take long have a pool of their own.
+    An address where something answers that is no broker is not tried again for a while.
     """
 
     def __init__(
@@ -33,6 +42,8 @@ class Pool:
         self._idle: dict[Address, list[BrokerClient]] = {}
         self._used: dict[Address, set[BrokerClient]] = {}
         self._closed = False
+        #: Brokers that did not answer as brokers do: why, when to try again (trio's clock, seconds), and the pauses.
+        self._shunned: dict[Address, _Shunned] = {}
 
     @asynccontextmanager
     async def to(self, address: Address) -> AsyncIterator[BrokerClient]:
@@ -52,16 +63,25 @@ class Pool:
                 self._give_back(address, client)
 
     async def _open(self, address: Address) -> BrokerClient:
-        config = self._config
-        client = await BrokerClient.open(
-            self._network, address, config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
-        )
+        config, shunned = self._config, self._shunned.get(address)
+        if shunned is not None and trio.current_time() < shunned.until:
+            raise RemoteProtocolError(shunned.reason)
+        try:
+            client = await BrokerClient.open(
+                self._network, address, config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
+            )
+        except RemoteProtocolError as error:
+            backoff = Backoff(config) if shunned is None else shunned.backoff
+            self._shunned[address] = _Shunned(str(error), trio.current_time() + backoff.next(), backoff)
+            raise
+        self._shunned.pop(address, None)
         try:
             if self._verify is not None:
                 await self._verify(client, address)
         except BaseException:
             client.close()
             raise
+        client.verified()
         return client
 
     def is_connected(self, address: Address) -> bool:

@@ -50,8 +50,11 @@ class Reading(NamedTuple):
     groups: Groups | None = None
 
 
-async def wait(session: Session, waiting: WaitForLog, reading: Reading | None, wall: float) -> None:
+async def wait(
+    session: Session, waiting: WaitForLog, reading: Reading | None, wall: float, turn: Callable[[], Awaitable[None]]
+) -> None:
     """Resumes a response when what it waits for is known. ``wall``: trio's clock to seconds since the epoch.
+    ``turn``: waits until there is time for its request.
 
     Without ``reading`` nothing is ever decided, and the response is sent when the client's time-out expires.
     """
@@ -65,6 +68,7 @@ async def wait(session: Session, waiting: WaitForLog, reading: Reading | None, w
     due = 0.0
     while True:
         seen = 0 if reading is None else reading.changes.version
+        await turn()
         # asked again even before the first wait: what came since the response must not be missed
         if session.resume(waiting, max(trio.current_time() + wall, due), told) is None:
             return

@@ -93,6 +93,8 @@ class Fetch(Handler):
         if not isinstance(response, FetchResponse) or not (version < FIRST_ZSTD or ctx.transcode):
             return None
         reading: FetchReading | None = exchange.notes.get("reading")
+        if reading is not None:
+            reading.bound(response)
         rows = [
             (row.records, 0 if reading is None else reading.position(ref(topic), row.partition_index))
             for topic in response.responses

@@ -18,6 +18,7 @@ from kproxy.codec._generated.fetch import (
     FetchResponseFetchableTopicResponse,
     FetchResponsePartitionData,
 )
+from kproxy.codec.batch_reader import end_of_first
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.context import Context, Passed
@@ -43,6 +44,11 @@ from kproxy.txn.visibility import Aborted, Seen, marker, visible
 _LOOK_SECONDS: Final = 0.05
 #: So long a response waits at most for what is known of last stable offsets (seconds).
 _STABLE_SECONDS: Final = 0.5
+#: Batches of one response that are looked through, in about 70 ms, and at least of each of its partitions; and the
+#: fewest bytes that an entry or batch has.
+_MOST_BATCHES: Final = 6_000
+_LEAST_BATCHES: Final = 8
+_SHORTEST_BATCH: Final = 26
 #: Places that are remembered for one connection.
 _MOST_PASSED: Final = 10_000
 
@@ -123,9 +129,22 @@ class FetchReading:
 
     # -- from the broker
 
+    def bound(self, response: FetchResponse) -> None:
+        """Leaves out what would take long to look through; the client, or kproxy, asks for it next."""
+        rows = [row for topic in response.responses for row in topic.partitions if row.records]
+        most = max(_LEAST_BATCHES, _MOST_BATCHES // max(1, len(rows)))
+        for row in rows:
+            records = row.records or b""
+            if len(records) <= most * _SHORTEST_BATCH:
+                continue
+            end = end_of_first(records, most)
+            if end < len(records):
+                row.records, self._changed = memoryview(records)[:end], True
+
     def take(self, response: FetchResponse, same_version: bool) -> Lowered:
         """The broker's response; ``same_version``: it is in the client's version."""
         self._response = response
+        self.bound(response)
         self._changed = self._changed or not same_version or bool(response.node_endpoints)
         for topic in response.responses:
             for row in topic.partitions:

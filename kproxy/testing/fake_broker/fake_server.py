@@ -16,7 +16,6 @@ import trio.testing
 
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import ApiKey, request_class
-from kproxy.codec.primitives import Counted
 from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.apis.connection_apis import fallback
@@ -141,7 +140,7 @@ class FakeServer:
                 raise CloseConnection
             return encode_response(fallback(), 0, correlation_id)
         header = decode_request_header(frame)
-        request = request_class(key).decode(Counted(frame, _MOST_ELEMENTS), version, header.size)
+        request = request_class(key).decode(frame, version, header.size, most_elements=_MOST_ELEMENTS)
         expire_transactions(self.cluster)
         call = Call(self.cluster, broker_id, connection, client_host, header.client_id, version, request, _SERVED)
         name_topics(call)

@@ -1,22 +1,26 @@
 """kproxy's own requests."""
 
 import re
+import struct
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Self
 
 import pytest
 import trio
 
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
-from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.primitives import Buffer
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.broker_client import LARGEST_UNVERIFIED, BrokerClient
 from kproxy.net.socket_io import SocketIO
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
-from kproxy.testing.fake_broker import Close, Drop, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import Answer, Close, Drop, FakeServer, open_fake_cluster
 
 Broker = Callable[[bytes], bytes]
 
@@ -170,3 +174,49 @@ async def test_what_is_no_kafka_broker_is_refused(broker: Broker) -> None:
 
     with trio.fail_after(120):
         await against(broker, test)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda frame: struct.pack(">i", LARGEST_UNVERIFIED + 1) + frame[8:12],
+        lambda frame: many_versions(frame, 100_000),
+    ],
+    ids=["bytes", "elements"],
+)
+async def test_a_first_answer_that_is_longer_than_a_brokers_is_not_taken(answer: Broker) -> None:
+    """Once 30 MB of it were decoded: 590 MB, and 4 s in which nobody else was served."""
+
+    async def test(place: Address) -> None:
+        with pytest.raises(RemoteProtocolError):
+            await BrokerClient.open(SocketNetwork(), place, 30_000, 30_000)
+
+    await against(answer, test)
+
+
+def many_versions(frame: bytes, count: int) -> bytes:
+    answer = ApiVersionsResponse(api_keys=[ApiVersionsResponseApiVersion(ApiKey.METADATA, 0, 1)] * count)
+    return encode_response(answer, 3, int.from_bytes(frame[8:12], "big"))
+
+
+async def test_a_long_answer_is_taken_from_a_broker_that_is_verified_and_decoded_in_another_thread() -> None:
+    threads = []
+
+    class Response(MetadataResponse):
+        @classmethod
+        def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+            threads.append(threading.current_thread())
+            return super()._read(buf, pos, version)
+
+    async with open_fake_cluster() as fake:
+        topics = [MetadataResponseTopic(name="x" * 32_000)] * 40
+        fake.cluster.control(ApiKey.METADATA, lambda _: Answer(MetadataResponse(topics=topics)))
+        client = await BrokerClient.open(SocketNetwork(), address(fake), 30_000, 30_000)
+        with pytest.raises(RemoteProtocolError):
+            await client.call(MetadataRequest(topics=[]), Response)
+        client = await BrokerClient.open(SocketNetwork(), address(fake), 30_000, 30_000)
+        client.verified()
+        assert len((await client.call(MetadataRequest(topics=[]), Response)).topics) == 40
+        client.close()
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()

@@ -1,12 +1,18 @@
 """kproxy's own view of the cluster."""
 
+import gc
+from typing import Self
+
 import pytest
 import trio
 import trio.testing
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.codec.primitives import Buffer
 from kproxy.dedup.producer_ids import FIRST_RESERVED
+from kproxy.errors import RemoteProtocolError
 from kproxy.testing.fake_broker import Answer, Delay
 from tests.net.harness import eventually, proxied, running
 
@@ -108,3 +114,36 @@ async def test_a_doubt_brings_a_refresh_soon() -> None:
         await eventually(lambda: proxy.stats.upstream.brokers == 1)
         chosen = {broker.node_id for broker in (proxy.cluster.any_broker() for _ in range(4)) if broker is not None}
         assert chosen == {1}
+
+
+async def test_a_broker_that_knows_of_no_broker_is_not_believed() -> None:
+    """Once kproxy served nobody until its next refresh."""
+    async with proxied() as proxy:
+        proxy.brokers.control(ApiKey.METADATA, lambda _: Answer(MetadataResponse()), times=1)
+        with pytest.raises(RemoteProtocolError, match="no brokers"):
+            await proxy.cluster.refresh()
+        assert proxy.cluster.any_broker() is not None
+        await proxy.cluster.refresh()
+
+
+async def test_a_failed_question_leaves_nothing_in_memory() -> None:
+    """Once a wrong response stayed in memory until Python's collector found it."""
+    async with proxied() as proxy:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                with pytest.raises(OSError):
+                    await proxy.cluster.ask_any(MetadataRequest(topics=[]), Refused)
+            assert not [one for one in gc.get_objects() if isinstance(one, Refused)]
+        finally:
+            gc.enable()
+
+
+class Refused(MetadataResponse):
+    """A response that is refused once it is read."""
+
+    @classmethod
+    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+        read, _ = super()._read(buf, pos, version)
+        raise OSError(f"{len(read.brokers)} brokers")

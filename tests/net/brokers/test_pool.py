@@ -1,16 +1,18 @@
 """Connections are used again, one for each request that is under way."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 
+from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
-from kproxy.codec.messages import ApiKey
+from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.pool import Pool
 from kproxy.proxy.routing import Address
-from kproxy.testing.fake_broker import CloseAfter
+from kproxy.testing.fake_broker import Answer, CloseAfter
 from tests.net.harness import Proxied, proxied
 
 
@@ -66,3 +68,29 @@ async def test_nobody_is_there() -> None:
         with trio.fail_after(120):
             async with connections.to(address) as one:
                 assert not one.closed
+
+
+async def test_what_answers_as_no_broker_does_is_not_asked_again_for_a_while() -> None:
+    """Once each client that connected had kproxy try again at once."""
+    async with pool() as (proxy, connections, address):
+        asked = proxy.brokers.control(
+            ApiKey.API_VERSIONS, lambda _: Answer(ApiVersionsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+        )
+        for _ in range(20):
+            with pytest.raises(RemoteProtocolError, match="answered ApiVersions with error"):
+                async with connections.to(address):
+                    pass
+        assert asked.hits == 1
+        proxy.brokers.controls.remove(asked)
+        async with connections.to(Address("localhost", address.port)):
+            pass  # another address
+        await eventually_connected(connections, address)
+
+
+async def eventually_connected(connections: Pool, address: Address) -> None:
+    with trio.fail_after(120):
+        while True:
+            with suppress(RemoteProtocolError):
+                async with connections.to(address):
+                    return
+            await trio.sleep(0.01)

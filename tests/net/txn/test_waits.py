@@ -352,7 +352,7 @@ async def waited(session: Asked, reason: Park | Stable, log: Log | None) -> None
     waiting = WaitForLog(anything, anything, anything, reason)
     found = None if log is None else Reading(log, log, trio.sleep_forever, anything)  # type: ignore[arg-type]
     with trio.fail_after(PATIENCE):
-        await wait(cast(Session, session), waiting, found, WALL)
+        await wait(cast(Session, session), waiting, found, WALL, trio.lowlevel.checkpoint)
 
 
 async def test_without_a_log_it_is_known_of_no_partition_how_far_it_is_decided() -> None:

@@ -1,6 +1,7 @@
 """What clients of every kind get to read of partitions in which not all is committed, and how they fare."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,12 @@ from kproxy.codec._generated.metadata import MetadataResponse
 from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.context import Passed
+from kproxy.proxy.handlers import fetch_reading
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.last_stable import Question
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.visibility import entries
+from tests.codec.record_lists import records_in
 from tests.proxy.handlers.readers import TOPIC_ID, Broker, Reader
 from tests.proxy.playbook import Play, batch, configure
 from tests.txn.mixed_logs import UNDECIDED, MixedLog, log_of, steps
@@ -102,6 +105,29 @@ def test_every_client_gets_all_that_is_committed_once_and_in_order(
     assert client.got[0] == log.visible(0)
     for verdict in (Verdict.ABORTED, Verdict.COMMITTED):
         log.verdicts[UNDECIDED] = verdict
+    read_all(client, log)
+    assert client.got[0] == log.visible(0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(CLIENTS), steps, st.integers(1, 5))
+def test_a_response_that_is_looked_through_in_part_loses_nothing(
+    kind: tuple[str, int, bool], some: list[tuple[str, int, int]], most: int
+) -> None:
+    log = log_of(some)
+    with mock.patch.multiple(fetch_reading, _MOST_BATCHES=most, _LEAST_BATCHES=1, _SHORTEST_BATCH=1):
+        client = reader(*kind, log)
+        read_all(client, log)
+    assert client.got[0] == log.visible(0)
+
+
+def test_so_many_batches_of_one_response_are_looked_through() -> None:
+    """Once 60,000 batches of one record each took 0.7 s."""
+    log, count = MixedLog(), 7_000
+    for number in range(count):
+        log.add("aborted" if number == 100 else "plain")
+    client = reader("", 2, True, log, max_bytes=16 << 20)
+    assert len(records_in(client.poll().responses[0].partitions[0].records)) == 6_000 - 1
     read_all(client, log)
     assert client.got[0] == log.visible(0)
 
