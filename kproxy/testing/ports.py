@@ -4,6 +4,7 @@ Each process takes them from blocks of its own: a server that starts late does n
 test process. A UDP socket at the first number of a block, open until the process ends, says that the block is taken.
 """
 
+import atexit
 import socket
 import threading
 from contextlib import ExitStack
@@ -13,7 +14,6 @@ _BLOCK: Final = 250
 #: Above the port of a Spark Connect server, 15002, which a client that starts one cannot choose.
 _FIRSTS: Final = range(15_250, 32_000, _BLOCK)
 _lock: Final = threading.Lock()
-_marks: Final[list[socket.socket]] = []
 _left = range(0)
 """What is left of this process's newest block."""
 
@@ -44,7 +44,7 @@ def _take_block() -> range:
         except OSError:
             mark.close()
             continue
-        _marks.append(mark)
+        atexit.register(mark.close)
         return range(first, first + _BLOCK)
     raise OSError("other processes have taken all ports")
 
