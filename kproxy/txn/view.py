@@ -45,7 +45,7 @@ __all__ = ["IdView", "LogPosition"]
 _NOBODY: Final = Producer(-1, -1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class IdView:
     """The view of one transactional id."""
 

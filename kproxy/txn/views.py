@@ -1,7 +1,9 @@
 """All views of the transaction log: what follows the log fills them, what filters and coordinates asks them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_member import TransactionMember
@@ -12,6 +14,7 @@ from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import Producer, is_transactional_producer_id
 from kproxy.txn.log_records import Entry, UnknownRecord, decode
+from kproxy.txn.resting_view import pack, unpack
 from kproxy.txn.snapshot import PartitionLoader
 from kproxy.txn.unknown import UnknownProducers
 from kproxy.txn.verdict import Verdict
@@ -24,6 +27,8 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 _NONE: Final[frozenset[int]] = frozenset()
 #: About what one entry of ``IdView.copies`` takes in memory.
 COPY_BYTES: Final = 256
+#: So many views are packed at a time: clients wait meanwhile.
+MOST_PACKED: Final = 1000
 
 
 class Views:
@@ -32,11 +37,20 @@ class Views:
     def __init__(self, told: Callable[[str, str], None] = lambda what, why: None) -> None:
         """``told(what, why)`` is called for records that are not understood."""
         self._told = told
-        self._partitions: dict[int, dict[str, IdView]] = {}
-        self._by_producer: dict[int, IdView] = {}
+        #: The ids of each, in the order in which they came.
+        self._partitions: dict[int, dict[str, None]] = {}
+        self._by_producer: dict[int, str] = {}
         self._by_place: dict[TopicPartition, set[str]] = {}
         self._by_group: dict[str, set[str]] = {}
         self._ids: dict[str, IdView] = {}
+        #: The others, which are at rest, as ``resting_view.pack`` gives them.
+        self._resting: dict[str, bytes] = {}
+        #: Those of them that somebody still has, or has again: of an id there is one view at a time.
+        self._held: WeakValueDictionary[str, IdView] = WeakValueDictionary()
+        #: Those of them whose turn has not come yet (``some_at_rest``).
+        self._turns: Iterator[str] = iter(())
+        #: Ids that were asked for since ``rest`` was called last.
+        self._used: set[str] = set()
         #: Those that are not settled: a fleet's other ids are not gone through each second by each of its instances.
         self._unsettled: dict[str, IdView] = {}
         self._loaders: dict[int, PartitionLoader] = {}
@@ -53,8 +67,11 @@ class Views:
 
     def restart(self, partition: int, start: int) -> None:
         """Forgets what one partition of the log said; it is read again, from its log start ``start`` on."""
-        for name, view in self._partitions.pop(partition, {}).items():
-            self._ids.pop(name, None)
+        for name in self._partitions.pop(partition, {}):
+            view = self.of(name)
+            if view is None:
+                continue
+            del self._ids[name]
             self._unsettled.pop(name, None)
             self.offsets_bytes -= view.offsets_bytes
             for producer_id in view.producer_ids():
@@ -103,12 +120,14 @@ class Views:
         if isinstance(entry.body, TransactionReject):
             return self._reject(partition, entry.body.producer_id)
         name = entry.transactional_id
-        view = self._ids.get(name) or IdView(name)
+        view = self.of(name) or IdView(name)
         size = view.offsets_bytes
         if _begun_by(entry.body) in self._rejected.get(partition, _NONE) or not view.apply(entry.body, at):
             return False
         self.offsets_bytes += view.offsets_bytes - size
-        self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
+        self._ids[name] = view
+        self._used.add(name)
+        self._partitions.setdefault(partition, {})[name] = None
         self._index(view, entry)
         self._note_settled(view)
         return True
@@ -121,8 +140,7 @@ class Views:
 
     def _reject(self, partition: int, producer_id: int) -> bool:
         """Of a CLAIM or MEMBER and a REJECT in one partition the first counts."""
-        view = self._by_producer.get(producer_id)
-        is_known = view is not None and self._partitions.get(partition, {}).get(view.transactional_id) is view
+        is_known = self._by_producer.get(producer_id) in self._partitions.get(partition, {})
         if is_known or not is_transactional_producer_id(producer_id) or producer_id in self.rejected(partition):
             return False
         self._rejected.setdefault(partition, set()).add(producer_id)
@@ -131,9 +149,10 @@ class Views:
 
     def _take_over(self, partition: int, view: IdView) -> None:
         name = view.transactional_id
-        former = self._ids.get(name)
+        former = self.of(name)
         self.offsets_bytes += view.offsets_bytes - (former.offsets_bytes if former is not None else 0)
-        self._ids[name] = self._partitions.setdefault(partition, {})[name] = view
+        self._ids[name] = view
+        self._partitions.setdefault(partition, {})[name] = None
         for producer_id in view.producer_ids():
             self._know(producer_id, view)
         for places in view.bounds.values():
@@ -159,23 +178,63 @@ class Views:
             self._by_group.setdefault(body.group_id, set()).add(name)
 
     def _know(self, producer_id: int, view: IdView) -> None:
-        self._by_producer[producer_id] = view
+        self._by_producer[producer_id] = view.transactional_id
         self.unknown.forget(producer_id)
 
     # -- what is asked
 
     def of(self, transactional_id: str) -> IdView | None:
         """The view of an id; None if the log says nothing of it."""
-        return self._ids.get(transactional_id)
+        view = self._ids.get(transactional_id)
+        if view is None and transactional_id in self._resting:
+            view = self._ids[transactional_id] = self._look(transactional_id)
+            del self._resting[transactional_id]
+            self._held.pop(transactional_id, None)
+        if view is not None:
+            self._used.add(transactional_id)
+        return view
+
+    def _look(self, transactional_id: str) -> IdView:
+        """The view of an id that the log names, which may rest on."""
+        view = self._ids.get(transactional_id) or self._held.get(transactional_id)
+        if view is None:
+            view = self._held[transactional_id] = unpack(transactional_id, self._resting[transactional_id])
+        return view
+
+    def rest(self, most: int = MOST_PACKED) -> None:
+        """Packs views for which nobody has anything to do, and for which nobody has asked since the last call."""
+        found = (name for name in self._ids if name not in self._used and name not in self._unsettled)
+        for name in list(islice(found, most)):
+            data = pack(self._ids[name])
+            if data is not None:
+                self._held[name] = self._ids.pop(name)
+                self._resting[name] = data
+        self._used.clear()
 
     def all(self) -> Iterator[IdView]:
         """Every view."""
-        return iter(self._ids.values())
+        return chain(self.awake(), map(self._look, list(self._resting)))
+
+    def awake(self) -> list[IdView]:
+        """Those that do not rest."""
+        return list(self._ids.values())
+
+    def some_at_rest(self, most: int) -> list[IdView]:
+        """The next of those that rest; all in turn, if it is called often enough."""
+        found = [name for name in islice(self._turns, most) if name in self._resting]
+        if len(found) < most:
+            self._turns = iter(list(self._resting))
+        return [self._look(name) for name in found]
+
+    @property
+    def names(self) -> list[str]:
+        """Every transactional id."""
+        return [*self._ids, *self._resting]
 
     @property
     def count(self) -> int:
         """How many views there are."""
-        return len(self._ids)
+        return len(self._ids) + len(self._resting)
 
     def unsettled(self) -> list[IdView]:
         """Those for which somebody has something to do (``IdView.is_settled``)."""
@@ -183,11 +242,12 @@ class Views:
 
     def of_partition(self, partition: int) -> Iterable[IdView]:
         """What a snapshot of a partition states."""
-        return self._partitions.get(partition, {}).values()
+        return map(self._look, self._partitions.get(partition, {}))
 
     def of_producer(self, producer_id: int) -> IdView | None:
         """Whose producer id it is."""
-        return self._by_producer.get(producer_id)
+        name = self._by_producer.get(producer_id)
+        return None if name is None else self.of(name)
 
     def rejected(self, partition: int) -> Collection[int]:
         """The producer ids that a partition rejects: what a snapshot of it states, too."""
@@ -201,14 +261,14 @@ class Views:
         """Whether data of one of kproxy's transactions are to be seen: not, while nothing is known of them."""
         if self.is_rejected(producer_id):
             return Verdict.ABORTED
-        view = self._by_producer.get(producer_id)
+        view = self.of_producer(producer_id)
         return Verdict.UNDECIDED if view is None else view.verdict(Producer(producer_id, epoch))
 
     def is_other_copy(
         self, producer_id: int, epoch: int, topic: str, partition: int, base_sequence: int, base_offset: int
     ) -> bool:
         """Whether this batch does not count: another copy does, or its epoch was continued by another before."""
-        view, part = self._by_producer.get(producer_id), Producer(producer_id, epoch)
+        view, part = self.of_producer(producer_id), Producer(producer_id, epoch)
         return view is not None and view.is_other_copy(part, (topic, partition), base_sequence, base_offset)
 
     def copied(self) -> set[tuple[Producer, "TopicPartition"]]:
@@ -218,7 +278,7 @@ class Views:
 
     def forget_copies(self, producer: Producer, place: "TopicPartition") -> None:
         """Forgets which of them counts: none is in the partition any more."""
-        view = self._by_producer.get(producer.producer_id)
+        view = self.of_producer(producer.producer_id)
         if view is not None:
             view.forget_copies(producer, place)
 

@@ -1,7 +1,7 @@
 """Snapshots: a reader that comes later knows what one knows that has read everything; or it knows nothing yet."""
 
 import struct
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -112,7 +112,7 @@ def test_a_view_goes_to_bytes_and_back_whole(log: Log) -> None:
     view = views.of("a")
     assert view is not None
     empty = IdView("x")
-    for name in IdView.__slots__:
+    for name in (field.name for field in fields(IdView)):
         if name != "expired":
             assert getattr(view, name) != getattr(empty, name), f"{name}: the sample has none"
     assert decode_views(encode_views(views.all())).views == list(views.all())

@@ -267,7 +267,7 @@ class ControlService:
 
     async def list(self) -> Sequence[Listed]:
         await self._asked(self._read_all)
-        names = [view.transactional_id for view in self._log.views.all()]
+        names = self._log.views.names
         return [*self._native.list(), *(listed(self._describe(name)) for name in sorted(names))]
 
     async def describe(self, transactional_id: str) -> Described:

@@ -48,6 +48,8 @@ _IDLE_SECONDS: Final = 3_600.0
 #: No more are kept of those that were not used for so long: nothing of their clients is in flight by then.
 _MOST_AT_REST: Final = 1_000
 _LATE_SECONDS: Final = 60.0
+#: Of those that rest so many are checked at a time.
+_MOST_UNPACKED: Final = 1_000
 #: Ids that are given up in one look at all of them.
 _MOST_EXPIRED: Final = 10
 #: A client that asks here for so long, and nowhere else, has lost its instance: this one takes its id over.
@@ -333,7 +335,8 @@ class LogOwners:
                 self._sweep(views.unsettled())
             else:
                 self._swept_at = now
-                self._sweep(list(views.all()))
+                self._sweep([*views.awake(), *views.some_at_rest(_MOST_UNPACKED)])
+                views.rest()  # those that were checked, and that nobody has asked for
 
     def _end_former(self) -> None:
         """What this instance's former self left open, and nobody can continue: readers need not wait for its time-out.

@@ -34,9 +34,17 @@ class Views:
     def of(self, name: str) -> object:
         return self._view
 
-    def all(self) -> list[Any]:
+    def awake(self) -> list[Any]:
         self.looks.append(("all", trio.current_time()))
         return self.ids
+
+    all = awake
+
+    def some_at_rest(self, most: int) -> list[Any]:
+        return []
+
+    def rest(self) -> None:
+        pass
 
     def unsettled(self) -> list[Any]:
         self.looks.append(("unsettled", trio.current_time()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -130,7 +131,7 @@ def _with(views: ViewsOfIds, view: IdView) -> ViewsOfIds:
 
 
 def _as(kind: type[IdView], view: IdView) -> IdView:
-    return kind(**{name: getattr(view, name) for name in IdView.__slots__})
+    return kind(**{field.name: getattr(view, field.name) for field in fields(IdView)})
 
 
 def is_known(views: Sequence[IdView], producer_id: int) -> bool:

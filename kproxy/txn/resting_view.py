@@ -1,0 +1,87 @@
+"""The view of a transactional id for which nobody has anything to do, in a few bytes, from which it is rebuilt.
+
+Anyone who may use a transactional id leaves a view in every instance, for as long as readers may ask what became of its
+data: for longer than the id itself exists. So a view of which only the claim, the last decision and the verdicts are
+left is packed while nobody asks for it.
+"""
+
+import marshal
+from collections.abc import Iterable
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final
+
+from kproxy.txn.epoch_set import EpochSet
+from kproxy.txn.ids import Producer
+from kproxy.txn.view import IdView, LogPosition
+from kproxy.txn.view_values import Claim, Decided
+
+#: The format of ``marshal``: without references, which would take longer to find than they save.
+_FORMAT: Final = 2
+#: Fields of a view that are empty at rest.
+EMPTY: Final = (
+    "ongoing",
+    "copies",
+    "members",
+    "prepared",
+    "unended",
+    "bounds",
+    "first_sequences",
+    "pending",
+    "unmirrored",
+)
+_empty_of = attrgetter(*EMPTY)
+_CLAIM: Final = tuple(one.name for one in fields(Claim))
+_claim_of = attrgetter(*_CLAIM)
+#: Fields of a claim by what they are.
+_PRODUCERS: Final = frozenset({"client", "resumed"})
+
+
+def pack(view: IdView) -> bytes | None:
+    """The bytes of a view at rest; None if it is not at rest."""
+    if any(_empty_of(view)):
+        return None
+    claim, last = view.claim, view.last
+    state = (
+        None if claim is None else _plain(_claim_of(claim)),
+        tuple(view.client),
+        view.generations,
+        [(producer_id, epochs.to_bytes()) for producer_id, epochs in view.committed.items()],
+        [tuple(part) for part in view.aborted],
+        [(producer_id, epochs.to_bytes()) for producer_id, epochs in view.aborted_members.items()],
+        None if last is None else _plain(last),
+        list(view.batch_ids),
+        view.expired,
+        tuple(view.touched),
+    )
+    return marshal.dumps(state, _FORMAT)
+
+
+def unpack(transactional_id: str, data: bytes) -> IdView:
+    """The view that ``pack`` gave the bytes of."""
+    claim, client, generations, committed, aborted, aborted_members, last, batch_ids, expired, touched = marshal.loads(
+        data
+    )
+    view = IdView(transactional_id, None if claim is None else _claim(claim), Producer(*client), generations)
+    view.committed = {producer_id: EpochSet(bits) for producer_id, bits in committed}
+    view.aborted = {Producer(*part) for part in aborted}
+    view.aborted_members = {producer_id: EpochSet(bits) for producer_id, bits in aborted_members}
+    if last is not None:
+        producer, former, following, is_committed, reason, by_claim, at = last
+        named = Producer(*producer), Producer(*former), Producer(*following)
+        view.last = Decided(*named, is_committed, reason, by_claim, LogPosition(*at))
+    view.batch_ids.extend(batch_ids)
+    view.expired, view.touched = expired, LogPosition(*touched)
+    return view
+
+
+def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Values of which those that are named tuples are plain ones."""
+    return tuple([tuple(value) if isinstance(value, tuple) else value for value in values])
+
+
+def _claim(values: tuple[Any, ...]) -> Claim:
+    named = dict(zip(_CLAIM, values, strict=True))
+    for name in _PRODUCERS:
+        named[name] = Producer(*named[name])
+    return Claim(**{**named, "at": LogPosition(*named["at"])})
