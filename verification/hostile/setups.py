@@ -136,7 +136,7 @@ SETUPS: Final = (
         ),
     ),
     Setup("transactions", _transactions, (attacks.groups,)),
-    Setup("rules", _rules, (attacks.refused_names, attacks.long_names)),
+    Setup("rules", _rules, (attacks.refused_names, attacks.checked_names, attacks.long_names)),
     Setup("quotas", _quotas, ()),
     Setup("logins", _logins, (attacks.guesses,), floods=False, opens=False),
     Setup("TLS", _tls, (attacks.handshakes,), floods=False, opens=False, pings=False),
