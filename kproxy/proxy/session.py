@@ -533,9 +533,13 @@ class Session:
         head.slot.streamed = size
         self._link.answer_raw(head.slot)
 
+    def decodes(self) -> bool:
+        """Whether the next response is decoded, not passed on as it is."""
+        return bool(self._link.expected) and self._link.expected[0].handler is not None
+
     def decoded_bytes(self, frame: bytearray) -> int:
         """The most bytes that will be made of the next response, about; 0 if it is passed on as it is."""
-        if not self._link.expected or self._link.expected[0].handler is None:
+        if not self.decodes():
             return 0
         # records are not decoded; of other fields the shortest are elements of about 20 bytes
         return len(frame) if self._link.expected[0].slot.api_key == ApiKey.FETCH else len(frame) * DECODED_TIMES
