@@ -11,7 +11,7 @@ from kproxy.net.lane_leases import Lanes
 from kproxy.net.long_work import beside
 from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
-from kproxy.net.turns import FREE_BYTES
+from kproxy.net.turns import FREE_BYTES, TURN_FRAMES
 from kproxy.proxy.commands import (
     AskVersions,
     AwaitOutcomes,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PRODUCE = b"\0\0"
-#: One read may hold ten thousand requests: after so many, about 3 ms, it is for the other connections.
-_TURN_FRAMES = 32
 
 
 class Finished(Exception):
@@ -74,11 +72,11 @@ class Intake:
             self._introduce()
         if len(frames) > 1:
             self._note_unread(sum(frame[4:6] == _PRODUCE for frame in frames))
-        left = _TURN_FRAMES
+        left = TURN_FRAMES
         for frame in frames:
             if not left:
                 await connection.let_others_work()
-                left = _TURN_FRAMES
+                left = TURN_FRAMES
             left -= 1
             if connection.dispatch.muted_until > now:
                 await self._unmuted()

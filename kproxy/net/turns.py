@@ -6,6 +6,8 @@ import trio
 
 #: Bytes of messages that are decoded and encoded in a turn, all connections together; about 50 ms.
 TURN_BYTES: Final = 65_536
+#: One read may hold ten thousand messages: after so many, about 3 ms, a connection waits for another turn.
+TURN_FRAMES: Final = 32
 #: What is no longer is not counted: it takes about 2 ms at most.
 FREE_BYTES: Final = 4096
 

@@ -13,7 +13,7 @@ from kproxy.net.intake import Finished
 from kproxy.net.long_work import beside
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
-from kproxy.net.turns import FREE_BYTES
+from kproxy.net.turns import FREE_BYTES, TURN_BYTES, TURN_FRAMES
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import DECODED_TIMES
 
@@ -176,8 +176,13 @@ class Upstream:
         if not data:
             return
         frames = deque(splitter.feed(data))
-        came = bool(frames)
+        came, left = bool(frames), TURN_FRAMES
         while frames:
+            if self._session.decodes():
+                left -= 1
+            if not left:
+                await self._let_others_work(TURN_BYTES)
+                left = TURN_FRAMES
             await self._take(frames.popleft(), self.answered_at + self._wall)
         if came:
             await self._connection.changed()
@@ -190,13 +195,21 @@ class Upstream:
         if len(frame) > FREE_BYTES and (need := self._session.decoded_bytes(frame)):
             self._at_work = len(frame)
             self._connection.account()
-            await self._connection.make_room(need // DECODED_TIMES)
+            if not self._budget.turns.fits(need // DECODED_TIMES):
+                await self._let_others_work(need // DECODED_TIMES)
+            if self._budget.full:
+                await self._budget.admit(self._connection)
             self._at_work += need
             self._connection.account()  # before it is made
         try:
             await self._take_now(frame, now)
         finally:
             self._at_work = 0
+
+    async def _let_others_work(self, effort: int) -> None:
+        """Waits for a turn of the loop. The broker may be writing, so nothing here waits for it to read."""
+        await self._connection.changed()
+        await self._budget.turns.wait(effort)
 
     async def _take_now(self, frame: bytearray, now: float) -> None:
         work = self._session.long_work(frame)

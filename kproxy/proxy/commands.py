@@ -15,7 +15,6 @@ from kproxy.dedup.retry_ledger import Prerequisite
 from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import CoordinatorRequest
 from kproxy.proxy.handlers.base import Exchange, Handler, Park, Stable
-from kproxy.proxy.reading import Reading
 from kproxy.proxy.slots import Slot
 from kproxy.txn.last_stable import Question
 
@@ -69,11 +68,18 @@ class Convert:
     converted: Callable[[Converted], None]
 
 
+class LongReading(Protocol):
+    """What takes long of a request."""
+
+    def whole(self) -> None:
+        """Does it; may be called in another thread. RemoteProtocolError: the request is malformed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a long request in another thread (``Reading.whole``)."""
+    """Read a long request in another thread; then offer it again."""
 
-    reading: Reading
+    reading: "LongReading"
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ class ProduceGate:
         self._read: tuple[bytearray, Reading] | None = None
         #: Since when a request waits that was read before; None if none does.
         self._waits_since: float | None = None
+        #: The layout of the request that has to wait.
+        self._walked: tuple[bytearray, ProduceLayout] | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
@@ -213,7 +215,7 @@ class ProduceGate:
         """Frees all requests that it holds, after the connection has ended."""
         self._stats.sends_in_flight -= self.producer.in_flight
         self.producer.drop()
-        self._shape = self._old = self._read = None
+        self._shape = self._old = self._read = self._walked = None
 
     def take_like_the_last(self, frame: bytearray) -> Blocking | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
@@ -442,7 +444,7 @@ class ProduceGate:
 
     def waits_no_more(self) -> None:
         """Records that it was accepted, or answered without being accepted."""
-        self._waits_since = None
+        self._waits_since = self._walked = None
         if self.member is not None:
             self.member.waits_no_more()
 
@@ -466,8 +468,10 @@ class ProduceGate:
     def _layout_of(self, frame: bytearray) -> ProduceLayout | None:
         if int.from_bytes(frame[_PREFIX : _PREFIX + 2], "big") != _API_KEY:
             return None
-        header = decode_request_header(memoryview(frame)[_PREFIX:])
-        return walk_request(frame, _PREFIX + header.size, header.api_version)
+        if self._walked is None or self._walked[0] is not frame:
+            header = decode_request_header(memoryview(frame)[_PREFIX:])
+            self._walked = frame, walk_request(frame, _PREFIX + header.size, header.api_version)
+        return self._walked[1]
 
     def time_out(self, now: float) -> None:
         """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""

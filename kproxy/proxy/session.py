@@ -25,7 +25,7 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.client_ids import kept_client_id
-from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Blocking, Connect, WaitForLog
+from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Blocking, Connect, Read, WaitForLog
 from kproxy.proxy.context import Client, Context, Fault
 from kproxy.proxy.coordinator_requests import (
     CoordinatorAnswer,
@@ -51,7 +51,7 @@ from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, TRANSACTIONS,
 
 if TYPE_CHECKING:
     from kproxy.proxy.authorization.access import Access
-    from kproxy.proxy.authorization.screen import Screening
+    from kproxy.proxy.authorization.screen import LongScreening, Screening
     from kproxy.proxy.client_login.gate import LoginGate
     from kproxy.proxy.client_login.policy import LoginPolicy
 
@@ -133,6 +133,8 @@ class Session:
         self._software = stats.clients.software.came()
         #: A frame that may have to be offered again, and what is forwarded of it.
         self._screening: tuple[bytearray, Screening] | None = None
+        #: The same while another thread finds it out.
+        self._long_screening: LongScreening | None = None
         self._link = link = Link(stats.apis)
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
@@ -307,7 +309,7 @@ class Session:
             self._ctx.client.principal, self._ctx.client.client_id
         ):
             self._gate.forget_shape()
-            self._screening = None
+            self._screening = self._long_screening = None
         taken = self._gate.take_like_the_last(frame)
         if taken is not False:
             return taken
@@ -338,7 +340,12 @@ class Session:
                 slot.api_key, self._ctx.client.principal, self._ctx.client.client_id, self._link.now
             )
             self._link.mute(wait)
-        allowed = frame if self._ctx.access is None else self._screened(slot, frame, self._ctx.access)
+        if self._ctx.access is not None and (work := self._screen(frame, self._ctx.access)) is not None:
+            return work
+        allowed: bytearray | None = frame
+        if self._screening is not None:
+            screening = self._screening[1]
+            allowed, slot.finish, slot.parts = screening.frame, screening.finish, screening.parts
         need = None
         if allowed is None:
             self._refuse(slot)
@@ -351,16 +358,24 @@ class Session:
             self._screening = None
         return need
 
-    def _screened(self, slot: Slot, frame: bytearray, access: "Access") -> bytearray | None:
-        """What is forwarded of a request; None if nothing is."""
-        access.renew(self._ctx.client.principal, self._ctx.client.client_id)
-        if self._screening is None or self._screening[0] is not frame:
-            from kproxy.proxy.authorization.screen import screen  # not where all is allowed
+    def _screen(self, frame: bytearray, access: "Access") -> Read | None:
+        """Finds out what is forwarded of a request, or returns what has to be done first."""
+        from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long  # not where all is allowed
 
-            self._screening = frame, screen(access, frame, self._ctx.policy.max_request_elements)
-            self._note_refusal(access)
-        slot.finish = self._screening[1].finish
-        return self._screening[1].frame
+        access.renew(self._ctx.client.principal, self._ctx.client.client_id)
+        if self._screening is not None and self._screening[0] is frame:
+            return None
+        long, self._long_screening = self._long_screening, None
+        most = self._ctx.policy.max_request_elements
+        if long is not None and long.frame is frame:
+            self._screening = frame, long.take()
+        elif takes_long(frame):
+            self._long_screening = LongScreening(access, frame, most)
+            return Read(self._long_screening)
+        else:
+            self._screening = frame, screen(access, frame, most)
+        self._note_refusal(access)
+        return None
 
     def _note_refusal(self, access: "Access") -> None:
         refusal, access.last_refusal = access.last_refusal, None
@@ -372,6 +387,7 @@ class Session:
         assert self._screening is not None
         answer = self._screening[1].answer
         self._link.order.open(slot)
+        self._link.order.decoded(slot, slot.parts * RESPONSE_ELEMENT_BYTES)
         if answer is None:
             self._link.fail(slot)  # as a broker does it where the client does not wait for responses
         else:
@@ -517,9 +533,13 @@ class Session:
         head.slot.streamed = size
         self._link.answer_raw(head.slot)
 
+    def decodes(self) -> bool:
+        """Whether the next response is decoded, not passed on as it is."""
+        return bool(self._link.expected) and self._link.expected[0].handler is not None
+
     def decoded_bytes(self, frame: bytearray) -> int:
         """The most bytes that will be made of the next response, about; 0 if it is passed on as it is."""
-        if not self._link.expected or self._link.expected[0].handler is None:
+        if not self.decodes():
             return 0
         # records are not decoded; of other fields the shortest are elements of about 20 bytes
         return len(frame) if self._link.expected[0].slot.api_key == ApiKey.FETCH else len(frame) * DECODED_TIMES
@@ -674,7 +694,7 @@ class Session:
         """Frees all requests and answers that the session holds, after its connection has ended."""
         self._link.drop()
         self._gate.drop()
-        self._client_id = self._screening = self._decoded = self._ctx.fetched.conversions = None
+        self._client_id = self._screening = self._long_screening = self._decoded = self._ctx.fetched.conversions = None
         self._stats.clients.software.left(self._software)
         if self._ctx.meter is not None:
             self._ctx.meter.close()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Array elements of a response that are decoded and encoded at once, in about 40 ms; more are beside the loop.
 SHORT_ELEMENTS: Final = 5_000
+#: Bytes of a response in which something is changed at once, after it was encoded.
+_SHORT_BYTES: Final = 65_536
 
 
 @dataclass(slots=True, eq=False)
@@ -108,13 +110,21 @@ class Link:
         if slot.traced is not None and (code := getattr(message, "error_code", 0)):
             slot.traced.errors = (code,)
         encode = partial(encode_response, message, version, slot.correlation_id)
-        if slot.decoded > SHORT_ELEMENTS * RESPONSE_ELEMENT_BYTES:
-            self.commands.append(Encode(slot, encode))
+        if max(slot.decoded // RESPONSE_ELEMENT_BYTES, slot.parts) > SHORT_ELEMENTS:
+            self._answer_apart(slot, encode)
         else:
             self.answer_raw(slot, encode())
 
+    def _answer_apart(self, slot: Slot, encode: "Callable[[], bytes]") -> None:
+        """Has another thread encode a response, and do what has to be done to it."""
+        finish, slot.finish = slot.finish, None
+        self.commands.append(Encode(slot, encode if finish is None else lambda: finish(encode())))
+
     def answer_raw(self, slot: Slot, *frames: Buffer) -> None:
         """Answers a request with whole frames, or with nothing."""
+        if slot.finish is not None and (sum(map(len, frames)) > _SHORT_BYTES or slot.parts > SHORT_ELEMENTS):
+            self._answer_apart(slot, partial(b"".join, frames))
+            return
         slot.answer = frames
         self.flush()
 

@@ -42,6 +42,8 @@ class Slot:
     streamed: int = 0
     #: What has to be done to the response before it leaves.
     finish: Callable[[bytes], bytes] | None = None
+    #: Parts of the request that ``finish`` may answer, or that were refused with all of it.
+    parts: int = 0
     #: Its attributes in a trace; None if it is not traced, or nothing is known.
     traced: Traced | None = None
     #: There is no response: the connection ends when its turn comes.

@@ -519,6 +519,7 @@ def test_a_long_response_is_decoded_and_encoded_by_another_thread_and_counted_me
     play = Play(held_bytes=1 << 30)
     frame = long_response(play, 6_000)
     empty = play.session.held_bytes
+    assert play.session.decodes()
     assert play.session.decoded_bytes(frame) >= 6_000 * 270
     work = play.session.long_work(frame)
     assert work is not None

@@ -23,11 +23,14 @@ from kproxy.codec._generated.create_topics import (
     CreateTopicsResponse,
 )
 from kproxy.codec._generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kproxy.codec._generated.describe_groups import DescribeGroupsRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
+from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
+from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -94,6 +97,29 @@ def refused_names(proxy: Besieged) -> str:
     topics = [MetadataRequestTopic(name=f"t{number}") for number in range(8000)]
     found = answer_to(proxy, encode_request(MetadataRequest(topics=topics), 1, 1, "hostile"))
     return "answered" if found else "closed"
+
+
+def checked_names(proxy: Besieged) -> str:
+    """Requests of up to 19,000 names, of which rules allow one or none."""
+    names = ["t", *(f"t{number:x}" for number in range(18_998))]
+    groups = ["group", *names[1:]]
+    rows = [ProduceRequestPartitionProduceData(0, None)]
+    refused = [ProduceRequestTopicProduceData(name, partition_data=rows) for name in names[1:9_900]]
+    asked = [
+        (MetadataRequest(topics=[_named(name) for name in names]), 1),
+        (OffsetFetchRequest("group", topics=[OffsetFetchRequestTopic(name, [0]) for name in names]), 5),
+        (DescribeGroupsRequest(groups=groups), 4),
+        (FindCoordinatorRequest(coordinator_keys=groups), 4),
+        (FindCoordinatorRequest(coordinator_keys=groups[1:]), 4),
+        (ProduceRequest(acks=-1, timeout_ms=1000, topic_data=refused), 7),
+    ]
+    found = [answer_to(proxy, encode_request(request, version, 1, "hostile")) for request, version in asked]
+    assert min(map(len, found)) > MIB // 10
+    return f"{len(found)} answered"
+
+
+def _named(name: str) -> MetadataRequestTopic:
+    return MetadataRequestTopic(name=name)
 
 
 def records_bomb(proxy: Besieged) -> str:
@@ -213,7 +239,7 @@ def long_names(proxy: Besieged) -> str:
 
 
 def _topic(number: int, at: int) -> MetadataRequestTopic:
-    return MetadataRequestTopic(name=f"{number}-{at}".ljust(_LONG, "x"))
+    return _named(f"{number}-{at}".ljust(_LONG, "x"))
 
 
 def client_ids(proxy: Besieged) -> str:

@@ -37,7 +37,7 @@ _WRONG_BYTES: Final = 1 << 20
 _BATCHES: Final = 60_000
 _OFFSET_BYTES: Final = 8
 _NAMES: Final = 19_000
-_AT_ONCE: Final = 40
+_AT_ONCE: Final = 25
 _FLEXIBLE: Final = MetadataResponse.FLEXIBLE_FROM
 
 
@@ -53,7 +53,7 @@ def wrong_topics(proxy: Besieged) -> str:
 
 
 def many_topics(proxy: Besieged) -> str:
-    """40 short Metadata requests at once, with responses of 19,000 topics."""
+    """25 short Metadata requests at once, with responses of 19,000 topics."""
     broker = proxy.wrong_broker
     assert broker is not None
     request = encode_request(MetadataRequest(topics=None), 1, 1, "hostile")

@@ -154,7 +154,7 @@ SETUPS: Final = (
     ),
     Setup("transactions", _transactions, (attacks.groups, attacks.many_transactional_ids)),
     Setup("fenced", _fenced, (attacks.many_transactional_ids,), floods=False),
-    Setup("rules", _rules, (attacks.refused_names, attacks.long_names)),
+    Setup("rules", _rules, (attacks.refused_names, attacks.checked_names, attacks.long_names)),
     Setup("quotas", _quotas, ()),
     Setup("logins", _logins, (attacks.guesses,), floods=False, opens=False),
     Setup("TLS", _tls, (attacks.handshakes,), floods=False, opens=False, pings=False),

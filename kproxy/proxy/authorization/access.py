@@ -1,6 +1,7 @@
 """What one connection may do: its rules, remembered decisions, and reported refusals."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import ErrorCode
@@ -62,7 +63,7 @@ class Decided:
 
     def _charge(self, count: int) -> None:
         if self.size + count > _MOST_BYTES:
-            for decisions in self._by_subject.values():
+            for decisions in list(self._by_subject.values()):  # a long request may be checked in another thread
                 decisions.clear()  # connections read from these
             self._by_subject.clear()
             self.size = 0
@@ -128,6 +129,17 @@ class Access:
         self._book = self._policy.decided
         self._decided = self._book.of(self.subject)
         return True
+
+    def apart(self, tell: "Tell") -> "Access":
+        """The same rights, by the rules now in force, for another thread; refusals go to ``tell``."""
+        made = copy(self)
+        made._tell = tell  # noqa: SLF001  # of its own class
+        return made
+
+    def told(self, subject: Subject, refusal: Refusal) -> None:
+        """Reports what was refused ``apart``."""
+        self.last_refusal = refusal
+        self._tell(subject, refusal)
 
     def sees(self, operation: Operation, type_: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether it is allowed. For filters: what is not allowed is not reported as a refusal."""

@@ -5,18 +5,24 @@ to responses.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, decode_request, response_class
 from kproxy.codec.primitives import Buffer
 from kproxy.codec.produce_layout import walk_request
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.authorization.access import Access
+from kproxy.proxy.authorization.access import Access, Refusal
 from kproxy.proxy.authorization.apis import GUARDS
 from kproxy.proxy.versions import FREE
 
+if TYPE_CHECKING:
+    from kproxy.proxy.authorization.acl_rules import Subject
+
 _PREFIX = 4
+#: Requests of fewer bytes, or of Produce with fewer partitions, are screened at once.
+_SHORT_BYTES: Final = 16_384
+_SHORT_PARTITIONS: Final = 1_000
 
 #: Changes whole response frames, as a ``Slot`` holds them.
 Finish: TypeAlias = Callable[[bytes], bytes]
@@ -31,6 +37,45 @@ class Screening(NamedTuple):
     answer: Message | None = None
     #: What has to be done to the response.
     finish: Finish | None = None
+    #: Parts of the request that the response may refuse.
+    parts: int = 0
+
+
+def takes_long(frame: bytearray) -> bool:
+    """Whether it takes more than about 50 ms to screen a request (prefix included)."""
+    if len(frame) <= _SHORT_BYTES:
+        return False
+    header = decode_request_header(memoryview(frame)[_PREFIX:])
+    if header.api_key != ApiKey.PRODUCE:
+        return True
+    layout = walk_request(frame, _PREFIX + header.size, header.api_version)
+    return len(layout.partitions) > _SHORT_PARTITIONS
+
+
+class LongScreening:
+    """What is done with a long request: found in another thread, reported in the session's."""
+
+    def __init__(self, access: Access, frame: bytearray, most_elements: int) -> None:
+        """As ``screen``."""
+        self.frame = frame
+        self._access = access
+        self._refused: list[tuple[Subject, Refusal]] = []
+        refused = self._refused  # not by way of this object: in a cycle, all would stay until a full collection
+        self._apart = access.apart(lambda subject, refusal: refused.append((subject, refusal)))
+        self._most_elements = most_elements
+        self._found: Screening | None = None
+
+    def whole(self) -> None:
+        """Finds it, however long that takes. RemoteProtocolError as ``screen``."""
+        self._found = screen(self._apart, self.frame, self._most_elements)
+
+    def take(self) -> Screening:
+        """What was found; refusals are reported now."""
+        assert self._found is not None
+        self._access.makes_topics = self._apart.makes_topics
+        for subject, refusal in self._refused:
+            self._access.told(subject, refusal)
+        return self._found
 
 
 def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
@@ -47,20 +92,22 @@ def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
         raise RemoteProtocolError(f"API key {header.api_key} is not served")
     version = header.api_version
     access.api_key = header.api_key
-    if header.api_key == ApiKey.PRODUCE:
-        walk_request(frame, _PREFIX + header.size, version)  # counts the partitions before they are decoded
+    partitions = 0
+    if header.api_key == ApiKey.PRODUCE:  # they are counted before they are decoded
+        partitions = len(walk_request(frame, _PREFIX + header.size, version).partitions)
     request: Any
-    request, _ = decode_request(header.api_key, view[header.size :], version, most_elements)
+    request, elements = decode_request(header.api_key, view[header.size :], version, most_elements)
+    parts = elements or 2 * partitions
     screened = guard(access, request, version)
     if screened.answer is not None:
         waits = header.api_key != ApiKey.PRODUCE or request.acks != 0
-        return Screening(None, screened.answer if waits else None)
+        return Screening(None, screened.answer if waits else None, None, parts)
     if screened.request is not None:
         frame = bytearray(encode_request(screened.request, version, header.correlation_id, header.client_id))
     amend = screened.amend
     if amend is None:
         return Screening(frame)
-    return Screening(frame, None, lambda answer: _amended(answer, header.api_key, version, amend))
+    return Screening(frame, None, lambda answer: _amended(answer, header.api_key, version, amend), parts)
 
 
 def _amended(frame: Buffer, api_key: int, version: int, amend: Callable[[Any], None]) -> bytes:
