@@ -250,13 +250,13 @@ def client_ids(proxy: Besieged) -> str:
 
 
 def many_client_ids(proxy: Besieged) -> str:
-    """2,000 client ids, each of one batch, whose connections are reset."""
-    return _leave(proxy, 2_000, resets=True)
+    """1,000 client ids, each of one batch, whose connections are reset."""
+    return _leave(proxy, 1_000, resets=True)
 
 
 def many_client_ids_in_good_order(proxy: Besieged) -> str:
-    """2,000 client ids, each of one batch, whose connections are closed in good order."""
-    return _leave(proxy, 2_000, resets=False)
+    """1,000 client ids, each of one batch, whose connections are closed in good order."""
+    return _leave(proxy, 1_000, resets=False)
 
 
 def _leave(proxy: Besieged, count: int, *, resets: bool) -> str:
@@ -271,10 +271,10 @@ def _leave(proxy: Besieged, count: int, *, resets: bool) -> str:
 
 
 def many_transactional_ids(proxy: Besieged) -> str:
-    """600 transactional ids, each of one transaction, over one connection."""
+    """200 transactional ids, each of one transaction, over one connection."""
     began, ended = time.time_ns(), 0
     with proxy.connect(HOSTILE) as sock:
-        for number in range(600):
+        for number in range(200):
             ended += _transaction(sock, f"{began}-{number}")
     return f"{ended} committed"
 

@@ -18,8 +18,8 @@ _SHORT_WAIT: Final = 5.0
 #: What the chart's limit of memory leaves to the webhook.
 _WEBHOOK_RISE: Final = 120 << 20
 
-#: With 3 KB for each of 12,000 producers: those of the attacks that come before the measured ones count, too.
-_PRODUCERS_RISE: Final = 36 << 20
+#: With 4 KB for each of 6,000 producers: those of the attacks that come before the measured ones count, too.
+_PRODUCERS_RISE: Final = 24 << 20
 #: buffer.memory of a setup, in bytes.
 _LITTLE_MEMORY: Final = 32 << 20
 
