@@ -435,9 +435,11 @@ class ProducerConnection:
             self._not_received(answer, now)
 
     def _keep(self, answer: PendingProduce, *, late: bool) -> None:
+        rules = self.ledger.rules
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
             entry.origin, entry.late_here = self.origin, late and not answer.failed
+            entry.position = 0 if rules.may_repeat(answer) else answer.position
             insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
             self.ledger.disturb(entry.key)
 
@@ -464,11 +466,12 @@ class ProducerConnection:
                 self._leave(self._unanswered(_entries(answer, sure=True, since=now)))
             elif late or not rules.received_by_time(answer, now, acknowledged):
                 sure = rules.surely_not_received(answer, handed_over)
-                clean = rules.received_by_end(answer, acknowledged, closed_well=closed_well)
+                clean = rules.received_by_end(0 if late else answer.position, acknowledged, closed_well=closed_well)
                 entries = _entries(answer, sure=sure, since=now, clean=clean)
                 self._leave(self._unanswered(entries), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since, entry.beside, entry.late_here = now, frozenset(), False
+            entry.clean = rules.received_by_end(entry.position, acknowledged, closed_well=closed_well)
             self._leave([entry])
         for mine in (self.kept, self._unread, self._written, self._asked):
             mine.clear()

@@ -139,13 +139,14 @@ class Rules:
         lived = now - BROKEN_FOR_AT_MOST - answer.arrived_at
         return answer.position <= acknowledged and lived >= _TIMEOUT_MARGIN * self.client_timeout
 
-    def received_by_end(self, answer: PendingProduce, acknowledged: int, *, closed_well: bool) -> bool:
+    def received_by_end(self, position: int, acknowledged: int, *, closed_well: bool) -> bool:
         """The client closed the connection in good order after its kernel had acknowledged the response.
 
-        Linux, BSD and Windows reset a connection that a program closes with unread data. Where something between ends
-        TCP it proves less (``untimed_until``).
+        ``position``: its end among the bytes of the connection; 0 if the client may have thrown it away
+        (``may_repeat``). Linux, BSD and Windows reset a connection that a program closes with unread data. Where
+        something in between ends TCP it proves less (``untimed_until``).
         """
-        return closed_well and not self.may_repeat(answer) and answer.position <= acknowledged
+        return closed_well and 0 < position <= acknowledged
 
     def may_repeat(self, answer: PendingProduce) -> bool:
         """The client may send the request again although it has received the response.
@@ -156,9 +157,10 @@ class Rules:
         return answer.failed or answer.at > answer.due
 
     def is_too_late(self, answer: PendingProduce, now: float) -> bool:
-        """A response that was not in the client's kernel before ``now`` comes too late: the client has given it up.
+        """The client may have given up a response that was not known to be in its kernel before ``now``.
 
-        It may send the request again over the same connection.
+        It may send the request again over the same connection. Or only the acknowledgement was late, so that an end in
+        good order proves as much as ever.
         """
         return answer.due < now
 

@@ -127,6 +127,29 @@ def test_an_answer_that_arrives_late_is_no_evidence_on_the_same_connection(
     assert world.text() == text
 
 
+@pytest.mark.parametrize(("late", "reset", "text"), [(False, False, "aa"), (False, True, "a"), (True, False, "a")])
+def test_an_end_in_good_order_proves_as_much_where_only_the_acknowledgement_was_late(
+    late: bool, reset: bool, text: str
+) -> None:
+    """A route was cut after the client had read the response; its acknowledgement and FIN came seconds later.
+
+    Not where the response itself was given too late (``late``): the client may have thrown it away.
+    """
+    world = World()
+    first, second = world.connect(), world.connect()
+    request = first.ask("a", due=world.now + 1, time=UNTIMED)
+    first.write(request)
+    world.now += 2 if late else 0
+    first.tell(request)
+    first.wire.missing = ANSWER_BYTES
+    world.now += 6
+    first.member.look_between(world.now)
+    first.wire.missing = 0
+    first.close(reset=reset)
+    second.did("a", time=UNTIMED)
+    assert world.text() == text
+
+
 def test_records_without_timestamps_are_new_though_an_answer_arrived_late() -> None:
     world = World()
     talk = world.connect()

@@ -397,7 +397,8 @@ class _Step:
             sure = not one.at or self.rules.surely_not_received(answer, handed_over)
             outrun = any(other.accepted for other in self.world.conns[at + 1 :])
             sure = sure and not self.rules.may_be_answered_since(outrun=outrun)
-            clean = bool(one.at) and self.rules.received_by_end(answer, conn.acknowledged, closed_well=not reset)
+            position = 0 if self.rules.may_repeat(answer) else answer.position
+            clean = bool(one.at) and self.rules.received_by_end(position, conn.acknowledged, closed_well=not reset)
             entries.append(Entry(one.record, sure, clean, at))
         world = self._conn(at, conn._replace(ended=True, pending=(), up=(), down=()))
         return world._replace(entries=(*world.entries, *entries))
@@ -557,13 +558,13 @@ FLAWS: Final = (
     ),
     Scenario(
         "a FIN shows that all responses were received",
-        rules=_rules(received_by_end=lambda answer, acknowledged, *, closed_well: closed_well),
+        rules=_rules(received_by_end=lambda position, acknowledged, *, closed_well: closed_well),
         flaw="twice",
         **_EACH,
     ),
     Scenario(
         "what the kernel acknowledged was received, also before a reset",
-        rules=_rules(received_by_end=lambda answer, acknowledged, *, closed_well: answer.position <= acknowledged),
+        rules=_rules(received_by_end=lambda position, acknowledged, *, closed_well: position <= acknowledged),
         flaw="twice",
         **_EACH,
     ),
