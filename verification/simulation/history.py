@@ -24,6 +24,10 @@ class State(Enum):
 
 #: Seconds within which a request has arrived, or the acknowledgement of a response, unless a fault holds it up.
 _SURELY_SEEN: Final = 0.7
+#: kproxy takes this share of a request's time-out for the client's own, and counts it from when the connection was
+#: last seen empty: a second before the request arrived, at most.
+_GIVEN_UP: Final = 0.9
+_WAITED_BEFORE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,7 @@ class History:
             sent.doubts.append(Doubt(before, is_open, other.amiss, link, now, same))
         elif before is not link and not is_open and not other.amiss:
             sent.doubts.append(Doubt(before, False, False, None, now, same))
-        elif before is not link or other.amiss:
+        elif before is not link or other.amiss or (same and _is_acknowledged_late(other)):
             sent.mixed = True
 
     def _is_relayed(self, other: Sent) -> bool:
@@ -264,3 +268,13 @@ class History:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True
         self.troubled.add(client.number)
+
+
+def _is_acknowledged_late(sent: Sent) -> bool:
+    """Whether the acknowledgement of the response may reach kproxy when its client may have given the request up.
+
+    For granted is taken that kproxy then takes an equal record with an equal timestamp for its retry: it does not know
+    which of the two was held up.
+    """
+    last = sent.attempts[-1]
+    return last.link.up.held_until - last.arrives >= _GIVEN_UP * sent.client.timeout_ms / 1000 - _WAITED_BEFORE
