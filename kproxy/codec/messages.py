@@ -19,16 +19,7 @@ from kproxy.errors import LocalProtocolError, RemoteProtocolError
 if TYPE_CHECKING:
     from kproxy.codec.primitives import Buffer
 
-__all__ = [
-    "APIS",
-    "ApiKey",
-    "ErrorCode",
-    "Message",
-    "api_name",
-    "decode_request",
-    "request_class",
-    "response_class",
-]
+__all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "decode_request", "request_class", "response_class"]
 
 
 class Message(ProtocolStruct):
@@ -63,7 +54,7 @@ class Message(ProtocolStruct):
     def decode_counted(
         cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False, most_elements: int = MOST_ELEMENTS
     ) -> tuple[Self, int]:
-        """As ``decode``; returns also how many array elements and tagged fields the message has."""
+        """The message, as ``decode`` reads it, and how many array elements and tagged fields it has."""
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise RemoteProtocolError(f"{cls.__name__} has no version {version}")
         damage, elements = None, Elements(most_elements)

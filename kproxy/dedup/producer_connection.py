@@ -439,7 +439,7 @@ class ProducerConnection:
         for entry in _entries(answer, sure=False, since=answer.at):
             entry.beside = frozenset() if late else frozenset(answer.failures)
             entry.origin, entry.late_here = self.origin, late and not answer.failed
-            entry.position = 0 if rules.may_repeat(answer) else answer.position
+            entry.position = rules.telling_position(answer)
             insort(self.kept.setdefault(entry.key, []), entry, key=BY_AGE)
             self.ledger.disturb(entry.key)
 
@@ -466,7 +466,8 @@ class ProducerConnection:
                 self._leave(self._unanswered(_entries(answer, sure=True, since=now)))
             elif late or not rules.received_by_time(answer, now, acknowledged):
                 sure = rules.surely_not_received(answer, handed_over)
-                clean = rules.received_by_end(0 if late else answer.position, acknowledged, closed_well=closed_well)
+                position = rules.telling_position(answer)
+                clean = rules.received_by_end(position, acknowledged, closed_well=closed_well)
                 entries = _entries(answer, sure=sure, since=now, clean=clean)
                 self._leave(self._unanswered(entries), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):

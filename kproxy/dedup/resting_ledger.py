@@ -115,9 +115,11 @@ class RestingLedger:
 
 def packed(ledger: RetryLedger, now: float) -> bytes | None:
     """The state of a ledger that may rest; None if it may not. ``now``: in seconds."""
+    if not ledger.entries or any(_empty_of(ledger)) or ledger._checks.keys():
+        return None
+    lists = (listed for _, listed in ledger._taken_lists.values())  # those without a batch say nothing
     entries = [entry for found in ledger.entries.values() for entry in found]
-    lists = (batches for _, batches in ledger._taken_lists.values())  # those without a batch say nothing
-    if not entries or any(_empty_of(ledger)) or any(lists) or ledger._checks.keys() or any(ledger.found()):
+    if not entries or any(lists) or any(ledger.found()):
         return None
     records = sum(len(entry.offsets) + len(entry.only) for entry in entries)
     if (
@@ -127,15 +129,10 @@ def packed(ledger: RetryLedger, now: float) -> bytes | None:
         return None
     keys: dict[TrackKey, int] = {}
     origins: dict[Origin, int] = {}
-    state = (
-        _state_of(ledger),
-        keys,
-        origins,
-        [_use_row(key, use, keys, origins) for key, use in ledger._uses.items()],
-        [_entry_row(entry, keys, origins) for entry in entries],
-    )
-    rows = [(None if one is ELSEWHERE else (tuple(one.software), _origin_of(one))) for one in origins]
-    data = marshal.dumps((state[0], list(keys), rows, *state[3:]), _FORMAT)
+    uses = [_use_row(key, use, keys, origins) for key, use in ledger._uses.items()]
+    batches = [_entry_row(entry, keys, origins) for entry in entries]
+    known = [(None if one is ELSEWHERE else (tuple(one.software), _origin_of(one))) for one in origins]
+    data = marshal.dumps((_state_of(ledger), list(keys), known, uses, batches), _FORMAT)
     return data if len(data) <= MOST_BYTES else None
 
 

@@ -142,9 +142,8 @@ class Rules:
     def received_by_end(self, position: int, acknowledged: int, *, closed_well: bool) -> bool:
         """The client closed the connection in good order after its kernel had acknowledged the response.
 
-        ``position``: its end among the bytes of the connection; 0 if the client may have thrown it away
-        (``may_repeat``). Linux, BSD and Windows reset a connection that a program closes with unread data. Where
-        something in between ends TCP it proves less (``untimed_until``).
+        ``position``: as ``telling_position`` has it. Linux, BSD and Windows reset a connection that a program closes
+        with unread data. Where something in between ends TCP it proves less (``untimed_until``).
         """
         return closed_well and 0 < position <= acknowledged
 
@@ -155,6 +154,10 @@ class Rules:
         request may be retried, with the partitions that succeeded.
         """
         return answer.failed or answer.at > answer.due
+
+    def telling_position(self, answer: PendingProduce) -> int:
+        """Where a response ends among the bytes of its connection; 0 if its client may have thrown it away."""
+        return 0 if self.may_repeat(answer) else answer.position
 
     def is_too_late(self, answer: PendingProduce, now: float) -> bool:
         """The client may have given up a response that was not known to be in its kernel before ``now``.

@@ -113,7 +113,7 @@ class UnconfirmedBatch:
     retimed: bool = False
     #: Its response was late, and the connection lives on: who had given it up would have closed that.
     late_here: bool = False
-    #: Where its response ends among the bytes of that connection, if it was given in time; else 0.
+    #: Of its response on that connection, as ``Rules.telling_position`` has it.
     position: int = 0
     #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
     doubted_at: float = -1.0

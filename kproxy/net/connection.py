@@ -502,7 +502,7 @@ class Connection:
             await self._yield(effort)
 
     async def make_room(self, effort: int) -> None:
-        """As ``take_turn``; waits for memory, too."""
+        """Waits, before messages of so many bytes are decoded, for their turn (``take_turn``) and for memory."""
         await self.take_turn(effort)
         if self.budget.full:
             await self._admitted()

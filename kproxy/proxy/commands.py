@@ -69,7 +69,7 @@ class Convert:
 
 
 class LongReading(Protocol):
-    """What takes long of a request."""
+    """Long work on a request."""
 
     def whole(self) -> None:
         """Does it; may be called in another thread. RemoteProtocolError: the request is malformed."""

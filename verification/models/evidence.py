@@ -397,7 +397,7 @@ class _Step:
             sure = not one.at or self.rules.surely_not_received(answer, handed_over)
             outrun = any(other.accepted for other in self.world.conns[at + 1 :])
             sure = sure and not self.rules.may_be_answered_since(outrun=outrun)
-            position = 0 if self.rules.may_repeat(answer) else answer.position
+            position = self.rules.telling_position(answer)
             clean = bool(one.at) and self.rules.received_by_end(position, conn.acknowledged, closed_well=not reset)
             entries.append(Entry(one.record, sure, clean, at))
         world = self._conn(at, conn._replace(ended=True, pending=(), up=(), down=()))

@@ -15,7 +15,7 @@ from kproxy.codec._generated.produce import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from verification.simulation.frames import FrameIO
-from verification.simulation.history import Attempt, History, Sent, State
+from verification.simulation.history import GIVEN_UP, Attempt, History, Sent, State
 from verification.simulation.link import Link
 from verification.simulation.network import Host
 from verification.simulation.plan import TOPIC, ClientPlan, instance_name
@@ -26,9 +26,7 @@ from verification.simulation.virtual_io import VirtualIO
 Request = dict[int, list[Sent]]
 #: Host and port.
 Place = tuple[str, int]
-#: kproxy's option says that clients have five requests in flight at most (clients.in.flight); it sees a response
-#: written late. A response that takes this share of the request's time-out may be one that its client did not wait for.
-_LATE_SHARE: Final = 0.9
+#: kproxy's option says that clients have five requests in flight at most (clients.in.flight).
 _EVIDENT_BEHIND: Final = 7
 #: Of a client that was seen to pipeline kproxy does not know how many requests wait in its kernel.
 _EVIDENT_BEHIND_OTHERS: Final = 1000
@@ -353,9 +351,8 @@ class Client:
             raise OSError("timed out")
         assert self.link is not None
         # kproxy may have read a held up request late, and answered it in time; that of a response it knows
-        is_timed = self.plan.magic and not (self.plan.renews_timestamps or self._history.untimed)
-        is_direct = self.link.beyond is None
-        held_until = self.link.up.held_until if is_timed and is_direct else self.link.held_until
+        is_known = self._history.is_timed(self.plan) and self.link.beyond is None
+        held_until = self.link.up.held_until if is_known else self.link.held_until
         for number, (until, request) in list(self._flight.items()):
             if until == deadline:
                 self._say(f"times out {number}")
@@ -374,7 +371,7 @@ class Client:
             self._say(f"throws the late answer to {number} away")
             return
         waited = trio.current_time() - (entry[0] - self.plan.request_timeout)
-        late = waited >= _LATE_SHARE * self.plan.timeout_ms / 1000
+        late = waited >= GIVEN_UP * self.plan.timeout_ms / 1000
         if late:
             self._history.disturb(self.plan)  # kproxy has to assume that it has given up
         request = dict(entry[1])

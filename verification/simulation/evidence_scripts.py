@@ -39,6 +39,16 @@ async def _acknowledged(world: World, client: int, records: int) -> Link:
         await trio.sleep(0.001)
 
 
+async def _written(world: World) -> Link:
+    """The connection of the first client, once a record is in the log."""
+    log = world.brokers.topics[TOPIC].partitions[0].log
+    while log.end_offset < 1:  # noqa: ASYNC110 - a broker's log, unannounced
+        await trio.sleep(0.001)
+    link = world.clients[0].link
+    assert link is not None
+    return link
+
+
 # -- connections that ended in good order (A1)
 
 
@@ -139,11 +149,7 @@ def reads_late(seed: int) -> Plan:
     """
 
     async def script(world: World) -> None:
-        log = world.brokers.topics[TOPIC].partitions[0].log
-        while log.end_offset < 1:  # noqa: ASYNC110 - a broker's log, unannounced
-            await trio.sleep(0.001)
-        link = world.clients[0].link
-        assert link is not None
+        link = await _written(world)
         link.down.stall(5.0)
         await trio.sleep(3.9)
         link.up.stall(6.5)
@@ -158,11 +164,7 @@ def late_on_the_way(seed: int) -> Plan:
     """A response takes 7 s to a client's kernel. The client gives up after 6 s, and sends the request again there."""
 
     async def script(world: World) -> None:
-        log = world.brokers.topics[TOPIC].partitions[0].log
-        while log.end_offset < 1:  # noqa: ASYNC110 - a broker's log, unannounced
-            await trio.sleep(0.001)
-        link = world.clients[0].link
-        assert link is not None
+        link = await _written(world)
         link.down.stall(7.0)
 
     client = _client(0, (0.5, b"x"), depth=2, request_timeout=6.0, closes_on_timeout=False)

@@ -24,9 +24,10 @@ class State(Enum):
 
 #: Seconds within which a request has arrived, or the acknowledgement of a response, unless a fault holds it up.
 _SURELY_SEEN: Final = 0.7
-#: kproxy takes this share of a request's time-out for the client's own, and counts it from when the connection was
-#: last seen empty: a second before the request arrived, at most.
-_GIVEN_UP: Final = 0.9
+#: kproxy takes this share of a request's time-out for the client's own: a response that is later may be one that its
+#: client did not wait for.
+GIVEN_UP: Final = 0.9
+#: It counts from when the connection was last seen empty: so many seconds before the request arrived, at most.
 _WAITED_BEFORE: Final = 1.0
 
 
@@ -189,6 +190,10 @@ class History:
     #: What compaction took out of partitions.
     compacted: dict[int, dict[int, Content]] = field(default_factory=dict)
 
+    def is_timed(self, client: ClientPlan) -> bool:
+        """Whether retries of a client bear the timestamp of the record, and no other record need do."""
+        return bool(client.magic) and not client.renews_timestamps and not self.untimed
+
     def note(self, text: str) -> None:
         """Adds a line to the trace."""
         self.trace.append(f"{trio.current_time():9.4f} {text}")
@@ -277,4 +282,4 @@ def _is_acknowledged_late(sent: Sent) -> bool:
     which of the two was held up.
     """
     last = sent.attempts[-1]
-    return last.link.up.held_until - last.arrives >= _GIVEN_UP * sent.client.timeout_ms / 1000 - _WAITED_BEFORE
+    return last.link.up.held_until - last.arrives >= GIVEN_UP * sent.client.timeout_ms / 1000 - _WAITED_BEFORE

@@ -226,7 +226,7 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     """
     if _is_beyond_relay(history, sent):
         return True
-    untimed = not sent.client.magic or sent.client.renews_timestamps or history.untimed
+    untimed = not history.is_timed(sent.client)
     if untimed and len(sent.attempts) > 1 and history.returned[sent.client.number] >= _IN_USE_AT_TWO:
         return True
     buried = history.buried.get(sent.place) if untimed else None
@@ -242,7 +242,7 @@ def _is_beyond_relay(history: History, sent: Sent) -> bool:
     than the option says.
     """
     client = sent.client
-    if client.relay is Relay.NONE or _is_timed(history, sent) or len(sent.attempts) < 2 or history.declared:
+    if client.relay is Relay.NONE or history.is_timed(sent.client) or len(sent.attempts) < 2 or history.declared:
         return False
     took = sent.attempts[-1].arrives - sent.attempts[0].arrives
     return client.relay is Relay.UNKNOWN or took >= _AUTOMATIC_WINDOW
@@ -278,14 +278,9 @@ def _mergeable(history: History, sents: list[Sent]) -> int:
     if not alone and any(sent.shaken for sent in sents):
         return len(may)
     stamps = Counter(sent.timestamp for sent in sents)
-    if not all(_is_timed(history, sent) for sent in sents):
+    if not all(history.is_timed(sent.client) for sent in sents):
         return len(may)
     return sum(stamps[sent.timestamp] > 1 for sent in may)
-
-
-def _is_timed(history: History, sent: Sent) -> bool:
-    """Whether its retries bear its own timestamp, and no other record need do."""
-    return bool(sent.client.magic) and not sent.client.renews_timestamps and not history.untimed
 
 
 def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[str, str]]:
@@ -297,7 +292,7 @@ def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[
                 yield OFFSETS, f"{sent.content} is not at {sent.offset} of partition {sent.partition}"
     for offset, sents in given.items():
         # records that nothing tells apart may change places: how many of them are in the log is judged elsewhere
-        alike = len({sent.timestamp for sent in sents}) == 1 and all(_is_timed(history, sent) for sent in sents)
+        alike = len({sent.timestamp for sent in sents}) == 1 and all(history.is_timed(sent.client) for sent in sents)
         if not alike and len(sents) - 1 > _mergeable(history, sents):
             yield MERGED, f"{len(sents)} records {sents[0].content} were answered with offset {offset}"
 

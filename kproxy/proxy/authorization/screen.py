@@ -53,7 +53,7 @@ def takes_long(frame: bytearray) -> bool:
 
 
 class LongScreening:
-    """What is done with a long request: found in another thread, reported in the session's."""
+    """The screening of a long request: found in another thread, reported in the session's."""
 
     def __init__(self, access: Access, frame: bytearray, most_elements: int) -> None:
         """As ``screen``."""
@@ -70,7 +70,7 @@ class LongScreening:
         self._found = screen(self._apart, self.frame, self._most_elements)
 
     def take(self) -> Screening:
-        """What was found; refusals are reported now."""
+        """Returns what was found, and reports the refusals."""
         assert self._found is not None
         self._access.makes_topics = self._apart.makes_topics
         for subject, refusal in self._refused:

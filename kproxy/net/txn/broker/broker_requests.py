@@ -129,7 +129,7 @@ class BrokerRequests:
         return self._connections is not None and self._connections.is_open
 
     def disconnect(self) -> None:
-        """As ``WriterConnections.rest``."""
+        """Closes its connections on which nothing is in flight (``WriterConnections.rest``)."""
         if self._connections is not None:
             self._connections.rest()
 
