@@ -65,7 +65,14 @@ class Settle:
     keys: Sequence[TrackKey]
 
 
-Prerequisite: TypeAlias = Recover | ReadBack | Settle
+@dataclass(frozen=True, slots=True)
+class SeeEnd:
+    """The end of the connection may follow the request: nothing is known before this time (s)."""
+
+    until: float
+
+
+Prerequisite: TypeAlias = Recover | ReadBack | Settle | SeeEnd
 
 
 @dataclass(slots=True)
@@ -222,6 +229,9 @@ class RetryLedger:
         """The step or event that a comparison of a request with unconfirmed batches has to wait for; None: compare."""
         self.outside.look_for_ends(now)
         keys = answer.keys
+        until = max((self._shows_end_by(member, key, now) for key in keys), default=0.0)
+        if until > now:
+            return SeeEnd(until)
         missing = self.missing_for(member, keys)
         self.take_lists(now)
         recover = self._to_recover(member, [key for key in keys if key not in missing])
@@ -238,6 +248,23 @@ class RetryLedger:
             return Settle(waiting)
         unread = [entry for key in keys for entry in self.candidates(member, key, answer, now) if entry.digests is None]
         return ReadBack(unread) if unread else None
+
+    def _shows_end_by(self, member: ProducerConnection, key: TrackKey, now: float) -> float:
+        """Until when (s) a request waits for the end of its connection, since its client may have left that; or 0."""
+        use = self._uses.get(key)
+        newer = None if use is None else use.last
+        if newer is None or newer is member.origin or member.ended:
+            return 0.0
+        if member.outrun_at == inf:
+            member.hear()
+            if self.rules.may_be_left(member.origin, newer):
+                member.outrun_at = now
+        if member.outrun_at == inf:
+            return 0.0
+        until = self.rules.shows_end_by(member.outrun_at, member.quiet_since(now))
+        if until <= now:
+            member.outrun_at = 0.0  # it is in use beside the newer one, and no request waits again
+        return until
 
     def take_lists(self, now: float) -> None:
         """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""

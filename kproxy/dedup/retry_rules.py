@@ -28,6 +28,9 @@ BROKEN_FOR_AT_MOST = 30.0
 _LONGEST_ROUND_TRIP = 1.0
 #: Seconds. A program that has written nothing for so long has read what its kernel had received by then.
 _SILENCE = 1.0
+#: Seconds within which the end of a connection follows what was sent before it: after the last bytes, and in all.
+_END_FOLLOWS = 1.0
+_END_FOLLOWS_AT_LAST = 5.0
 #: Bytes. Less waits in the client's kernel, in the network and in kproxy's kernel.
 _MOST_UNSENT = 16 << 20
 #: Requests in flight that clients have by default, as these do by their names (KIP-511). Others that have a name are
@@ -257,6 +260,27 @@ class Rules:
         No client waits for its response. Its client has sent it again, or given it up.
         """
         return outrun
+
+    def may_be_left(self, mine: Origin, newer: Origin) -> bool:
+        """Whether a request may be one that its client sent again over a newer connection, after it had left this one.
+
+        What was lost of a connection is sent again by its kernel, its end after it, and may arrive after the
+        retry. Not so where the client's kernel has acknowledged a response since the newer one was in use: then
+        it is another program's. Nor is the first request of a connection that was opened just before: one of many
+        processes of one name sends that.
+        """
+        if self.pools_connections or newer.node_id != mine.node_id or newer.opened_at <= mine.opened_at:
+            return False
+        is_old = mine.used_at > 0 or newer.first_at - mine.opened_at >= _END_FOLLOWS
+        return is_old and mine.heard_at <= newer.first_at
+
+    def shows_end_by(self, outrun_at: float, quiet_since: float) -> float:
+        """When (s) the end of a connection is seen, if its client has left it: a kernel sends it after all data.
+
+        ``outrun_at``: since when a request waits for that; ``quiet_since``: since when no more bytes came. A client
+        that is there sends no more than it may have in flight, so that it becomes quiet, too.
+        """
+        return min(quiet_since + _END_FOLLOWS, outrun_at + _END_FOLLOWS_AT_LAST)
 
     def expired(self, entry: UnconfirmedBatch, now: float) -> bool:
         """No client retries for so long."""

@@ -14,6 +14,7 @@ from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.turns import FREE_BYTES, TURN_FRAMES
 from kproxy.proxy.commands import (
     AskVersions,
+    AwaitEnd,
     AwaitOutcomes,
     AwaitProgress,
     Blocking,
@@ -185,6 +186,8 @@ class Intake:
                 await self._beside(command.reading.whole)
             case Resolve() | AwaitOutcomes():
                 await self._outcome(command, seen)
+            case AwaitEnd():
+                await trio.sleep_until(command.until - connection.wall)
             case AwaitProgress() if self._session.blocked:
                 await connection.progressed()
 

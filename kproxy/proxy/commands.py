@@ -95,6 +95,13 @@ class AwaitOutcomes:
     """Wait until outcomes are known: of another connection's batches, or of requests that timed out on this one."""
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitEnd:
+    """Wait until this time (s), by which the end of the connection is seen if its client has left it."""
+
+    until: float
+
+
 Blocking: TypeAlias = (
     Connect
     | AskVersions
@@ -106,6 +113,7 @@ Blocking: TypeAlias = (
     | Read
     | Resolve
     | AwaitOutcomes
+    | AwaitEnd
 )
 
 # -- queued

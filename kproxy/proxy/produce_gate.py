@@ -22,9 +22,10 @@ from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Send, Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_ledger import Settle
+from kproxy.dedup.retry_ledger import SeeEnd, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.commands import (
+    AwaitEnd,
     AwaitOutcomes,
     Blocking,
     Convert,
@@ -347,7 +348,12 @@ class ProduceGate:
                 return None
             reading = self._reading_of(frame, layout)
             return None if reading.at_once() else Read(reading)
-        return AwaitOutcomes() if isinstance(prerequisite, Settle) else Resolve(member, prerequisite)
+        match prerequisite:
+            case SeeEnd(until):
+                return AwaitEnd(until)
+            case Settle():
+                return AwaitOutcomes()
+        return Resolve(member, prerequisite)
 
     def _retries(self, member: ProducerConnection, owed: PendingProduce) -> Retries | None:
         """What compares the request, if there is anything to compare it with: then ``_look`` had it read."""

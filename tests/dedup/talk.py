@@ -13,7 +13,7 @@ from kproxy.dedup.origin import NO_SILENCE, Origin, Software
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import Refused
-from kproxy.dedup.retry_ledger import FoundBatch, Prerequisite, ReadBack, Recover
+from kproxy.dedup.retry_ledger import FoundBatch, Prerequisite, ReadBack, Recover, SeeEnd
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.produce_calls import PartitionCall
@@ -99,8 +99,10 @@ class World:
         return Talk(self, identity, Lane(self._producer_id), Origin(Software(software, ""), clean_window))
 
     def clear(self, talk: "Talk", prerequisite: Prerequisite) -> None:
-        """Does what the shell does of what hinders a request; not of one that has to wait."""
-        if isinstance(prerequisite, ReadBack):
+        """Does what the shell does of what hinders a request; not of one that has to wait for another."""
+        if isinstance(prerequisite, SeeEnd):
+            self.now = prerequisite.until
+        elif isinstance(prerequisite, ReadBack):
             for entry in prerequisite.entries:
                 for batch, offsets in self.log(entry.key).read():
                     header = read_header(batch)
@@ -139,7 +141,7 @@ class Talk:
         ledger = self.member.ledger
         calm = self.is_cleared(answer, frame) or ledger.is_calm(self.member, answer)
         while not calm and (prerequisite := self.prerequisite(answer)) is not None:
-            assert isinstance(prerequisite, ReadBack | Recover), prerequisite
+            assert isinstance(prerequisite, ReadBack | Recover | SeeEnd), prerequisite
             self.world.clear(self, prerequisite)
         retries, reading = None, Batches(LIMIT)
         if not calm and ledger.concern(self.member, answer, self.world.now):

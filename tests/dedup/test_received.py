@@ -6,6 +6,7 @@ import pytest
 
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.origin import Silence
+from kproxy.dedup.retry_ledger import SeeEnd
 from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import ANSWER_BYTES, KEY, Talk, World
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
@@ -385,3 +386,77 @@ def test_a_connection_that_needs_no_comparison_is_reviewed_all_the_same() -> Non
     other.did("b")
     request = PendingProduce([], 1e9)
     assert other.member.ledger.is_calm(other.member, request)
+
+
+# -- connections that their client has left
+
+
+def overtaken() -> tuple[World, Talk]:
+    """A connection that was used, and another one of the same client that was used after it."""
+    world = World()
+    old = world.connect()
+    old.did("z", time=1)
+    world.now += 1
+    world.connect().did("a", time=5)
+    return world, old
+
+
+def test_a_request_that_a_retry_has_overtaken_waits_for_the_end_of_its_connection_and_is_dropped() -> None:
+    world, old = overtaken()
+    begun = world.now
+    assert old.prerequisite() == SeeEnd(begun + 1)
+    old.close()
+    assert not old.ask("a", time=5).sends
+    assert world.text() == "za"
+
+
+def test_it_is_written_if_there_is_no_end_and_no_other_waits_again() -> None:
+    world, old = overtaken()
+    world.now += 0.5
+    begun = world.now
+    old.did("a", time=5)
+    assert world.now == begun + 1
+    world.connect().did("b")
+    assert old.prerequisite() is None
+    assert world.text() == "zaab"
+
+
+def test_as_long_as_bytes_come_it_waits_for_up_to_five_seconds() -> None:
+    world, old = overtaken()
+    begun = world.now
+    waits = []
+    while (found := old.prerequisite()) is not None:
+        assert isinstance(found, SeeEnd)
+        world.now = found.until
+        waits.append(found.until - begun)
+        old.wire.unread += 1000
+    assert waits == [1, 2, 3, 4, 5]
+
+
+def test_the_first_request_of_a_connection_that_was_just_opened_does_not_wait() -> None:
+    """One process for each record, all of one name: whose request comes first is chance."""
+    world = World()
+    one, other = world.connect(), world.connect()
+    other.did("a")
+    assert one.prerequisite() is None
+
+
+def test_a_request_does_not_wait_where_its_client_has_acknowledged_a_response_since() -> None:
+    world = World()
+    old = world.connect()
+    request = old.ask("z", time=1)
+    world.now += 1
+    world.connect().did("a", time=5)
+    world.now += 1
+    old.write(request)
+    old.tell(request)
+    assert old.prerequisite() is None
+
+
+def test_a_request_of_a_client_with_a_pool_of_connections_does_not_wait() -> None:
+    world = World(replace(RULES, connection_pools=("*",)))
+    old = world.connect()
+    old.did("z", time=1)
+    world.now += 1
+    world.connect().did("a", time=5)
+    assert old.prerequisite() is None

@@ -19,7 +19,7 @@ from kproxy.dedup.lanes import Lane, Send
 from kproxy.dedup.matching import offset_of
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.dedup.retry_ledger import FoundBatch, ReadBack, Recover, Settle
+from kproxy.dedup.retry_ledger import FoundBatch, ReadBack, Recover, SeeEnd, Settle
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
@@ -307,7 +307,10 @@ class Walk:
                 return False
             if prerequisite is None:
                 break
-            self._clear(member, prerequisite)
+            if isinstance(prerequisite, SeeEnd):
+                self.now = prerequisite.until
+            else:
+                self._clear(member, prerequisite)
         return True
 
     def _clear(self, member: ProducerConnection, prerequisite: ReadBack | Recover) -> None:

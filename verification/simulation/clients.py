@@ -30,6 +30,8 @@ Place = tuple[str, int]
 _EVIDENT_BEHIND: Final = 7
 #: Of a client that was seen to pipeline kproxy does not know how many requests wait in its kernel.
 _EVIDENT_BEHIND_OTHERS: Final = 1000
+#: Seconds after which kproxy takes it that what ends TCP between has passed a response on.
+_RELAYED_WITHIN: Final = 1.0
 #: Seconds within which kproxy has what was sent to it, and its client what kproxy wrote then, unless a fault holds
 #: it up. A response that is read later was written by a kproxy that had all of the round.
 _SEEN_WITHIN: Final = 0.2
@@ -71,8 +73,10 @@ class Client:
         self._filled_at = 0.0
         self._seen = False
         self._flight: dict[int, tuple[float, Request]] = {}
-        #: What was acknowledged on this connection: the request's number and its records.
+        #: What was acknowledged on this connection: the request after which others are evidence, and its records.
         self._had: deque[tuple[int, list[Sent]]] = deque()
+        #: What was acknowledged when, where that counts as received only after a while.
+        self._told_at: deque[tuple[float, list[Sent]]] = deque()
         self._next = 0
         self._stamped = 0
         self._due = 0.0
@@ -259,6 +263,7 @@ class Client:
         self._say(f"uses connection {link.number}")
         self._io, self.link, self._seen = io, link, False
         self._had.clear()
+        self._told_at.clear()
 
     def _forget_leaders(self) -> None:
         self._leaders.clear()
@@ -299,6 +304,8 @@ class Client:
             topic_data=[ProduceRequestTopicProduceData(name=TOPIC, partition_data=data)],
         )
         number = self._io.next_id
+        while self._told_at and trio.current_time() - self._told_at[0][0] >= _RELAYED_WITHIN:
+            self._had.append((number, self._told_at.popleft()[1]))
         self._say(f"sends {number}: {_show(request)}")
         for sent in _all(request):
             sent.state = State.OK if sent.state is State.OK else State.OPEN
@@ -398,11 +405,17 @@ class Client:
         self._note_held_up(entry[0], again)
         self._note_unseen_round(again)
         if not again:  # with an error in the response nothing shows that a success was received: all may be retried
-            self._had.append((number, [sent for sent in _all(entry[1]) if sent.state is State.OK]))
+            self._note_told(number, [sent for sent in _all(entry[1]) if sent.state is State.OK])
         else:
             self._history.disturb(self.plan)
             self._ahead = self.plan.ready and not self._todo
             self._again([entry[1] if self.plan.repeats_whole else again])
+
+    def _note_told(self, number: int, told: list[Sent]) -> None:
+        if self._history.is_relayed(self.plan):
+            self._told_at.append((trio.current_time(), told))
+        else:
+            self._had.append((number, told))
 
     def _told(self, batch: list[Sent], error_code: int, base_offset: int) -> bool:
         """Records the result of one batch; returns whether it has to be sent again."""

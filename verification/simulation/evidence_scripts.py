@@ -171,6 +171,25 @@ def late_on_the_way(seed: int) -> Plan:
     return Plan(seed, (client,), (), script=script, weather=Weather(clients=(0.001,), brokers=(0.001,)))
 
 
+# -- connections that were left (B6)
+
+
+def overtaken(seed: int) -> Plan:
+    """A client closes a slow connection with a request in flight, and sends it again over a fast one.
+
+    The retry arrives first, then the request, then the end of its connection.
+    """
+
+    async def script(world: World) -> None:
+        link = await _acknowledged(world, 0, 1)
+        link.up.latency = 0.5
+        await trio.sleep_until(1.3)
+        link.near.close()
+
+    client = _client(0, (0.5, b"a"), (0.5, b"b"), (2.0, b"c"), backoffs=(0.02,))
+    return Plan(seed, (client,), (), script=script, weather=Weather(clients=(0.001,), brokers=(0.001,)))
+
+
 # -- a user time-out (B6)
 
 
@@ -194,5 +213,5 @@ BY_ITEM: Final[dict[str, tuple[Script, ...]]] = {
     "A3": (cut_before_ack, acks_lost),
     "A4": (two_programs,),
     "B5": (deep_and_far, reads_late, late_on_the_way),
-    "B6": (long_cut_route,),
+    "B6": (overtaken, long_cut_route),
 }

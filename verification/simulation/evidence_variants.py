@@ -68,6 +68,12 @@ EVIDENCE_VARIANTS: Final = (
         seeds=10,
     ),
     Variant(
+        "a connection that still brings a request was not left",
+        ((Rules, "may_be_left", broken_rules.no),),
+        evidence_scripts.overtaken,
+        seeds=10,
+    ),
+    Variant(
         "two programs of one name are one",
         ((Rules, "is_of_another_program", broken_rules.no),),
         evidence_scripts.two_programs,

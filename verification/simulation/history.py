@@ -29,6 +29,8 @@ _SURELY_SEEN: Final = 0.7
 GIVEN_UP: Final = 0.9
 #: It counts from when the connection was last seen empty: so many seconds before the request arrived, at most.
 _WAITED_BEFORE: Final = 1.0
+#: Seconds for which kproxy surely waits for the end of a connection whose client may have left it.
+_WAITS_FOR_END: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,18 @@ class Attempt:
     arrives: float
 
     def is_hidden_from(self, other: "Attempt") -> bool:
-        """Whether kproxy reads both before it can see that the connection of this one has ended."""
+        """Whether kproxy reads both before it can see that the connection of this one has ended.
+
+        It waits for that end if this one arrives after the other, over a connection that has been used before.
+        """
         link, end = self.link, self.link.end_unseen_until
         if link is other.link or other.arrives >= end:
             return False
         if link.up.arrived >= self.position:
             return True
-        return not link.half_open and max(self.arrives, link.up.stalled_until) < end
+        arrives = max(self.arrives, link.up.stalled_until)
+        is_outrun = arrives > other.arrives and bool(link.rounds)
+        return not link.half_open and arrives + (_WAITS_FOR_END if is_outrun else 0.0) < end
 
 
 class Doubt(NamedTuple):
@@ -225,7 +232,7 @@ class History:
         keeps = other.client.keeps_connections or sent.client.keeps_connections
         is_open = other.state is not State.OK
         same = other.timestamp == sent.timestamp >= 0 and bool(sent.client.magic)
-        if other.forgotten or (before is not link and self._is_relayed(other)):
+        if other.forgotten or (before is not link and self.is_relayed(other.client)):
             sent.mixed = True
         elif is_twin and not keeps:
             sent.doubts.append(Doubt(before, is_open, other.amiss, link, now, same))
@@ -234,9 +241,9 @@ class History:
         elif before is not link or other.amiss or (same and _is_acknowledged_late(other)):
             sent.mixed = True
 
-    def _is_relayed(self, other: Sent) -> bool:
+    def is_relayed(self, client: ClientPlan) -> bool:
         """Whether an option or a header says that something ends TCP before the client: then a FIN is no evidence."""
-        return self.declared or other.client.relay is Relay.NAMED
+        return self.declared or client.relay is Relay.NAMED
 
     def goes_amiss(self, records: Iterable[Sent]) -> None:
         """A request gets an error, or no response in time; a request in flight may be treated as its retry."""

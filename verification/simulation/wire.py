@@ -105,12 +105,12 @@ class Pipe:
         return total
 
     def end(self, how: str) -> None:
-        """Sends FIN or RST after the bytes in flight, and at once if there are none."""
+        """Sends FIN or RST after the bytes in flight: it is under way for as long as bytes are, at the least."""
         if not self._queue and not self.is_blocked:
             self.stalled_until = 0.0
         if how == RST and self.is_blocked:
             return
-        self._send(how, 0.0)
+        self._send(how, self.latency)
 
     # -- acknowledgements
 

@@ -4,11 +4,11 @@ import time
 from typing import Any, Final
 
 from verification.network.clients import KAFKA_PYTHON_OF_2019
-from verification.network.line import Way
+from verification.network.line import Line, Way, client_of
 from verification.network.outcome import Outcome, compare
 from verification.network.site import Logged, Site, bootstrap_of
 
-__all__ = ["long_cut", "missing_ack"]
+__all__ = ["long_cut", "missing_ack", "overtaken"]
 
 _VERSION: Final = (0, 10)
 _ROUNDS: Final = 3
@@ -17,6 +17,10 @@ _FIRST_MS: Final = 1_700_000_000_000
 _PATIENCE_S: Final = 30.0
 _GIVES_UP_S: Final = 24.0
 _HEALED_S: Final = 26.0
+_ONE_WAY_S: Final = 0.05
+_SOON_S: Final = 3.0
+_LONG: Final = 20_000
+"""Bytes of a value that gets a request of its own: it takes the kernel several round trips to send five again."""
 
 
 def missing_ack(site: Site) -> Outcome:
@@ -87,6 +91,45 @@ def long_cut(site: Site) -> Outcome:
         client.end()
     log = [record.value.decode() for record in site.log(topic)]
     return compare([record.value.decode() for record in sent], [*first, *second], log)
+
+
+def overtaken(site: Site) -> Outcome:
+    """All that one connection carries is lost; its client gives up after 3 s, and repeats it over another: one copy.
+
+    Then the network heals, and the kernel of the first connection sends five requests again that the client has
+    repeated, and then its end.
+
+    Takes for granted: default options, a direct connection that was used before.
+    """
+    topic = site.topic("overtaken")
+    options = {
+        "api_version": _VERSION,
+        "client_id": "sensor",
+        "retries": 1000,
+        "request_timeout_ms": int(_SOON_S * 1000),
+        "reconnect_backoff_max_ms": 200,
+        "max_in_flight_requests_per_connection": 5,
+    }
+    values = [f"{number}".ljust(_LONG) for number in range(6)]
+    with (
+        site.wire(Line(_ONE_WAY_S)) as wire,
+        site.kproxy("overtaken") as kproxy,
+        site.client(KAFKA_PYTHON_OF_2019, {"bootstrap": bootstrap_of(kproxy), "options": options}) as client,
+    ):
+
+        def send(some: list[str]) -> list[str]:
+            client.command({"topic": topic, "values": some, "key": "door", "timestamp": _FIRST_MS})
+            acknowledged: list[str] = client.report()["acknowledged"]
+            return acknowledged
+
+        acknowledged = send(values[:1])
+        old = wire.tell(lambda line: line.connections)
+        wire.tell(lambda line: setattr(line, "losing", lambda way, segment: client_of(way, segment) in old))
+        acknowledged += send(values[1:])
+        wire.tell(lambda line: line.heal())
+        wire.wait(lambda line: not old & line.connections, _PATIENCE_S)
+        client.end()
+    return compare(values, acknowledged, [record.value.decode() for record in site.log(topic)])
 
 
 def _command(topic: str, record: Logged) -> dict[str, Any]:
