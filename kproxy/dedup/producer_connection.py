@@ -111,6 +111,10 @@ class ProducerConnection:
         self._waiting: tuple[int, Collection[TrackKey]] | None = None
         #: Whether the next request waits for what another connection brought before.
         self.is_behind = False
+        #: The partitions for which it is known whether the client had left an older connection for this one.
+        self.sees_older: set[TrackKey] = set()
+        #: What it left, if another connection has shown that its client has left it, and its end was not seen yet.
+        self.unseen: list[UnconfirmedBatch] | None = None
         #: Since when a request waits that its client may have sent again over a newer connection (s); inf: none did.
         self.outrun_at = inf
         #: How many bytes of requests had arrived when that was last asked, and since when (s) (``quiet_since``).
@@ -438,6 +442,31 @@ class ProducerConnection:
         """The requests for a partition whose response the client may not have received."""
         return [answer for answer in (*self._unread, *self._written, *self._asked) if key in answer.keys]
 
+    def unheard(self, keys: Collection[TrackKey], asker: "ProducerConnection") -> list[tuple[bool, float]]:
+        """Of requests for these partitions, accepted before another connection's request waited, whose response the
+        client's kernel may not have: whether the outcome is known, and when the response was given (s; 0: it was not).
+        """
+        asked = [
+            answer
+            for answer in (*self._asked, *self._written)
+            if not (answer.given_up or asker.waited_at(answer.serial) or answer.keys.isdisjoint(keys))
+        ]
+        kept = [entry for key in keys for entry in self.kept.get(key, ())]
+        if not (asked or kept):
+            return []
+        acknowledged = self.hear()
+        found = [(one.closed, one.at if one.position else 0.0) for one in asked if not 0 < one.position <= acknowledged]
+        if kept and acknowledged < self.wire.written:  # they were given long ago
+            found += [(True, entry.since) for entry in kept]
+        return found
+
+    def leave(self, now: float) -> None:
+        """Records that the client has left the connection, as another one of it shows: the end was not seen.
+
+        The client may have read what is not acknowledged: until the end is seen only equal timestamps show a retry.
+        """
+        self.end(now, unseen=[])
+
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Records that the outcome of each batch of a request is known."""
         answer.closed = True
@@ -456,11 +485,16 @@ class ProducerConnection:
 
     # -- at its end
 
-    def end(self, now: float) -> None:
-        """Records that the client has closed the connection, whether or not all its bytes have been read."""
+    def end(self, now: float, unseen: list[UnconfirmedBatch] | None = None) -> None:
+        """Records that the client has closed the connection, whether or not all its bytes have been read.
+
+        ``unseen``: takes what it leaves, if its end was not seen.
+        """
         if self.ended:
+            if self.unseen is not None:
+                self._see_end()
             return
-        self._waiting = None
+        self._waiting, self.unseen = None, unseen
         rules = self.ledger.rules
         self.ledger.leaves(self)
         acknowledged = self.hear()
@@ -480,14 +514,31 @@ class ProducerConnection:
                 position = rules.telling_position(answer)
                 clean = rules.received_by_end(position, acknowledged, closed_well=closed_well)
                 entries = _entries(answer, sure=sure, since=now, clean=clean)
-                self._leave(self._unanswered(entries), answered=not late)
+                self._leave(self._unseen(self._unanswered(entries), position), answered=not late)
         for entry in chain.from_iterable(self.kept.values()):
             entry.since, entry.beside, entry.late_here = now, frozenset(), False
             entry.clean = rules.received_by_end(entry.position, acknowledged, closed_well=closed_well)
-            self._leave([entry])
+            self._leave(self._unseen([entry], entry.position))
         for mine in (self.kept, self._unread, self._written, self._asked):
             mine.clear()
         self.ledger.left(self)
+
+    def _unseen(self, entries: Iterable[UnconfirmedBatch], position: int) -> Iterator[UnconfirmedBatch]:
+        """Batches whose response ended at ``position`` (``Rules.telling_position``): had if the end will show it."""
+        for entry in entries:
+            if self.unseen is not None and not (entry.sure or entry.timed_only):
+                entry.timed_only, entry.position = True, position
+                self.unseen.append(entry)
+            yield entry
+
+    def _see_end(self) -> None:
+        """Judges what was left before the end of the connection was seen."""
+        acknowledged, closed_well = self.wire.written - self.wire.unacked(), self.wire.closed_well()
+        for entry in self.unseen or ():
+            clean = self.ledger.rules.received_by_end(entry.position, acknowledged, closed_well=closed_well)
+            entry.clean, entry.timed_only = clean, False
+            self.ledger.disturb(entry.key)
+        self.unseen = None
 
     def _leave_open(self, answer: PendingProduce) -> None:
         self._left_open[answer] = None

@@ -27,6 +27,8 @@ _NO_EPOCH = -1
 #: Connections of one client to one broker, pools included. More belong to many programs of one name: a client of many
 #: thousands would make each request that waits cost as many steps.
 _MOST_OF_ONE_CLIENT = 64
+#: Seconds from one look at acknowledgements to the next.
+_LOOKS_AGAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,9 @@ class RetryLedger:
         until = max((self._shows_end_by(member, key, now) for key in keys), default=0.0)
         if until > now:
             return SeeEnd(until)
+        older = self._see_older(member, answer, now)
+        if older is not None:
+            return older
         missing = self.missing_for(member, keys)
         self.take_lists(now)
         recover = self._to_recover(member, [key for key in keys if key not in missing])
@@ -265,6 +270,32 @@ class RetryLedger:
         if until <= now:
             member.outrun_at = 0.0  # it is in use beside the newer one, and no request waits again
         return until
+
+    def _see_older(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Settle | SeeEnd | None:
+        """What has to come before it is known whether a client has left older connections for this one.
+
+        The retry of what was not answered there, or was not acknowledged, may come before the end of the older one.
+        """
+        keys = [key for key in answer.keys if key not in member.sees_older]
+        if not keys or self.rules.pools_connections:
+            return None
+        for other in self._older(member):
+            unheard = other.unheard(keys, member)
+            if not unheard or self.rules.is_of_another_program(other.origin, member.origin):
+                continue
+            if not all(is_closed for is_closed, _ in unheard):
+                self._awaited = True
+                return Settle(keys)
+            if not all(self.rules.is_left(told_at or answer.received_at, now) for _, told_at in unheard):
+                return SeeEnd(now + _LOOKS_AGAIN)
+            other.leave(now)
+        member.sees_older.update(keys)
+        return None
+
+    def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
+        """The connections to its broker that were opened before one."""
+        others = islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT)
+        return [] if member.ended else [other for other in others if other.number < member.number]
 
     def take_lists(self, now: float) -> None:
         """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""

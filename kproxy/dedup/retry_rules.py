@@ -254,6 +254,15 @@ class Rules:
         """
         return self.in_flight != 1
 
+    def is_left(self, since: float, now: float) -> bool:
+        """Whether a client that opened another connection to the broker has left the one that owes it a response.
+
+        ``since``: when that was given (s), or else when it asked over the other connection. Its kernel acknowledges a
+        response within a round trip, unless the network is broken or the connection closed: kproxy learns of that once
+        the network has healed, maybe after the retry.
+        """
+        return now - since >= _LONGEST_ROUND_TRIP
+
     def drops_orphan(self, *, outrun: bool) -> bool:
         """A request that is read after the end of its connection is dropped if another connection was there before.
 

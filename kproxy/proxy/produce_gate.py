@@ -24,6 +24,7 @@ from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_ledger import SeeEnd, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
+from kproxy.errors import LocalProtocolError
 from kproxy.proxy.commands import (
     AwaitEnd,
     AwaitOutcomes,
@@ -339,6 +340,8 @@ class ProduceGate:
     def _look(
         self, member: ProducerConnection, owed: PendingProduce, frame: bytearray, layout: ProduceLayout
     ) -> Blocking | None:
+        if member.unseen is not None:
+            raise LocalProtocolError("another connection of its client had taken its place")
         prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
         if prerequisite is None:
             for key, error in member.ledger.missing_for(member, owed.keys).items():

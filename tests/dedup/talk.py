@@ -215,6 +215,10 @@ class Talk:
         self.world.now += 2
         self.tell(answer)
 
+    def saw_older(self) -> None:
+        """It was in use before the others were: what is open there was not sent before it was opened."""
+        self.member.sees_older.update((KEY, OTHER))
+
     def refuse(self, records: str = "", *, time: int = 7, waited: float = 0.0) -> None:
         """A request for the partition is refused unsent, ``waited`` seconds after it was read."""
         answer, now = PendingProduce([PartitionData(KEY, 0, 0)], 1e9), self.world.now

@@ -342,6 +342,7 @@ def test_what_it_has_given_up_comes_over_no_other_connection_either() -> None:
 def test_it_waits_for_nothing_that_it_had_given_up_when_it_sent_something_new() -> None:
     world = World(ALONE)
     first, second = world.connect(), world.connect()
+    second.saw_older()
     first.ask("a")
     second.did("b")
     first.close()
@@ -646,6 +647,7 @@ def test_suspects_go_with_the_window() -> None:
 def test_what_goes_to_the_new_leader_waits_for_what_went_to_the_former_one(node_id: int) -> None:
     world = World()
     former, leader, twin = world.connect(), world.connect(), world.connect()
+    twin.saw_older()
     leader.member.moved(node_id)
     request = former.ask("a")
     assert leader.prerequisite() == Settle([KEY])

@@ -79,6 +79,7 @@ def test_an_abandoned_lane_is_fenced_where_it_was_used_and_only_there() -> None:
 def test_a_lane_that_is_abandoned_while_another_is_fenced_is_fenced_after_it() -> None:
     world = World()
     first, second, third = world.connect(), world.connect(), world.connect()
+    second.saw_older()
     first.ask("a")
     request = second.ask("b")
     late = bytes(request.sends[0].batch)
@@ -178,6 +179,8 @@ def test_of_equal_records_the_one_of_a_connection_that_has_ended_is_the_likelies
     """What a live connection was answered with an error it repeats itself."""
     world = World()
     talks = {name: world.connect() for name in order}
+    for talk in talks.values():
+        talk.saw_older()
     ended, live, retry = talks["ended"], talks["live"], talks["retry"]
     requests = {name: talks[name].ask("a") for name in sorted(("ended", "live"), key=first.__ne__)}
     live.member.timed_out(requests["live"])
@@ -529,6 +532,7 @@ def test_what_was_found_is_not_read_a_second_time_and_may_have_been_received() -
 def test_of_a_lane_of_this_process_what_was_open_later_is_found_as_well() -> None:
     world = World()
     first, second = world.connect(), world.connect()
+    second.saw_older()
     requests = [first.ask(letter) for letter in "ab"]
     for request in requests:
         (send,) = request.sends
@@ -572,6 +576,7 @@ def test_what_was_answered_too_late_is_kept_beside_what_is_too_old() -> None:
 def test_only_lanes_that_were_abandoned_too_long_ago_are_not_fenced() -> None:
     world = World()
     first, second = world.connect(), world.connect()
+    second.saw_older()
     first.ask("a")
     second.ask("b")
     for talk in (first, second):

@@ -309,8 +309,8 @@ class Walk:
                 break
             if isinstance(prerequisite, SeeEnd):
                 self.now = prerequisite.until
-            else:
-                self._clear(member, prerequisite)
+                return False
+            self._clear(member, prerequisite)
         return True
 
     def _clear(self, member: ProducerConnection, prerequisite: ReadBack | Recover) -> None:

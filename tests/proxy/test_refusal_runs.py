@@ -18,7 +18,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.retry_ledger import ReadBack
-from kproxy.proxy.commands import Resolve
+from kproxy.proxy.commands import AwaitEnd, Resolve
 from kproxy.proxy.retries import digests_at
 from tests.dedup.wires import ONE, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_43, PID, Play
@@ -47,7 +47,7 @@ class Client:
 
     def connect(self, node_id: int) -> Play:
         """A new connection."""
-        play, wire = Play(), FakeWire(written=0)
+        play, wire = Play(), FakeWire()
         self.wires[play] = wire
         play.session.connected(KAFKA_43, node_id)
         member = self.book.enter(ONE, wire, self.now)
@@ -69,6 +69,9 @@ class Client:
         """A request arrives; whether it is accepted, and answered as a success then."""
         frame = self.frame(play, letter, pipelined=pipelined)
         while (command := play.session.request(frame, self.now)) is not None:
+            if isinstance(command, AwaitEnd):
+                self.now = command.until
+                continue
             assert isinstance(command, Resolve)
             assert isinstance(command.prerequisite, ReadBack)
             for entry in command.prerequisite.entries:

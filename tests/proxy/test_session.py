@@ -33,7 +33,7 @@ from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.primitives import TooManyElements
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.errors import RemoteProtocolError
+from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.proxy.commands import AwaitProgress, Close, Connect, Encode, LeaseProducerId, Resend
 from kproxy.proxy.routing import Address
 from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES
@@ -454,6 +454,14 @@ def test_a_lane_is_needed_only_for_what_is_stamped() -> None:
     assert play.ask(InitProducerIdRequest(), 0) is None if ApiKey.INIT_PRODUCER_ID in KAFKA_43 else True
     assert play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 8) is None
     assert play.ask(produce(batch(b"a")), 8) == LeaseProducerId()
+
+
+def test_a_request_over_a_connection_whose_client_has_left_it_for_another_ends_it() -> None:
+    play = Play()
+    assert play.gate.member is not None
+    play.gate.member.leave(1.0)
+    with pytest.raises(LocalProtocolError):
+        play.ask(produce(batch(b"a")), 8)
 
 
 # -- SASL

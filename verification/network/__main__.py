@@ -19,7 +19,7 @@ from kproxy.testing.tools import Unavailable
 from verification.history.report import make_console
 from verification.network import clients
 from verification.network.cases.balancers import fleet, restarted_balancer
-from verification.network.cases.cut_routes import long_cut, missing_ack, overtaken
+from verification.network.cases.cut_routes import long_cut, missing_ack, overtaken, short_cut
 from verification.network.cases.equal_records import equal_records, orderly_restart
 from verification.network.cases.librdkafka import latency, one_name, order
 from verification.network.namespace import isolate, why_not
@@ -34,6 +34,7 @@ CASES: Final[Mapping[str, Callable[[Site], Outcome]]] = {
     "one-name": one_name,
     "latency": latency,
     "long-cut": long_cut,
+    "short-cut": short_cut,
     "overtaken": overtaken,
     "order": order,
     "restarted-balancer": restarted_balancer,

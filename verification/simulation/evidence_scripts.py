@@ -190,20 +190,29 @@ def overtaken(seed: int) -> Plan:
     return Plan(seed, (client,), (), script=script, weather=Weather(clients=(0.001,), brokers=(0.001,)))
 
 
+def short_cut_route(seed: int) -> Plan:
+    """A route is cut for 4 s when a request has been written; its client gives up after 3 s, and retries."""
+    return _cut_route(seed, 4.0, 3.0)
+
+
 # -- a user time-out (B6)
 
 
 def long_cut_route(seed: int) -> Plan:
     """A route is cut for 43 s when a request has been written; its client gives up after 30 s, and retries."""
+    return _cut_route(seed, 43.0, 30.0)
 
+
+def _cut_route(seed: int, seconds: float, patience: float) -> Plan:
     async def script(world: World) -> None:
         log = world.brokers.topics[TOPIC].partitions[0].log
         while log.end_offset < 2:  # noqa: ASYNC110 - a broker's log, unannounced
             await trio.sleep(0.001)
-        world.network.cut_route("10.0.0.1", "kproxy-0", 43.0)
+        world.network.cut_route("10.0.0.1", "kproxy-0", seconds)
 
-    client = _client(0, (0.2, b"z"), (0.8, b"a"), (0.1, b"b"), request_timeout=30.0, timeout_ms=30_000)
-    return Plan(seed, (client,), (), script=script, options={"clients_request_timeout_ms": 30_000})
+    timeout_ms = int(patience * 1000)
+    client = _client(0, (0.2, b"z"), (0.8, b"a"), (0.1, b"b"), request_timeout=patience, timeout_ms=timeout_ms)
+    return Plan(seed, (client,), (), script=script, options={"clients_request_timeout_ms": timeout_ms})
 
 
 Script = Callable[[int], Plan]
@@ -213,5 +222,5 @@ BY_ITEM: Final[dict[str, tuple[Script, ...]]] = {
     "A3": (cut_before_ack, acks_lost),
     "A4": (two_programs,),
     "B5": (deep_and_far, reads_late, late_on_the_way),
-    "B6": (overtaken, long_cut_route),
+    "B6": (overtaken, short_cut_route, long_cut_route),
 }

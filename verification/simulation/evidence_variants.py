@@ -5,6 +5,7 @@ from typing import Final
 
 from kproxy.dedup import lanes
 from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from verification.simulation import broken_evidence, broken_rules, evidence_scripts
@@ -71,6 +72,12 @@ EVIDENCE_VARIANTS: Final = (
         "a connection that still brings a request was not left",
         ((Rules, "may_be_left", broken_rules.no),),
         evidence_scripts.overtaken,
+        seeds=10,
+    ),
+    Variant(
+        "a connection that does not acknowledge was not left",
+        ((RetryLedger, "_see_older", broken_rules.keep_nothing),),
+        evidence_scripts.short_cut_route,
         seeds=10,
     ),
     Variant(

@@ -43,16 +43,17 @@ class Attempt:
     #: When the last of them arrives, by trio's clock, unless a fault delays it later.
     arrives: float
 
-    def is_hidden_from(self, other: "Attempt") -> bool:
+    def is_hidden_from(self, other: "Attempt", *, is_timed: bool) -> bool:
         """Whether kproxy reads both before it can see that the connection of this one has ended.
 
-        It waits for that end if this one arrives after the other, over a connection that has been used before.
+        It waits for that end if this one arrives after the other, over a connection that has been used before. If this
+        one comes first, a direct connection that does not acknowledge has been left; only timestamps count then.
         """
         link, end = self.link, self.link.end_unseen_until
         if link is other.link or other.arrives >= end:
             return False
         if link.up.arrived >= self.position:
-            return True
+            return not is_timed or link.beyond is not None
         arrives = max(self.arrives, link.up.stalled_until)
         is_outrun = arrives > other.arrives and bool(link.rounds)
         return not link.half_open and arrives + (_WAITS_FOR_END if is_outrun else 0.0) < end
@@ -218,7 +219,8 @@ class History:
         for other in equal:
             if other is not sent and not other.evident:
                 self._compare(other, sent, attempt.link)
-        sent.unseen |= any(former.is_hidden_from(attempt) for former in sent.attempts)
+        is_timed = self.is_timed(sent.client)
+        sent.unseen |= any(former.is_hidden_from(attempt, is_timed=is_timed) for former in sent.attempts)
         if sent.left:
             sent.left, sent.resumed_at = False, attempt.arrives
         if not sent.attempts:

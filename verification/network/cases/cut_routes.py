@@ -8,7 +8,7 @@ from verification.network.line import Line, Way, client_of
 from verification.network.outcome import Outcome, compare
 from verification.network.site import Logged, Site, bootstrap_of
 
-__all__ = ["long_cut", "missing_ack", "overtaken"]
+__all__ = ["long_cut", "missing_ack", "overtaken", "short_cut"]
 
 _VERSION: Final = (0, 10)
 _ROUNDS: Final = 3
@@ -19,6 +19,7 @@ _GIVES_UP_S: Final = 24.0
 _HEALED_S: Final = 26.0
 _ONE_WAY_S: Final = 0.05
 _SOON_S: Final = 3.0
+_HEALED_SOON_S: Final = (4.0, 5.0)
 _LONG: Final = 20_000
 """Bytes of a value that gets a request of its own: it takes the kernel several round trips to send five again."""
 
@@ -66,18 +67,31 @@ def long_cut(site: Site) -> Outcome:
 
     Takes for granted: default options, a direct connection, a client that gives up later than kproxy.
     """
-    topic = site.topic("long-cut")
+    return _cut(site, "long-cut", _GIVES_UP_S, _HEALED_S)
+
+
+def short_cut(site: Site) -> Outcome:
+    """The same, where the client gives up after 3 s, and kproxy can't see that when the retry comes: one copy.
+
+    Takes for granted: default options, a direct connection, timestamps that the client sets.
+    """
+    found = [_cut(site, f"short-cut.{number}", _SOON_S, healed_s) for number, healed_s in enumerate(_HEALED_SOON_S)]
+    return sum(found[1:], found[0])
+
+
+def _cut(site: Site, name: str, gives_up_s: float, healed_s: float) -> Outcome:
+    topic = site.topic(name)
     options = {
         "api_version": _VERSION,
         "client_id": "sensor",
         "retries": 1000,
-        "request_timeout_ms": int(_GIVES_UP_S * 1000),
+        "request_timeout_ms": int(gives_up_s * 1000),
         "reconnect_backoff_max_ms": 500,
     }
     sent = [Logged(b"door", value, _FIRST_MS) for value in (b"open", b"closed")]
     with (
         site.wire() as wire,
-        site.kproxy("long-cut") as kproxy,
+        site.kproxy(name) as kproxy,
         site.client(KAFKA_PYTHON_OF_2019, {"bootstrap": bootstrap_of(kproxy), "options": options}) as client,
     ):
         client.command(_command(topic, sent[0]))
@@ -85,7 +99,7 @@ def long_cut(site: Site) -> Outcome:
         wire.tell(lambda line: line.cut_after(Way.REQUESTS))
         client.command(_command(topic, sent[1]))
         wire.wait(lambda line: line.is_cut, _PATIENCE_S)
-        time.sleep(_HEALED_S)
+        time.sleep(healed_s)
         wire.tell(lambda line: line.heal())
         second = client.report()["acknowledged"]
         client.end()
