@@ -117,8 +117,6 @@ class ProducerConnection:
         self.unseen: list[UnconfirmedBatch] | None = None
         #: Since when a request waits that its client may have sent again over a newer connection (s); inf: none did.
         self.outrun_at = inf
-        #: How many bytes of requests had arrived when that was last asked, and since when (s) (``quiet_since``).
-        self._heard = -1, 0.0
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
         self._behind: dict[ProducerConnection, int] = {}
         #: Up to which byte requests had arrived here, untaken, when another connection's began to wait or was refused,
@@ -371,13 +369,6 @@ class ProducerConnection:
             partitions += len(answer.places)
             unread.append(written.popleft())
         self._partitions += partitions
-
-    def quiet_since(self, now: float) -> float:
-        """Since when (s) no bytes have arrived, as far as this was asked."""
-        arrived = self.wire.arrived()
-        if arrived != self._heard[0]:
-            self._heard = arrived, now
-        return self._heard[1]
 
     def hear(self) -> int:
         """Asks the kernel which response arrived last, for ``Origin.heard_at``; returns the acknowledged bytes."""

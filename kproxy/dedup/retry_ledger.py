@@ -264,12 +264,8 @@ class RetryLedger:
             member.hear()
             if self.rules.may_be_left(member.origin, newer):
                 member.outrun_at = now
-        if member.outrun_at == inf:
-            return 0.0
-        until = self.rules.shows_end_by(member.outrun_at, member.quiet_since(now))
-        if until <= now:
-            member.outrun_at = 0.0  # it is in use beside the newer one, and no request waits again
-        return until
+        # once that time has passed it is in use beside the newer one, and no request waits again
+        return self.rules.shows_end_by(member.outrun_at) if member.outrun_at < inf else 0.0
 
     def _see_older(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Settle | SeeEnd | None:
         """What has to come before it is known whether a client has left older connections for this one.

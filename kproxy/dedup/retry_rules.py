@@ -28,9 +28,8 @@ BROKEN_FOR_AT_MOST = 30.0
 _LONGEST_ROUND_TRIP = 1.0
 #: Seconds. A program that has written nothing for so long has read what its kernel had received by then.
 _SILENCE = 1.0
-#: Seconds within which the end of a connection follows what was sent before it: after the last bytes, and in all.
+#: Seconds within which the end of a connection follows what was sent before it.
 _END_FOLLOWS = 1.0
-_END_FOLLOWS_AT_LAST = 5.0
 #: Bytes. Less waits in the client's kernel, in the network and in kproxy's kernel.
 _MOST_UNSENT = 16 << 20
 #: Requests in flight that clients have by default, as these do by their names (KIP-511). Others that have a name are
@@ -283,13 +282,12 @@ class Rules:
         is_old = mine.used_at > 0 or newer.first_at - mine.opened_at >= _END_FOLLOWS
         return is_old and mine.heard_at <= newer.first_at
 
-    def shows_end_by(self, outrun_at: float, quiet_since: float) -> float:
+    def shows_end_by(self, outrun_at: float) -> float:
         """When (s) the end of a connection is seen, if its client has left it: a kernel sends it after all data.
 
-        ``outrun_at``: since when a request waits for that; ``quiet_since``: since when no more bytes came. A client
-        that is there sends no more than it may have in flight, so that it becomes quiet, too.
+        ``outrun_at``: since when a request waits for that.
         """
-        return min(quiet_since + _END_FOLLOWS, outrun_at + _END_FOLLOWS_AT_LAST)
+        return outrun_at + _END_FOLLOWS
 
     def expired(self, entry: UnconfirmedBatch, now: float) -> bool:
         """No client retries for so long."""

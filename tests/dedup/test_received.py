@@ -507,18 +507,6 @@ def test_it_is_written_if_there_is_no_end_and_no_other_waits_again() -> None:
     assert world.text() == "zaab"
 
 
-def test_as_long_as_bytes_come_it_waits_for_up_to_five_seconds() -> None:
-    world, old = overtaken()
-    begun = world.now
-    waits = []
-    while (found := old.prerequisite()) is not None:
-        assert isinstance(found, SeeEnd)
-        world.now = found.until
-        waits.append(found.until - begun)
-        old.wire.unread += 1000
-    assert waits == [1, 2, 3, 4, 5]
-
-
 def test_the_first_request_of_a_connection_that_was_just_opened_does_not_wait() -> None:
     """One process for each record, all of one name: whose request comes first is chance."""
     world = World()
