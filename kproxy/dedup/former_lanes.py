@@ -15,8 +15,9 @@ MOST_LANES: Final = 50_000
 #: What the identities of all lanes and the batches that they list may take together, in bytes. kproxy writes short
 #: identities only; other entries were written by an older version, or by somebody else.
 MOST_BYTES: Final = 16 << 20
-#: What a listed batch takes, in bytes; measured.
+#: What a listed batch takes, and the offset of a record of it, in bytes; measured.
 _BATCH_BYTES: Final = 300
+_OFFSET_BYTES: Final = 40
 
 
 class _Entry(NamedTuple):
@@ -52,7 +53,8 @@ class FormerLanes:
         self._by_identity: dict[Identity, dict[LaneKey, _Entry]] = {}
         #: By instance and identity, the entry whose list is the newest.
         self._newest_lists: dict[tuple[str, Identity], LaneKey] = {}
-        self._size = 0
+        #: Bytes of identities, and of listed batches.
+        self._named = self.listed = 0
         self._is_complete = False
         #: Entries of newer versions, and ones that are no entries: kept in the log, not used.
         self.newer = self.damaged = 0
@@ -96,13 +98,23 @@ class FormerLanes:
         while self._lanes and next(iter(self._lanes.values())).appended_ms < since_ms:
             self._remove(next(iter(self._lanes)))
 
+    def forget_lists(self, since_ms: int) -> None:
+        """Frees the batches of each list of which none came in doubt later: no client sends them again any more.
+
+        That such a list is complete (``LaneRecord.says_all``) remains known.
+        """
+        for key in self._newest_lists.values():
+            in_doubt = self._lanes[key].lane.in_doubt
+            if in_doubt is not None and all(batch.since_ms < since_ms for batch in in_doubt.batches):
+                self._strip(key, in_doubt)
+
     def take_all(self, since_ms: int = -1) -> list[LaneRecord]:
         """All lanes; none is known from then on."""
         lanes = [entry.lane for entry in self._lanes.values() if entry.appended_ms >= since_ms]
         self._lanes.clear()
         self._by_identity.clear()
         self._newest_lists.clear()
-        self._size = 0
+        self._named = self.listed = 0
         return lanes
 
     def _apply(self, record: Record) -> None:
@@ -117,14 +129,18 @@ class FormerLanes:
         if lane.in_doubt is not None:
             self.newest_list_ms = max(self.newest_list_ms, lane.in_doubt.at_ms)
             self._keep_newest(key, lane, lane.in_doubt)
-        while len(self._lanes) > self._most or self._size > MOST_BYTES:
+        while len(self._lanes) > self._most or self._named + self.listed > MOST_BYTES:
             self._remove(next(iter(self._lanes)))
             self.dropped += 1
 
     def _put(self, key: LaneKey, entry: _Entry) -> None:
         self._lanes[key] = entry
         self._by_identity.setdefault(entry.lane.identity, {})[key] = entry
-        self._size += _size(entry.lane)
+        self._count(entry.lane, 1)
+
+    def _count(self, lane: LaneRecord, times: int) -> None:
+        self._named += times * sum(map(len, lane.identity))
+        self.listed += times * _listed(lane)
 
     def _keep_newest(self, key: LaneKey, lane: LaneRecord, in_doubt: InDoubt) -> None:
         """Drops the batches of the older one of two lists."""
@@ -139,15 +155,17 @@ class FormerLanes:
         self._newest_lists[owner] = key
 
     def _strip(self, key: LaneKey, in_doubt: InDoubt) -> None:
+        if not in_doubt.batches:
+            return
         entry = self._lanes[key]
-        self._size -= _size(entry.lane)
+        self._count(entry.lane, -1)
         self._put(key, entry._replace(lane=entry.lane._replace(in_doubt=in_doubt._replace(batches=()))))
 
     def _remove(self, key: LaneKey) -> None:
         entry = self._lanes.pop(key, None)
         if entry is not None:
             lane = entry.lane
-            self._size -= _size(lane)
+            self._count(lane, -1)
             if self._newest_lists.get((lane.instance_id, lane.identity)) == key:
                 del self._newest_lists[lane.instance_id, lane.identity]
             lanes = self._by_identity[lane.identity]
@@ -156,9 +174,9 @@ class FormerLanes:
                 del self._by_identity[lane.identity]
 
 
-def _size(lane: LaneRecord) -> int:
+def _listed(lane: LaneRecord) -> int:
     batches = () if lane.in_doubt is None else lane.in_doubt.batches
-    return sum(map(len, lane.identity)) + _BATCH_BYTES * len(batches)
+    return sum(_BATCH_BYTES + _OFFSET_BYTES * len(batch.offsets) for batch in batches)
 
 
 def newest_lists(lanes: Iterable[LaneRecord]) -> dict[str, InDoubt]:

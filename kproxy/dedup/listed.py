@@ -6,7 +6,7 @@ more: such a retry leaves nothing in the log. One list is of one producer at one
 wrote the batches. It is in the entry that the instance wrote last of that producer; the newest list counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from xxhash import xxh3_128_digest
@@ -117,18 +117,11 @@ def to_rows(batches: Iterable[ListedBatch]) -> list[ProducerStateValuePartition]
 
 
 def of_rows(rows: Iterable[ProducerStateValuePartition]) -> tuple[ListedBatch, ...]:
-    """The list that was stored."""
-    return tuple(
-        ListedBatch(
-            (bytes(row.topic), row.partition),
-            row.producer_id,
-            batch.epoch,
-            batch.sequence,
-            batch.base_offset,
-            batch.since_ms,
-            batch.clean,
-            tuple(batch.offsets),
-        )
-        for row in rows
-        for batch in row.batches
-    )
+    """The list that was stored. Batches of one partition share its name: there may be thousands in memory."""
+    return tuple(batch for row in rows for batch in _of_row(row, (bytes(row.topic), row.partition)))
+
+
+def _of_row(row: ProducerStateValuePartition, key: PartitionRef) -> Iterator[ListedBatch]:
+    for batch in row.batches:
+        place = row.producer_id, batch.epoch, batch.sequence, batch.base_offset
+        yield ListedBatch(key, *place, batch.since_ms, batch.clean, tuple(batch.offsets))

@@ -1,6 +1,7 @@
 """A client's connection as far as the records that it leaves unconfirmed need to know of it."""
 
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from typing import Final, NamedTuple
 
@@ -55,3 +56,9 @@ class Origin:
 
 #: Of what a former kproxy, or another instance, has written.
 ELSEWHERE: Final = Origin(ended=True)
+
+
+@cache
+def elsewhere(clean_window: float) -> Origin:
+    """As ``ELSEWHERE``, of clients with this ``clean_window``: one for all batches, of which there may be thousands."""
+    return Origin(clean_window=clean_window, ended=True) if clean_window else ELSEWHERE

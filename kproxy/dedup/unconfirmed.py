@@ -4,17 +4,19 @@ from collections.abc import Callable, Collection, KeysView, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter, itemgetter
+from sys import getsizeof
 from typing import Final, Protocol
 
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.listed import BatchPlace, ListedBatch
-from kproxy.dedup.origin import ELSEWHERE, Origin
+from kproxy.dedup.origin import ELSEWHERE, Origin, elsewhere
 
-#: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured.
+#: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured. What is kept of the
+#: records to compare them sooner (``UnconfirmedBatch.contents``) comes on top.
 _ENTRY_BYTES: Final = 600
-_RECORD_BYTES: Final = 160
+_RECORD_BYTES: Final = 200
 _OFFSET_BYTES: Final = 64
 _TIME: Final = itemgetter(1)
 
@@ -134,7 +136,8 @@ class UnconfirmedBatch:
     @property
     def size(self) -> int:
         """About how many bytes of memory it takes."""
-        return _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets) + _OFFSET_BYTES * len(self.only)
+        size = _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets) + _OFFSET_BYTES * len(self.only)
+        return size if self._contents is None else size + getsizeof(self._contents)
 
     @property
     def place(self) -> BatchPlace:
@@ -150,7 +153,7 @@ class UnconfirmedBatch:
         stamp = Stamp(batch.producer_id, batch.epoch, batch.sequence, batch.base_offset, 0)
         entry = cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
         entry.only, entry.is_part = frozenset(batch.offsets), bool(batch.offsets)
-        entry.origin = Origin(clean_window=clean_window, ended=True)
+        entry.origin = elsewhere(clean_window)
         return entry
 
     def as_listed(self, since: float) -> ListedBatch:

@@ -47,6 +47,8 @@ _PATIENCE_SECONDS = 10.0
 #: How long a look for other processes of this name waits at the broker. A process that is cut off, and so does not
 #: receive the response, looks again after this and ``upstream.request.timeout.ms``.
 _WATCH_MS = 60_000
+#: So often within a retry window lists are looked through: there may be thousands.
+_LOOKS = 8
 #: A process that stops does not wait longer for its last note: the next one then asks whether it is alive.
 _STOP_SECONDS = 1.0
 
@@ -86,6 +88,8 @@ class LaneLog:
         #: Set when the former self's lanes are known, as far as they can be.
         self.opened = trio.Event()
         self._opened_ms = 0
+        #: When lists were last forgotten (ms since 1970).
+        self._tidied_ms = 0
         #: With connections of its own, because what waits for all replicas would hold up kproxy's other requests.
         self._leaders = Leaders(cluster, config)
         self._ages = LaneAges(self.retention, self._leaders, cluster.network.wall)
@@ -225,6 +229,21 @@ class LaneLog:
     def known(self) -> Set[Identity]:
         """The producers that have or had lanes under the former self, or at other instances."""
         return self._former.identities | self._elsewhere.identities
+
+    @property
+    def listed(self) -> int:
+        """About how many bytes of memory the lists of what others, or the former self, had in doubt take."""
+        return self._former.listed + self._elsewhere.listed
+
+    def forget_lists(self) -> None:
+        """Frees what other instances listed a retry window ago; called every now and then.
+
+        Only a ``look`` reads newer lists, and an instance without clients does not look.
+        """
+        now_ms, window_ms = self.now_ms(), self._config.retry_window_ms
+        if abs(now_ms - self._tidied_ms) * _LOOKS >= window_ms:
+            self._tidied_ms = now_ms
+            self._elsewhere.forget_lists(now_ms - window_ms)
 
     async def look(self) -> None:
         """Returns when all entries have been read that any instance had written before the call."""

@@ -166,10 +166,12 @@ class RetryLedgerKeeper:
     def sweep(self, now: float) -> None:
         """Forgets what no client can repeat any more; called every now and then."""
         self._ends.look(now)
+        self._lanes.log.forget_lists()  # a producer of which another instance lists a batch does not rest
         dropped = self._ledgers.sweep(now)
         self.list_again()
         self._ledgers.rest(now, self._busy)  # only now: what is in doubt of them is listed
         self._stats.in_doubt = self._ledgers.unconfirmed
+        self._stats.memory_bytes = self._ledgers.size + self._lanes.log.listed
         if dropped:
             self._count_failure("too_many", dropped)
 

@@ -17,6 +17,12 @@ class RetryStats:
         "time-outs.",
         "batches_in_doubt",
     )
+    memory_bytes: int = gauge(
+        "About how many bytes of memory kproxy uses to recognise retries: unconfirmed batches, those of connections "
+        "that closed in good order included, and with fleet.retries.enable what other instances listed of theirs. It "
+        "falls to 0 retry.window.ms after the last client has left; the process keeps some of what is freed for later.",
+        "retry_memory_bytes",
+    )
     records_matched: int = counter(
         "Records recognised as retries: answered, not written; each would have been a duplicate."
     )

@@ -75,6 +75,7 @@ def filled() -> Stats:
     stats.refused.throttles["request_rate"] = 241
     stats.refused.throttle_seconds["request_rate"] = 242.5
     stats.upstream.errors["connect"] = 25
+    stats.retries.memory_bytes = 261
     stats.retries.in_doubt, stats.retries.records_matched, stats.retries.records_stripped = 26, 27, 28
     stats.retries.requests_dropped, stats.produce.requests_timed_out = 29, 30
     stats.retries.readbacks, stats.retries.readback_bytes = 31, 32
@@ -138,6 +139,7 @@ def filled() -> Stats:
         ("kproxy_authorization_refusals_total", {"operation": "Write", "resource_type": "Topic"}, 240),
         ("kproxy_upstream_errors_total", {"kind": "connect"}, 25),
         ("kproxy_batches_in_doubt", {}, 26),
+        ("kproxy_retry_memory_bytes", {}, 261),
         ("kproxy_records_matched_total", {}, 27),
         ("kproxy_records_stripped_total", {}, 28),
         ("kproxy_requests_dropped_total", {}, 29),

@@ -156,6 +156,41 @@ def test_only_the_newest_list_of_a_producer_is_kept_so_that_no_lane_is_dropped_f
     assert [len(one.in_doubt.batches) for one in former.of(ONE) if one.in_doubt and one.in_doubt.batches] == [1, 4]
 
 
+def test_lists_of_which_each_batch_is_too_old_for_a_retry_are_freed_and_still_count_as_complete() -> None:
+    former = FormerLanes(lambda instance: True)
+    partly = listing(2, 50, 2, TWO)
+    assert partly.in_doubt is not None
+    late = partly.in_doubt.batches[1]._replace(since_ms=90)
+    partly = partly._replace(in_doubt=InDoubt(95, (partly.in_doubt.batches[0], late)))
+    former.apply([entry(listing(1, 50, 3)), entry(partly), entry(listing(3, 60, 4, ONE, "other"))])
+    assert former.listed > 0
+    before = former.listed
+    former.forget_lists(51)
+    assert former.listed < before
+    assert former.of(ONE)[0].in_doubt == InDoubt(50)
+    assert former.of(ONE)[0].says_all
+    assert [one.in_doubt for one in former.of(TWO)] == [InDoubt(95, (partly.in_doubt.batches[0], late))]
+    former.forget_lists(91)
+    assert former.listed == 0
+    assert all(one.in_doubt is not None and not one.in_doubt.batches for one in (*former.of(ONE), *former.of(TWO)))
+    former.apply([entry(listing(4, 40, 1)), entry(listing(5, 70, 2))])
+    lists = [len(one.in_doubt.batches) for one in former.of(ONE) if one.in_doubt is not None]
+    assert lists == [0, 0, 0, 2], "a list that is older than one that was freed says nothing"
+
+
+def test_the_offsets_of_listed_records_take_memory_too() -> None:
+    former = FormerLanes(lambda instance: True)
+    one = listing(1, 50, 1)
+    assert one.in_doubt is not None
+    former.apply([entry(one)])
+    whole = former.listed
+    parted = InDoubt(50, (one.in_doubt.batches[0]._replace(offsets=tuple(range(100))),))
+    former.apply([entry(one._replace(in_doubt=parted))])
+    assert former.listed >= whole + 100 * 32
+    former.apply([entry(one, None)])
+    assert former.listed == 0
+
+
 @pytest.mark.parametrize("other", ["before me", "other", "me, too"])
 def test_lanes_of_another_instance_are_never_taken_for_own_ones(other: str) -> None:
     """They may be in use: to fence them would end another kproxy's connections."""

@@ -42,6 +42,13 @@ class TestStored:
         assert decode_value(LANE.key, encode_value(record)) == record
         assert describe(encode_key(LANE.key), encode_value(record)).endswith(" returned in_doubt=3+")
 
+    def test_batches_of_a_partition_share_its_name_in_memory(self) -> None:
+        batches = tuple(BATCH._replace(sequence=number) for number in range(5))
+        read = decode_value(LANE.key, encode_value(LANE._replace(in_doubt=InDoubt(12, batches)))).in_doubt
+        assert read is not None
+        assert read.batches == batches
+        assert len({id(batch.key) for batch in read.batches}) == 1
+
     def test_its_bytes_never_change(self) -> None:
         value = encode_value(LANE._replace(in_doubt=InDoubt(12, (BATCH,))))
         assert value.hex().endswith(

@@ -1,11 +1,14 @@
 """What may be in doubt."""
 
+import gc
+import tracemalloc
 from dataclasses import astuple
 
 import pytest
 
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.listed import ListedBatch
 from kproxy.dedup.origin import ELSEWHERE
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 
@@ -61,3 +64,34 @@ def test_records_that_were_refused_unsent_are_nowhere_in_the_log() -> None:
 )
 def test_a_client_repeats_a_request_after_an_error_or_its_time_out(failed: bool, at: float, since: float) -> None:
     assert PendingProduce([], due=5.0, failed=failed, at=at).repeated_from == since
+
+
+def test_what_other_processes_list_takes_no_connection_of_its_own_in_memory() -> None:
+    listed = ListedBatch((b"t", 0), 5, 0, 7, 9, 1_000, clean=True)
+    entries = [UnconfirmedBatch.of_list(listed, serial, window) for serial in range(2) for window in (0.0, 10.0)]
+    assert [(entry.origin.clean_window, entry.origin.ended) for entry in entries] == [(0.0, True), (10.0, True)] * 2
+    assert len({id(entry.origin) for entry in entries}) == 2
+
+
+@pytest.mark.parametrize("compared", [False, True])
+@pytest.mark.parametrize("count", [1, 4, 100])
+def test_its_size_is_about_what_it_takes(count: int, compared: bool) -> None:
+    """It is what the bound of memory counts (``doubt_memory``)."""
+    key, number = (b"t", 0), 500
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        entries = []
+        for at in range(number):
+            first = 1_000 + at * count
+            entry = UnconfirmedBatch(key, Stamp(5, 0, first, first, count), 1_000 + at, False, False, 1e9 + at)
+            marks = [(place.to_bytes(16, "big"), 1_700_000_000_000 + place) for place in range(first, first + count)]
+            entry.recall(marks, [10_000_000 + place for place in range(first, first + count)])
+            assert not compared or len(entry.contents) == count
+            entries.append(entry)
+        del marks, entry
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * taken < sum(entry.size for entry in entries) < 1.3 * taken

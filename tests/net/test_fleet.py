@@ -198,6 +198,21 @@ async def test_two_processes_of_one_name_do_not_fence_each_other_for_ever() -> N
         assert sum(lost) <= 6
 
 
+async def test_an_instance_without_clients_forgets_what_others_listed_once_no_retry_can_come() -> None:
+    async with two(retry_window_ms=5000) as (one, other):
+        client = await one.client(1)
+        assert await write(client, b"a") == ([0], [0])
+        await end(client, reset=True)
+        await rest(one)
+        async with await other.client(1) as client:
+            assert await write(client, b"b") == ([0], [1])
+        await eventually(lambda: other.server.lanes.log.listed > 0)
+        await eventually(lambda: other.stats.retries.memory_bytes > 0)
+        await eventually(lambda: other.stats.retries.memory_bytes == 0)
+        assert other.server.lanes.log.listed == 0
+        assert other.server.lanes.log.elsewhere(Identity(ANONYMOUS, "test", "localhost")), "only the batches are freed"
+
+
 async def test_an_instance_without_the_option_writes_the_retry_again() -> None:
     async with two(fleet_retries_enable=False) as (one, other):
         for proxy in (one, other):

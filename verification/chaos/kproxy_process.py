@@ -21,6 +21,7 @@ from kproxy.testing.ports import free_ports
 
 BROKER_PORTS: Final = 4
 _READY_TIMEOUT_S: Final = 60.0
+RETRY_MEMORY: Final = "kproxy_retry_memory_bytes"
 _SAMPLE: Final = re.compile(r"^(kproxy_\w+?)(?:_total)?(?:\{[^}]*\})? ([-+0-9.e]+)$", re.MULTILINE)
 SHORT_TIMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -83,6 +84,8 @@ class KproxyProcess:
         self.starts = 0
         self.at_start: Footprint | None = None
         """What the process that runs now held when it had become ready."""
+        self.most_for_retries = 0.0
+        """The most bytes that it had for retries, by the pages that were read (``metrics``) since its start."""
         options = {
             "log-format": "json",
             **defaults,
@@ -184,6 +187,7 @@ class KproxyProcess:
         found: dict[str, float] = {}
         for name, value in _SAMPLE.findall(page):
             found[name] = found.get(name, 0.0) + float(value)
+        self.most_for_retries = max(self.most_for_retries, found.get(RETRY_MEMORY, 0.0))
         return found
 
     def log_tail(self, characters: int = 4000) -> str:
@@ -191,6 +195,7 @@ class KproxyProcess:
         return self.log.read_text(encoding="utf-8", errors="replace")[-characters:]
 
     def _spawn(self) -> subprocess.Popen[bytes]:
+        self.most_for_retries = 0.0
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=die_with_parent()

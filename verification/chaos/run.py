@@ -15,7 +15,7 @@ from kproxy.testing.ports import free_ports
 from kproxy.testing.relay import Drop, FaultRelay, Faults
 from verification.chaos.arrivals import Arrivals
 from verification.chaos.consumer import LegacyConsumer
-from verification.chaos.kproxy_process import BROKER_PORTS, KproxyFailed, KproxyProcess, log_problems
+from verification.chaos.kproxy_process import BROKER_PORTS, RETRY_MEMORY, KproxyFailed, KproxyProcess, log_problems
 from verification.chaos.nemesis import Nemesis
 from verification.chaos.producer import LegacyProducer
 from verification.chaos.recorder import Recorder
@@ -28,6 +28,7 @@ from verification.chaos.verdict import (
     Verdict,
     errors_bar,
     footprint_bars,
+    forgotten_bar,
     log_bar,
     order_bar,
     progress_bar,
@@ -43,6 +44,12 @@ _QUIET_S: Final = 5.0
 _PROGRESS_TRIES: Final = 60
 """A client that had no success while the faults lasted has some within so many seconds after them."""
 _IDLE_TRIES: Final = 60
+WINDOW_S: Final = 120.0
+"""``retry.window.ms``, the default: so long unconfirmed batches are kept."""
+_FORGOTTEN_TRIES: Final = 180
+"""So many seconds after the last client all of them have been forgotten: they count from the end of their connections,
+which kproxy may see late, and a kproxy that was killed counts none of the time for which it was away.
+"""
 _METRICS_S: Final = 1.0
 _BALANCED_S: Final = 0.05
 _LOST_SHARE: Final = 0.03
@@ -76,6 +83,14 @@ class Plan:
     def instances(self) -> int:
         """The number of kproxies."""
         return self.kproxies or (3 if self.balanced else 2 if "transactions" in self.loads else 1)
+
+    @property
+    def sees_all_expire(self) -> bool:
+        """Whether it waits at the end until what kproxy keeps for retries has expired.
+
+        Not where it is so short that none of it could have expired before: that would be most of the run.
+        """
+        return self.seconds >= WINDOW_S
 
     @property
     def networks(self) -> int:
@@ -272,9 +287,22 @@ class Run:
         for kproxy in self.kproxies:
             if kproxy.ended() or kproxy.at_start is None:
                 raise KproxyFailed(f"{kproxy.name} ended by itself:\n{kproxy.log_tail()}")
-            page = await trio.to_thread.run_sync(kproxy.metrics)
-            in_doubt = page.get("kproxy_batches_in_doubt", 0.0)
-            self._bars += footprint_bars(kproxy.name, kproxy.at_start, kproxy.footprint(), kept, in_doubt)
+            sizes = kproxy.at_start, kproxy.footprint()
+            self._bars += footprint_bars(kproxy.name, *sizes, kept, kproxy.most_for_retries)
+        if self.plan.sees_all_expire:
+            await self._let_expire()
+
+    async def _let_expire(self) -> None:
+        """Wait until each kproxy has forgotten what no client sends again, then look what is left."""
+        self.phase = "forgetting"
+        for _ in range(_FORGOTTEN_TRIES):
+            pages = [await trio.to_thread.run_sync(kproxy.metrics) for kproxy in self.kproxies]
+            left = [page.get(RETRY_MEMORY) for page in pages]
+            if not any(left) and None not in left:
+                break
+            await trio.sleep(_METRICS_S)
+        for kproxy, size in zip(self.kproxies, left, strict=True):
+            self._bars.append(forgotten_bar(kproxy.name, kproxy.most_for_retries, size))
 
     async def _in_flight(self) -> float:
         pages = [await trio.to_thread.run_sync(kproxy.metrics) for kproxy in self.kproxies]

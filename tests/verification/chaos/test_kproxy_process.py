@@ -44,6 +44,30 @@ async def test_one_that_is_killed_while_it_answers_has_no_metrics(tmp_path: Path
         nursery.cancel_scope.cancel()
 
 
+async def test_the_most_that_it_kept_for_retries_counts_from_its_start(tmp_path: Path) -> None:
+    kproxy = without_brokers(tmp_path)
+    sizes = iter((5, 30, 7))
+
+    async def answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            page = f"kproxy_retry_memory_bytes {next(sizes)}.0\n".encode()
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_tcp, answer, kproxy.http)
+        for _ in range(3):
+            await trio.to_thread.run_sync(kproxy.metrics)
+        nursery.cancel_scope.cancel()
+    assert kproxy.most_for_retries == 30
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kproxy.start)
+            await trio.testing.wait_all_tasks_blocked()
+            kproxy.kill()
+    assert kproxy.most_for_retries == 0
+
+
 @pytest.mark.parametrize("deep", [False, True])
 def test_clients_that_renew_timestamps_are_declared(deep: bool) -> None:
     renewing = [str(client.job["name"]) for client in released_for("kproxy-1", deep=deep) if client.driver == "sarama"]

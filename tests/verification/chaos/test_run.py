@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from kproxy.config import Config
+from kproxy.proxy.routing import Address
 from verification.chaos.relayed_kafka import RelayedKafka
-from verification.chaos.run import Plan, Run, run_chaos
+from verification.chaos.run import WINDOW_S, Plan, Run, run_chaos
 from verification.chaos.transactional_load import TRANSACTIONAL_TOPICS
 from verification.chaos.workload import HABITS, TOPICS
 from verification.history import AnomalyKind, Outcome
@@ -21,6 +23,13 @@ NEVER = {
     AnomalyKind.PRECOMMITTED_READ,
     AnomalyKind.TORN,
 }
+
+
+def test_a_run_that_outlasts_the_retry_window_waits_until_what_is_kept_for_retries_has_expired() -> None:
+    """Then all that is left is a leak; a shorter run could not tell."""
+    assert Plan(seconds=600, seed=1, balanced=True).sees_all_expire
+    assert not Plan(seconds=60, seed=1, balanced=True).sees_all_expire
+    assert Config(bootstrap_servers=(Address("127.0.0.1", 9092),)).retry_window_ms == 1000 * WINDOW_S
 
 
 @pytest.mark.kafka

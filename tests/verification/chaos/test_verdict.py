@@ -7,6 +7,7 @@ from verification.chaos.verdict import (
     Verdict,
     errors_bar,
     footprint_bars,
+    forgotten_bar,
     log_bar,
     order_bar,
     progress_bar,
@@ -21,10 +22,24 @@ START = Footprint(60 * _MIB, 20)
 def test_a_footprint_that_stays_is_good_and_one_that_grows_is_not() -> None:
     assert all(bar.good for bar in footprint_bars("k", START, Footprint(70 * _MIB, 22)))
     assert all(bar.good for bar in footprint_bars("k", START, Footprint(70 * _MIB, 80), kept=30))
-    assert all(bar.good for bar in footprint_bars("k", START, Footprint(120 * _MIB, 22), in_doubt=25_000))
     memory, descriptors = footprint_bars("k", START, Footprint(120 * _MIB, 80))
     assert not memory.good
     assert not descriptors.good
+
+
+def test_a_kproxy_may_keep_what_it_needs_for_retries_and_no_more() -> None:
+    """20 MB for retries, after 60 MB at the start: 106 MB are good, and another 20 MB are a leak."""
+    most = 20 * _MIB
+    assert all(bar.good for bar in footprint_bars("k", START, Footprint(106 * _MIB, 22), retries=most))
+    assert not all(bar.good for bar in footprint_bars("k", START, Footprint(126 * _MIB, 22), retries=most))
+
+
+def test_what_is_kept_for_retries_for_ever_is_a_leak_whatever_the_resident_memory_is() -> None:
+    most = 20.0 * _MIB
+    assert forgotten_bar("k", most, 0.0).good
+    assert not forgotten_bar("k", most, most).good
+    assert not forgotten_bar("k", most, most / 20).good
+    assert not forgotten_bar("k", most, None).good, "a page that does not say is no proof"
 
 
 def test_an_exception_in_the_log_is_a_problem_and_a_warning_is_none() -> None:
