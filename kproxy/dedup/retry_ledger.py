@@ -289,9 +289,11 @@ class RetryLedger:
         return None
 
     def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
-        """The connections to its broker that were opened before one."""
+        """The connections that were opened before one: to its broker, and to others that may have led before."""
+        if member.ended:
+            return []
         others = islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT)
-        return [] if member.ended else [other for other in others if other.number < member.number]
+        return [other for other in chain(others, self._at_other_brokers(member)) if other.number < member.number]
 
     def take_lists(self, now: float) -> None:
         """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""

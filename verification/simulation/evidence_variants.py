@@ -95,10 +95,13 @@ EVIDENCE_VARIANTS: Final = (
     ),
 )
 
-#: kproxy sets no user time-out, so that it keeps a connection whose route is cut.
+#: kproxy sets no user time-out, so that it keeps a connection whose route is cut, and takes it for one in use.
 UNLIMITED: Final = Variant(
     "an end that owes a response stays open",
-    ((VirtualIO, "limit_unacknowledged", broken_rules.keep_nothing),),
+    (
+        (VirtualIO, "limit_unacknowledged", broken_rules.keep_nothing),
+        (RetryLedger, "_see_older", broken_rules.keep_nothing),
+    ),
     evidence_scripts.long_cut_route,
     seeds=10,
 )

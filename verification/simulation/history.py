@@ -53,7 +53,7 @@ class Attempt:
         if link is other.link or other.arrives >= end:
             return False
         if link.up.arrived >= self.position:
-            return not is_timed or link.beyond is not None
+            return not is_timed or link.beyond is not None or other.link.number < link.number
         arrives = max(self.arrives, link.up.stalled_until)
         is_outrun = arrives > other.arrives and bool(link.rounds)
         return not link.half_open and arrives + (_WAITS_FOR_END if is_outrun else 0.0) < end

@@ -38,7 +38,7 @@ def sent(number: int = 3, value: bytes = b"a", **more: Any) -> Sent:
 
 
 async def test_a_retry_is_unseen_while_the_connection_before_is_half_open(network: VirtualNetwork) -> None:
-    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    history, (old, new) = History(untimed=True), (network.connect("a", "kproxy", 1) for _ in range(2))
     record, late = sent(), sent(value=b"b")
     history.sends(record, attempt(old))
     history.sends(late, Attempt(old, old.up.written + 1, 1.0))  # vanishes before it arrives
@@ -65,19 +65,32 @@ async def test_a_retry_is_seen_once_a_half_open_connection_was_given_up(
     assert not later.unseen
 
 
+async def test_with_timestamps_a_direct_connection_that_was_left_is_known(network: VirtualNetwork) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    record, returned = sent(), sent(value=b"b")
+    history.sends(record, attempt(old))
+    history.sends(returned, attempt(new))
+    for link in old, new:
+        link.vanish()
+    history.sends(record, attempt(new))
+    history.sends(returned, attempt(old))
+    assert (record.unseen, returned.unseen) == (False, True)
+
+
 async def test_a_retry_that_overtakes_the_end_of_its_connection_is_unseen_if_the_record_itself_did_not_come_with_it(
     network: VirtualNetwork,
 ) -> None:
-    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    history, (old, new) = History(untimed=True), (network.connect("a", "kproxy", 1) for _ in range(2))
     first, last = sent(), sent(value=b"b")
     history.sends(first, attempt(old))
+    old.rounds.append((0.0, 0.0))
     old.near.send_at_once([b"x" * 10])
     end = old.up.last_arrival
     history.sends(last, Attempt(old, old.up.written, end))
     old.near.close()
     for one in first, last:
         history.sends(one, attempt(new, end / 2))
-    assert (first.unseen, last.unseen) == (True, False)  # what comes with the end is known to be nobody's
+    assert (first.unseen, last.unseen) == (True, False)  # kproxy waits for the end that follows it
 
 
 async def test_an_equal_record_is_mixed_up_with_one_whose_connection_broke(network: VirtualNetwork) -> None:

@@ -62,14 +62,15 @@ async def test_the_end_comes_after_the_bytes(clock: VirtualClock, autojump_clock
     assert (pipe.ended, pipe.reset) == (how == FIN, how == RST)
 
 
-async def test_the_end_of_an_empty_pipe_is_seen_at_once_even_if_it_is_held_up(
+async def test_the_end_of_an_empty_pipe_is_seen_after_its_latency_even_if_it_is_held_up(
     clock: VirtualClock,
     autojump_clock: MockClock,
 ) -> None:
     pipe, _ = pipes(clock)
     pipe.stall(100)
     pipe.end(FIN)
-    await trio.sleep(1e-9)
+    assert not pipe.ended
+    await trio.sleep(pipe.latency + 1e-9)
     assert pipe.ended
 
 
