@@ -95,7 +95,7 @@ EVIDENCE_VARIANTS: Final = (
     ),
 )
 
-#: kproxy sets no user time-out, so that it keeps a connection whose route is cut, and takes it for one in use.
+#: kproxy sets no user time-out, so that it keeps a connection whose route is cut, and treats it as one in use.
 UNLIMITED: Final = Variant(
     "an end that owes a response stays open",
     (
