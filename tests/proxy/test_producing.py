@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -57,7 +58,7 @@ def layout_of(frame: bytearray, version: int) -> ProduceLayout:
 def request_in(frame: bytes | bytearray, version: int) -> ProduceRequest:
     header = decode_request_header(memoryview(frame)[4:])
     assert (header.correlation_id, header.client_id, header.api_version) == (77, "client", version)
-    return ProduceRequest.decode(memoryview(frame)[4 + header.size :], version)
+    return ProduceRequest.decode(memoryview(frame)[4 + header.size :], version, unbounded())
 
 
 @dataclass
@@ -131,7 +132,7 @@ def told(call: ProduceCall) -> list[tuple[int, int, int]]:
     """What a client reads in its response: partition, error and offset."""
     data = encode_response(build_response(call), call.version, call.slot.correlation_id)
     body = 4 + response_header_size(0, call.version, memoryview(data)[4:])
-    response = ProduceResponse.decode(memoryview(data)[body:], call.version)
+    response = ProduceResponse.decode(memoryview(data)[body:], call.version, unbounded())
     return [
         (row.index, row.error_code, row.base_offset)
         for topic in response.responses

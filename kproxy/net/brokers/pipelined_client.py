@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
+from kproxy.budget import standalone
 from kproxy.codec.frame import PREFIX, FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message
@@ -228,6 +229,6 @@ def reader_of(answer: type[M]) -> Read[M]:
 
     def read(frame: bytearray, version: int) -> M:
         body = memoryview(frame)[PREFIX:]
-        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version)
+        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version, standalone())
 
     return read

@@ -7,6 +7,7 @@ to responses.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from kproxy.budget import RequestBudget, Share
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, decode_request, response_class
 from kproxy.codec.primitives import Buffer
@@ -55,19 +56,19 @@ def takes_long(frame: bytearray) -> bool:
 class LongScreening:
     """The screening of a long request: found in another thread, reported in the session's."""
 
-    def __init__(self, access: Access, frame: bytearray, most_elements: int) -> None:
+    def __init__(self, access: Access, frame: bytearray, share: Share) -> None:
         """As ``screen``."""
         self.frame = frame
         self._access = access
         self._refused: list[tuple[Subject, Refusal]] = []
         refused = self._refused  # not by way of this object: in a cycle, all would stay until a full collection
         self._apart = access.apart(lambda subject, refusal: refused.append((subject, refusal)))
-        self._most_elements = most_elements
+        self._share = share
         self._found: Screening | None = None
 
     def whole(self) -> None:
         """Finds it, however long that takes. RemoteProtocolError as ``screen``."""
-        self._found = screen(self._apart, self.frame, self._most_elements)
+        self._found = screen(self._apart, self.frame, self._share)
 
     def take(self) -> Screening:
         """Returns what was found, and reports the refusals."""
@@ -78,8 +79,8 @@ class LongScreening:
         return self._found
 
 
-def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
-    """What is forwarded of a request (prefix included), which may have so many array elements unless it is Produce.
+def screen(access: Access, frame: bytearray, share: Share) -> Screening:
+    """What is forwarded of a request (prefix included); ``share`` has the budget for it, and for its response.
 
     RemoteProtocolError if it is malformed, or of no known API.
     """
@@ -95,9 +96,10 @@ def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
     partitions = 0
     if header.api_key == ApiKey.PRODUCE:  # they are counted before they are decoded
         partitions = len(walk_request(frame, _PREFIX + header.size, version).partitions)
-    request: Any
-    request, elements = decode_request(header.api_key, view[header.size :], version, most_elements)
-    parts = elements or 2 * partitions
+    budget = share.of_request()
+    most = budget.elements
+    request: Any = decode_request(header.api_key, view[header.size :], version, budget)
+    parts = (most - budget.elements) or 2 * partitions
     screened = guard(access, request, version)
     if screened.answer is not None:
         waits = header.api_key != ApiKey.PRODUCE or request.acks != 0
@@ -107,12 +109,14 @@ def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
     amend = screened.amend
     if amend is None:
         return Screening(frame)
-    return Screening(frame, None, lambda answer: _amended(answer, header.api_key, version, amend), parts)
+    return Screening(
+        frame, None, lambda answer: _amended(answer, header.api_key, version, amend, share.of_response()), parts
+    )
 
 
-def _amended(frame: Buffer, api_key: int, version: int, amend: Callable[[Any], None]) -> bytes:
+def _amended(frame: Buffer, api_key: int, version: int, amend: Callable[[Any], None], budget: RequestBudget) -> bytes:
     view = memoryview(frame)[_PREFIX:]
     correlation_id = int.from_bytes(view[:4], "big", signed=True)
-    answer = response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version)
+    answer = response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version, budget)
     amend(answer)
     return encode_response(answer, version, correlation_id)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.fetch import FetchRequest, FetchResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.conversion_memo import ConversionMemo
@@ -69,7 +70,7 @@ class Fetch(Handler):
             return upstream
         return max(upstream, min(FIRST_ZSTD, _newest(ctx)))
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local:
         """The request without a session, and with bounds on the response; untouched where it may be relayed."""
         request: FetchRequest = exchange.request
         version = exchange.client_version
@@ -87,7 +88,9 @@ class Fetch(Handler):
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in reading.unnamed]
         return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
-    def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
+    def long_work(
+        self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget
+    ) -> Callable[[], None] | None:
         """The conversion of what is long, or compressed."""
         version = exchange.client_version
         if not isinstance(response, FetchResponse) or not (version < FIRST_ZSTD or ctx.transcode):
@@ -115,7 +118,7 @@ class Fetch(Handler):
 
         return convert
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         reading: FetchReading | None = exchange.notes.get("reading")
         if reading is None:
             return self._watched(ctx, exchange, response)
@@ -129,7 +132,9 @@ class Fetch(Handler):
             return Again(reading.first(), self.ask_version(ctx, exchange.client_version, exchange.upstream_version))
         return reading.take(response, exchange.upstream_version == exchange.client_version)
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
+    def resume(
+        self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None], budget: RequestBudget
+    ) -> Lowered:
         reading: FetchReading = exchange.notes["reading"]
         return reading.resume(told)
 

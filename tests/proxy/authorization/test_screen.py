@@ -1,10 +1,13 @@
 """Long requests and responses are screened by another thread, with the same results."""
 
 import gc
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from kproxy.budget import Share, TooManyElements
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
+from kproxy.codec._generated.list_groups import ListGroupsRequest, ListGroupsResponse, ListGroupsResponseListedGroup
 from kproxy.codec._generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -19,8 +22,9 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.authorization.acl_rules import Rules
-from kproxy.proxy.authorization.screen import LongScreening, takes_long
+from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long
 from kproxy.proxy.commands import Encode, Read
+from kproxy.proxy.context import Policy as Limits
 from tests.proxy.authorization.screening import Screened, allow
 from tests.proxy.playbook import Play
 
@@ -61,7 +65,7 @@ def test_a_long_request_is_screened_as_a_short_one_and_its_refusals_are_reported
     request = metadata(COUNT, "open")
     at_once, apart = Screened("Describe t:open"), Screened("Describe t:open")
     expected, frame = at_once.screen(request, 1)
-    long = LongScreening(apart.access, frame, 10_000)
+    long = LongScreening(apart.access, frame, Share(Limits()))
     long.whole()
     assert not apart.told
     found = long.take()
@@ -81,7 +85,7 @@ def test_what_was_made_of_a_long_request_is_free_at_once() -> None:
     gc.disable()
     try:
         before = topics()
-        long = LongScreening(Screened("Describe t:open").access, frame_of(metadata(COUNT), 1), 10_000)
+        long = LongScreening(Screened("Describe t:open").access, frame_of(metadata(COUNT), 1), Share(Limits()))
         long.whole()
         long.take()
         del long
@@ -144,3 +148,18 @@ def test_rules_that_change_meanwhile_hold() -> None:
     again.reading.whole()
     assert play.session.request(frame, 1.0) is None
     assert play.sent()[2].topics == []
+
+
+def test_a_response_that_is_changed_may_have_as_many_elements_as_any_response() -> None:
+    """Once it had at most 131,072, whatever ``buffer.memory`` was."""
+    groups = ListGroupsResponse(groups=[ListGroupsResponseListedGroup(group_id=f"g{number}") for number in range(3)])
+    answer, frame = encode_response(groups, 1, 1), frame_of(ListGroupsRequest(), 1)
+    expected: list[tuple[int, AbstractContextManager[object]]] = [
+        (2, pytest.raises(TooManyElements)),
+        (3, nullcontext()),
+    ]
+    for most, ends in expected:
+        found = screen(Screened("Describe g:g1").access, frame, Share(Limits(max_response_elements=most)))
+        assert found.finish is not None
+        with ends:
+            assert found.finish(answer) != answer

@@ -1,0 +1,174 @@
+"""What one message may cost, reserved before the work is done; and the one rule that says where work is done.
+
+A ``RequestBudget`` belongs to a request of a client, or to a response of a broker to one. It is made of its peer's
+``Share``, and what a share holds counts in what the process holds (``kproxy.net.budget``). Each amount is bounded:
+
+- *elements* of arrays that are decoded (``request.max.elements``; for a response ``buffer.memory``): each takes memory;
+- *bytes* of records that are decompressed (``decompression.max.bytes``);
+- *steps*: time. The costs below say how many a piece of work takes.
+
+``where`` says by its steps whether work is done at once, in the next turn of the event loop, or beside the loop.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from kproxy.errors import RemoteProtocolError
+
+# What work costs, in steps of about 0.1 us on a core of 3 GHz -------------------------------------------------------
+
+#: One array element: to decode it, and to encode it again.
+ELEMENT_STEPS: Final = 50
+#: One byte of a message whose elements are not counted yet.
+MESSAGE_BYTE_STEPS: Final = 4
+#: One byte of a request that is compared with the rules of ``acl.file``; and one partition of a Produce request.
+SCREENED_BYTE_STEPS: Final = 16
+SCREENED_PARTITION_STEPS: Final = 256
+#: One record that is converted from or to an old format.
+CONVERTED_RECORD_STEPS: Final = 10
+#: One byte of records that are converted for a consumer.
+CONVERTED_BYTE_STEPS: Final = 2
+#: One record that is read, to be compared.
+READ_RECORD_STEPS: Final = 50
+#: One unconfirmed record that is searched; and one record that is matched alone, since equal ones are among them.
+SEARCHED_RECORD_STEPS: Final = 1
+MATCHED_RECORD_STEPS: Final = 70
+#: One batch of a Fetch response that is looked through.
+BATCH_STEPS: Final = 160
+
+# What may be done where ----------------------------------------------------------------------------------------------
+
+#: What is done between two looks of the loop at all connections: about 26 ms.
+AT_ONCE_STEPS: Final = 1 << 18
+#: What is no longer is done at once, uncounted: 2 ms at most.
+FREE_STEPS: Final = AT_ONCE_STEPS >> 4
+#: Decompressed bytes of what is done at once.
+AT_ONCE_BYTES: Final = 1 << 20
+#: So many times as much is done on the loop of what can't be done beside it, since it changes what connections share.
+_ON_LOOP: Final = 4
+#: The most that is done for one message, wherever that is: 0.5 s.
+MOST_STEPS: Final = 5_000_000
+#: Array elements of one message of which nothing else is known: about 60 MB as objects.
+MOST_ELEMENTS: Final = 1 << 17
+#: More than any message has.
+UNLIMITED: Final = 1 << 62
+
+
+class Where(Enum):
+    """Where a piece of work is done."""
+
+    #: It is short.
+    AT_ONCE = auto()
+    #: In the next turn of the event loop that has room for it (``kproxy.net.turns``).
+    IN_TURN = auto()
+    #: In another thread, while the loop serves others (``kproxy.net.long_work``).
+    BESIDE = auto()
+
+
+def where(steps: int) -> Where:
+    """Where work of so many steps is done: the only place that decides it."""
+    if steps <= FREE_STEPS:
+        return Where.AT_ONCE
+    return Where.IN_TURN if steps <= AT_ONCE_STEPS else Where.BESIDE
+
+
+def is_long(steps: int) -> bool:
+    """Whether work of so many steps is done beside the loop."""
+    return where(steps) is Where.BESIDE
+
+
+class UsedUp(RemoteProtocolError):
+    """A message needs more than its budget has left."""
+
+
+class TooManyElements(UsedUp):
+    """A message has more array elements and tagged fields than are decoded for it."""
+
+    refusal = "elements"
+
+
+class TooManySteps(UsedUp):
+    """A message would take longer than is allowed for it."""
+
+
+@dataclass(slots=True)
+class RequestBudget:
+    """What is left for one message. An amount is taken from it before the work is done that needs it."""
+
+    #: Array elements and tagged fields that may be decoded.
+    elements: int
+    #: Bytes of records that may be decompressed.
+    bytes: int
+    steps: int
+    #: It is a part: work that needs more than this part has is done with the whole budget, elsewhere.
+    is_part: bool = False
+
+    def take_elements(self, count: int) -> None:
+        """Takes so many array elements. Raises TooManyElements if there are not so many."""
+        self.elements -= count
+        if self.elements < 0:
+            raise TooManyElements("too many array elements in one message (requests: request.max.elements)")
+
+    def take_steps(self, count: int, what: str) -> None:
+        """Takes so many steps. Raises TooManySteps, which says ``what`` there is too much of, if fewer are left."""
+        self.steps -= count
+        if self.steps < 0:
+            raise TooManySteps(f"a request with too many {what}")
+
+    def at_once(self) -> "RequestBudget":
+        """The part for work that is done at once, and beside the loop if the part is used up."""
+        elements = min(self.elements, AT_ONCE_STEPS // ELEMENT_STEPS)
+        return RequestBudget(elements, min(self.bytes, AT_ONCE_BYTES), min(self.steps, AT_ONCE_STEPS), is_part=True)
+
+    def on_loop(self) -> "RequestBudget":
+        """The part for work that can't be done beside the loop: it is left undone if the part is used up."""
+        most_bytes, most_steps = _ON_LOOP * AT_ONCE_BYTES, _ON_LOOP * AT_ONCE_STEPS
+        return RequestBudget(self.elements, min(self.bytes, most_bytes), min(self.steps, most_steps), is_part=True)
+
+
+class Limits(Protocol):
+    """What is configured of budgets (``kproxy.proxy.context.Policy``)."""
+
+    @property
+    def max_request_elements(self) -> int:
+        """Array elements that a request may have, other than Produce."""
+
+    @property
+    def max_response_elements(self) -> int:
+        """Array elements that a response of a broker may have."""
+
+    @property
+    def max_decompressed_bytes(self) -> int:
+        """Bytes of records of one message, decompressed."""
+
+
+@dataclass(slots=True)
+class Share:
+    """What one peer, a connection, has of the process: it makes the budgets of its messages, and counts what they hold.
+
+    The shell adds what a share holds to what all connections hold, and to the part of their sender
+    (``kproxy.net.budget``). It reads no more from a peer while the share, that part or the whole is full.
+    """
+
+    limits: Limits
+    #: Bytes that requests without a response hold: as they came, decoded, and their responses decoded.
+    held: int = 0
+
+    def of_request(self) -> RequestBudget:
+        """The budget of a request of the client."""
+        return RequestBudget(self.limits.max_request_elements, self.limits.max_decompressed_bytes, MOST_STEPS)
+
+    def of_response(self) -> RequestBudget:
+        """The budget of a response of the broker."""
+        return RequestBudget(self.limits.max_response_elements, self.limits.max_decompressed_bytes, MOST_STEPS)
+
+
+def standalone() -> RequestBudget:
+    """The budget of a message outside of a client's connection, of which nothing is known: at most about 60 MB."""
+    return RequestBudget(MOST_ELEMENTS, UNLIMITED, MOST_STEPS)
+
+
+def unbounded() -> RequestBudget:
+    """The budget of a message that a trusted program wrote: kproxy itself, or a test."""
+    return RequestBudget(UNLIMITED, UNLIMITED, UNLIMITED)
