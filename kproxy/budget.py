@@ -10,11 +10,14 @@ A ``RequestBudget`` belongs to a request of a client, or to a response of a brok
 ``where`` says by its steps whether work is done at once, in the next turn of the event loop, or beside the loop.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from kproxy.errors import RemoteProtocolError
+
+T = TypeVar("T")
 
 # What work costs, in steps of about 0.1 us on a core of 3 GHz -------------------------------------------------------
 
@@ -29,13 +32,15 @@ SCREENED_PARTITION_STEPS: Final = 256
 CONVERTED_RECORD_STEPS: Final = 10
 #: One byte of records that are converted for a consumer.
 CONVERTED_BYTE_STEPS: Final = 2
+#: One step for so many bytes of record sets of which records are read or converted, beside what each record costs.
+RECORD_SET_BYTES_IN_STEP: Final = 4
 #: One record that is read, to be compared.
 READ_RECORD_STEPS: Final = 50
 #: One unconfirmed record that is searched; and one record that is matched alone, since equal ones are among them.
 SEARCHED_RECORD_STEPS: Final = 1
 MATCHED_RECORD_STEPS: Final = 70
 #: One batch of a Fetch response that is looked through.
-BATCH_STEPS: Final = 160
+BATCH_STEPS: Final = 174
 
 # What may be done where ----------------------------------------------------------------------------------------------
 
@@ -105,26 +110,70 @@ class RequestBudget:
     is_part: bool = False
 
     def take_elements(self, count: int) -> None:
-        """Takes so many array elements. Raises TooManyElements if there are not so many."""
-        self.elements -= count
-        if self.elements < 0:
+        """Takes so many array elements. Raises TooManyElements, and takes none, if fewer are left."""
+        left = self.elements - count
+        if left < 0:
             raise TooManyElements("too many array elements in one message (requests: request.max.elements)")
+        self.elements = left
 
-    def take_steps(self, count: int, what: str) -> None:
-        """Takes so many steps. Raises TooManySteps, which says ``what`` there is too much of, if fewer are left."""
+    def take_bytes(self, count: int) -> None:
+        """Takes so many decompressed bytes: ``bytes`` bounded them when they were decompressed."""
+        self.bytes = max(0, self.bytes - count)
+
+    def take_steps(self, count: int) -> bool:
+        """Takes so many steps, and returns whether they were left; if not, none is taken."""
+        if count > self.steps:
+            return False
         self.steps -= count
-        if self.steps < 0:
-            raise TooManySteps(f"a request with too many {what}")
+        return True
 
     def at_once(self) -> "RequestBudget":
-        """The part for work that is done at once, and beside the loop if the part is used up."""
+        """The part for work that is done at once, and beside the loop if the part is used up; or the same."""
         elements = min(self.elements, AT_ONCE_STEPS // ELEMENT_STEPS)
-        return RequestBudget(elements, min(self.bytes, AT_ONCE_BYTES), min(self.steps, AT_ONCE_STEPS), is_part=True)
+        made = RequestBudget(elements, min(self.bytes, AT_ONCE_BYTES), min(self.steps, AT_ONCE_STEPS))
+        made.is_part = made != self
+        return made
 
     def on_loop(self) -> "RequestBudget":
-        """The part for work that can't be done beside the loop: it is left undone if the part is used up."""
-        most_bytes, most_steps = _ON_LOOP * AT_ONCE_BYTES, _ON_LOOP * AT_ONCE_STEPS
-        return RequestBudget(self.elements, min(self.bytes, most_bytes), min(self.steps, most_steps), is_part=True)
+        """What else may be done on the loop, of work that can't be done beside it; what exceeds it is left undone.
+
+        It is apart from the steps beside the loop, since it has another purpose: others wait meanwhile.
+        """
+        return RequestBudget(self.elements, _ON_LOOP * AT_ONCE_BYTES, _ON_LOOP * AT_ONCE_STEPS)
+
+
+class Work(Generic[T]):
+    """Work whose cost shows only when it is done: at once where a part of the budget suffices, else beside the loop."""
+
+    __slots__ = ("_do", "_found", "_steps", "budget")
+
+    def __init__(self, budget: RequestBudget, do: Callable[[RequestBudget], T], steps: int = 0) -> None:
+        """``do`` may be called by another thread, and again after UsedUp. ``steps``: what it costs at least."""
+        self.budget = budget
+        self._do = do
+        self._steps = steps
+        self._found: tuple[T] | None = None
+
+    def at_once(self) -> bool:
+        """Whether it is done: it was before, or that is short."""
+        if self._found is None and not is_long(self._steps):
+            part = self.budget.at_once()
+            try:
+                self._found = (self._do(part),)
+            except UsedUp:
+                if not part.is_part:
+                    raise
+        return self._found is not None
+
+    def whole(self) -> None:
+        """Does it, however long that takes; may be called by another thread."""
+        self._found = (self._do(self.budget),)
+
+    @property
+    def found(self) -> T:
+        """What ``do`` returned."""
+        assert self._found is not None
+        return self._found[0]
 
 
 class Limits(Protocol):

@@ -16,13 +16,12 @@ from kproxy.proxy.commands import (
     AskVersions,
     AwaitOutcomes,
     AwaitProgress,
+    Beside,
     Blocking,
     CheckLogin,
     Connect,
-    Convert,
     DelayRefusal,
     LeaseProducerId,
-    Read,
     Resolve,
 )
 from kproxy.proxy.principals import of_certificate
@@ -179,10 +178,8 @@ class Intake:
                 await self._logins.serve(command, self._session.client.client_id, client.peer, client.peer_closed)
             case LeaseProducerId():
                 await self._lease(frame)
-            case Convert():
-                command.converted(await self._beside(command.conversion.whole))
-            case Read():
-                await self._beside(command.reading.whole)
+            case Beside():
+                await self._beside(command.work.whole)
             case Resolve() | AwaitOutcomes():
                 await self._outcome(command, seen)
             case AwaitProgress() if self._session.blocked:

@@ -25,7 +25,7 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.client_ids import kept_client_id
-from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Blocking, Connect, Read, WaitForLog
+from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Beside, Blocking, Connect, WaitForLog
 from kproxy.proxy.context import Client, Context, Fault
 from kproxy.proxy.coordinator_requests import (
     CoordinatorAnswer,
@@ -356,7 +356,7 @@ class Session:
             self._screening = None
         return need
 
-    def _screen(self, frame: bytearray, access: "Access") -> Read | None:
+    def _screen(self, frame: bytearray, access: "Access") -> Beside | None:
         """Finds out what is forwarded of a request, or returns what has to be done first."""
         from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long  # not where all is allowed
 
@@ -364,13 +364,14 @@ class Session:
         if self._screening is not None and self._screening[0] is frame:
             return None
         long, self._long_screening = self._long_screening, None
+        share = self._ctx.share
         if long is not None and long.frame is frame:
             self._screening = frame, long.take()
         elif takes_long(frame):
-            self._long_screening = LongScreening(access, frame, self._ctx.share)
-            return Read(self._long_screening)
+            self._long_screening = LongScreening(access, frame, share)
+            return Beside(self._long_screening)
         else:
-            self._screening = frame, screen(access, frame, self._ctx.share)
+            self._screening = frame, screen(access, frame, share, share.of_request())
         self._note_refusal(access)
         return None
 
@@ -557,21 +558,27 @@ class Session:
         if is_long(len(frame) * MESSAGE_BYTE_STEPS) and head.slot.api_key != ApiKey.FETCH:  # long by its records
             return whole
         try:
-            return self._decode(head, head.handler, head.exchange, frame, budget.at_once())
+            return self._decode(head, head.handler, head.exchange, frame, budget, budget.at_once())
         except TooManyElements:
             return whole
 
     def _decode(
-        self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, budget: RequestBudget
+        self,
+        head: Expected,
+        handler: Handler,
+        exchange: Exchange,
+        frame: bytearray,
+        budget: RequestBudget,
+        part: RequestBudget,
     ) -> Callable[[], None] | None:
-        """Decodes a response; what else takes long of it."""
-        self._decoded = decoded = _decoded(head, exchange, frame, budget)
+        """Decodes a response with a part of its budget; what else takes long of it."""
+        self._decoded = decoded = _decoded(head, exchange, frame, budget, part)
         return handler.long_work(self._ctx, exchange, decoded.message, budget)
 
     def _decode_whole(
         self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, budget: RequestBudget
     ) -> None:
-        work = self._decode(head, handler, exchange, frame, budget)
+        work = self._decode(head, handler, exchange, frame, budget, budget)
         if work is not None:
             work()
 
@@ -609,7 +616,8 @@ class Session:
             return []
         decoded, self._decoded = self._decoded, None
         if decoded is None or decoded.frame is not frame:
-            decoded = _decoded(head, exchange, frame, self._ctx.share.of_response())
+            budget = self._ctx.share.of_response()
+            decoded = _decoded(head, exchange, frame, budget, budget)
         response = decoded.message
         unknown = self._ctx.cluster.unknown(handler.brokers_in(response))
         if unknown and not learnt:
@@ -618,7 +626,7 @@ class Session:
         self._link.expected.popleft()
         self._link.order.decoded(head.slot, decoded.elements * RESPONSE_ELEMENT_BYTES)
         self._ctx.pipelines = bool(self._link.expected)
-        lowered = handler.lower(self._ctx, exchange, response, self._ctx.share.of_response())
+        lowered = handler.lower(self._ctx, exchange, response, decoded.budget)
         self._ctx.fetched.conversions = None
         self._lowered(head.slot, handler, exchange, lowered, frame)
         return []
@@ -717,14 +725,21 @@ class _Decoded(NamedTuple):
     message: Message
     #: Array elements that it has.
     elements: int
+    #: What is left for it.
+    budget: RequestBudget
 
 
-def _decoded(head: Expected, exchange: Exchange, frame: bytearray, budget: RequestBudget) -> _Decoded:
+def _decoded(
+    head: Expected, exchange: Exchange, frame: bytearray, budget: RequestBudget, part: RequestBudget
+) -> _Decoded:
     """The response of a broker, from its frame, prefix included. RemoteProtocolError if it is none."""
     api_key = head.slot.api_key if exchange.asked is None else exchange.asked
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, exchange.upstream_version, view)
     known = response_class(api_key) if head.handler is None else head.handler.read_as(api_key, exchange)
-    most = budget.elements
-    message = known.decode(view[body:], exchange.upstream_version, budget)
-    return _Decoded(frame, message, most - budget.elements)
+    most = part.elements
+    message = known.decode(view[body:], exchange.upstream_version, part)
+    elements = most - part.elements
+    if part is not budget:
+        budget.take_elements(elements)
+    return _Decoded(frame, message, elements, budget)

@@ -20,7 +20,7 @@ from kproxy.dedup.lanes import LanePool
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import next_step
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.conversion import conversion
 from kproxy.proxy.produce_batches import new_batches
 from kproxy.proxy.produce_calls import ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer
@@ -86,8 +86,11 @@ class Shell:
         upstream = version if upstream is None else upstream
         call = ProduceCall(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client")
         layout = layout_of(frame, version)
-        conversion = Conversion(frame, layout, NOW, self.max_batch_bytes, 1 << 20)
-        converted = conversion.whole() if version < FIRST_V2 else None
+        converted = None
+        if version < FIRST_V2:
+            work = conversion(frame, layout, NOW, self.max_batch_bytes, unbounded())
+            work.whole()
+            converted = work.found
         self.producer.accept(call, frame, layout, converted, refused=refused or {})
         return call
 

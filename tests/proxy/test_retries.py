@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
@@ -10,7 +11,7 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
-from kproxy.proxy.retries import Batch, Retries, digests_at, digests_in, room_at_once
+from kproxy.proxy.retries import Batch, Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
 from tests.dedup.readings import Batches
 from tests.dedup.wires import ONE, FakeWire, ledger, member
@@ -157,7 +158,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
 
 def known(records: bytes) -> list[Digest]:
     place = PartitionData((b"t", 0), 3, 3 + len(records))
-    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, room_at_once())
+    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, unbounded().on_loop())
 
 
 def test_records_are_known_in_any_format() -> None:

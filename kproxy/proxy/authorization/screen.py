@@ -5,9 +5,10 @@ to responses.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from kproxy.budget import RequestBudget, Share
+from kproxy.budget import SCREENED_BYTE_STEPS, SCREENED_PARTITION_STEPS, RequestBudget, Share, Work, is_long
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, decode_request, response_class
 from kproxy.codec.primitives import Buffer
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from kproxy.proxy.authorization.acl_rules import Subject
 
 _PREFIX = 4
-#: Requests of fewer bytes, or of Produce with fewer partitions, are screened at once.
-_SHORT_BYTES: Final = 16_384
-_SHORT_PARTITIONS: Final = 1_000
 
 #: Changes whole response frames, as a ``Slot`` holds them.
 Finish: TypeAlias = Callable[[bytes], bytes]
@@ -43,18 +41,20 @@ class Screening(NamedTuple):
 
 
 def takes_long(frame: bytearray) -> bool:
-    """Whether it takes more than about 50 ms to screen a request (prefix included)."""
-    if len(frame) <= _SHORT_BYTES:
+    """Whether a request (prefix included) has to be screened beside the loop (``LongScreening``)."""
+    if not is_long(len(frame) * SCREENED_BYTE_STEPS):
         return False
     header = decode_request_header(memoryview(frame)[_PREFIX:])
     if header.api_key != ApiKey.PRODUCE:
         return True
     layout = walk_request(frame, _PREFIX + header.size, header.api_version)
-    return len(layout.partitions) > _SHORT_PARTITIONS
+    return is_long(len(layout.partitions) * SCREENED_PARTITION_STEPS)
 
 
-class LongScreening:
+class LongScreening(Work[Screening]):
     """The screening of a long request: found in another thread, reported in the session's."""
+
+    __slots__ = ("_access", "_apart", "_refused", "frame")
 
     def __init__(self, access: Access, frame: bytearray, share: Share) -> None:
         """As ``screen``."""
@@ -63,24 +63,18 @@ class LongScreening:
         self._refused: list[tuple[Subject, Refusal]] = []
         refused = self._refused  # not by way of this object: in a cycle, all would stay until a full collection
         self._apart = access.apart(lambda subject, refusal: refused.append((subject, refusal)))
-        self._share = share
-        self._found: Screening | None = None
-
-    def whole(self) -> None:
-        """Finds it, however long that takes. RemoteProtocolError as ``screen``."""
-        self._found = screen(self._apart, self.frame, self._share)
+        super().__init__(share.of_request(), partial(screen, self._apart, frame, share))
 
     def take(self) -> Screening:
         """Returns what was found, and reports the refusals."""
-        assert self._found is not None
         self._access.makes_topics = self._apart.makes_topics
         for subject, refusal in self._refused:
             self._access.told(subject, refusal)
-        return self._found
+        return self.found
 
 
-def screen(access: Access, frame: bytearray, share: Share) -> Screening:
-    """What is forwarded of a request (prefix included); ``share`` has the budget for it, and for its response.
+def screen(access: Access, frame: bytearray, share: Share, budget: RequestBudget) -> Screening:
+    """What is forwarded of a request (prefix included), for which ``budget`` is; ``share`` has that of its response.
 
     RemoteProtocolError if it is malformed, or of no known API.
     """
@@ -96,7 +90,6 @@ def screen(access: Access, frame: bytearray, share: Share) -> Screening:
     partitions = 0
     if header.api_key == ApiKey.PRODUCE:  # they are counted before they are decoded
         partitions = len(walk_request(frame, _PREFIX + header.size, version).partitions)
-    budget = share.of_request()
     most = budget.elements
     request: Any = decode_request(header.api_key, view[header.size :], version, budget)
     parts = (most - budget.elements) or 2 * partitions

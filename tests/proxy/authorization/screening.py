@@ -51,7 +51,8 @@ class Screened:
     def screen(self, request: Message, version: int) -> tuple[Screening, bytearray]:
         """What becomes of a request, and its frame."""
         frame = bytearray(encode_request(request, version, 7, "client"))
-        return screen(self.access, frame, Share(Limits())), frame
+        share = Share(Limits())
+        return screen(self.access, frame, share, share.of_request()), frame
 
     def refused(self, request: Message, version: int) -> Any:
         """The response to a request that is not forwarded at all, as its client decodes it."""

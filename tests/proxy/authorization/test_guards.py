@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.budget import Share
+from kproxy.budget import Share, unbounded
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
@@ -459,4 +459,4 @@ def test_a_refusal_is_logged_with_who_what_and_why() -> None:
 def test_an_api_without_a_guard_is_not_served() -> None:
     frame = bytearray(b"\0\0\0\x0a\x03\xe7\0\0\0\0\0\x07\xff\xff")
     with pytest.raises(RemoteProtocolError, match="API key 999 is not served"):
-        screen(Screened("All c:").access, frame, Share(Limits()))
+        screen(Screened("All c:").access, frame, Share(Limits()), unbounded())

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from kproxy.budget import Share, TooManyElements
+from kproxy.budget import Share, TooManyElements, unbounded
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
 from kproxy.codec._generated.list_groups import ListGroupsRequest, ListGroupsResponse, ListGroupsResponseListedGroup
 from kproxy.codec._generated.metadata import (
@@ -23,7 +23,7 @@ from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.authorization.acl_rules import Rules
 from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long
-from kproxy.proxy.commands import Encode, Read
+from kproxy.proxy.commands import Beside, Encode
 from kproxy.proxy.context import Policy as Limits
 from tests.proxy.authorization.screening import Screened, allow
 from tests.proxy.playbook import Play
@@ -105,8 +105,8 @@ def test_a_session_has_long_requests_screened_and_their_refusals_encoded_by_anot
     play = play_of(Screened("Describe t:open"))
     frame = play.frame(FindCoordinatorRequest(coordinator_keys=[f"group-{number}" for number in range(COUNT)]), 4)
     need = play.session.request(frame, 1.0)
-    assert isinstance(need, Read)
-    need.reading.whole()
+    assert isinstance(need, Beside)
+    need.work.whole()
     assert play.session.request(frame, 1.0) is None
     assert not play.session.to_upstream
     (encode,) = play.commands()
@@ -121,8 +121,8 @@ def test_refusals_are_added_to_a_response_by_another_thread() -> None:
     play = play_of(Screened("Describe t:open"))
     frame = play.frame(metadata(COUNT, "open"), 1)
     need = play.session.request(frame, 1.0)
-    assert isinstance(need, Read)
-    need.reading.whole()
+    assert isinstance(need, Beside)
+    need.work.whole()
     assert play.session.request(frame, 1.0) is None
     version, correlation_id, asked = play.sent()
     assert [topic.name for topic in asked.topics] == ["open"]
@@ -140,12 +140,12 @@ def test_rules_that_change_meanwhile_hold() -> None:
     play = play_of(screened)
     frame = play.frame(metadata(COUNT), 1)
     need = play.session.request(frame, 1.0)
-    assert isinstance(need, Read)
-    need.reading.whole()
+    assert isinstance(need, Beside)
+    need.work.whole()
     screened.policy.use(Rules(allow("Describe t:open")))
     again = play.session.request(frame, 1.0)
-    assert isinstance(again, Read)
-    again.reading.whole()
+    assert isinstance(again, Beside)
+    again.work.whole()
     assert play.session.request(frame, 1.0) is None
     assert play.sent()[2].topics == []
 
@@ -159,7 +159,7 @@ def test_a_response_that_is_changed_may_have_as_many_elements_as_any_response() 
         (3, nullcontext()),
     ]
     for most, ends in expected:
-        found = screen(Screened("Describe g:g1").access, frame, Share(Limits(max_response_elements=most)))
+        found = screen(Screened("Describe g:g1").access, frame, Share(Limits(max_response_elements=most)), unbounded())
         assert found.finish is not None
         with ends:
             assert found.finish(answer) != answer
