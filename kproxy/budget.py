@@ -23,8 +23,9 @@ T = TypeVar("T")
 
 #: One array element: to decode it, and to encode it again.
 ELEMENT_STEPS: Final = 50
-#: One byte of a message whose elements are not counted yet.
+#: One byte of a message whose elements are not counted yet; and one frame, whatever is in it.
 MESSAGE_BYTE_STEPS: Final = 4
+FRAME_STEPS: Final = 1024
 #: One byte of a request that is compared with the rules of ``acl.file``; and one partition of a Produce request.
 SCREENED_BYTE_STEPS: Final = 16
 SCREENED_PARTITION_STEPS: Final = 256
@@ -48,6 +49,10 @@ BATCH_STEPS: Final = 174
 AT_ONCE_STEPS: Final = 1 << 18
 #: What is no longer is done at once, uncounted: 2 ms at most.
 FREE_STEPS: Final = AT_ONCE_STEPS >> 4
+#: The same in bytes of a message: nearly all are shorter, and nothing is computed for them.
+FREE_BYTES: Final = FREE_STEPS // MESSAGE_BYTE_STEPS
+#: Frames of one connection that are taken in a turn, however short they are: an eighth of it, so others have theirs.
+TURN_FRAMES: Final = (AT_ONCE_STEPS >> 3) // FRAME_STEPS
 #: Decompressed bytes of what is done at once.
 AT_ONCE_BYTES: Final = 1 << 20
 #: So many times as much is done on the loop of what can't be done beside it, since it changes what connections share.

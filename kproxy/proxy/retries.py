@@ -166,9 +166,8 @@ def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, bud
         if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
             converted = to_v2(data, arrival_ms=UNTIMED, max_batch_bytes=max_batch_bytes, budget=budget)
             batches = [batch.data for batch in converted]
-        elif not budget.take_steps(read_header(data).record_count * READ_RECORD_STEPS):
-            return []
-        if budget.bytes <= 0:
+        count = sum(read_header(batch).record_count for batch in batches)
+        if budget.bytes <= 0 or not budget.take_steps(count * READ_RECORD_STEPS):
             return []
     except RemoteProtocolError:
         return []

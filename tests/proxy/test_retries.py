@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.budget import unbounded
+from kproxy.budget import READ_RECORD_STEPS, unbounded
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
@@ -176,3 +176,12 @@ def test_records_are_known_in_any_format() -> None:
 )
 def test_of_what_is_damaged_nothing_is_known(records: bytes) -> None:
     assert known(records) == []
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_of_what_takes_long_nothing_is_known(magic: int) -> None:
+    """The records are read on the loop: those of a small compressed set, too, in whatever format it is."""
+    most = unbounded().on_loop().steps // READ_RECORD_STEPS
+    for count in (1, most + 1):
+        records = record_set(magic, 1, [(7, Content(b"a"))] * count)
+        assert len(known(records)) == (count if count <= most else 0)

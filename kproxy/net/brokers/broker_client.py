@@ -8,14 +8,14 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from kproxy import __version__
-from kproxy.budget import RequestBudget, standalone
+from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, standalone
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.long_work import LONG_BYTES, beside
+from kproxy.net.long_work import done
 from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.releases import release_of
 from kproxy.proxy.routing import Address
@@ -151,9 +151,7 @@ class BrokerClient:
             raise OSError(f"connection to {self._address} is closed")
         try:
             body = await self._exchange(request, version, extra_ms)
-            if len(body) <= LONG_BYTES:
-                return answer.decode(body, version, standalone())
-            return await beside(partial(answer.decode, body, version, standalone()))
+            return await done(len(body) * MESSAGE_BYTE_STEPS, partial(answer.decode, body, version, standalone()))
         except BaseException:
             self.close()
             raise
