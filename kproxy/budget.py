@@ -47,6 +47,7 @@ BATCH_STEPS: Final = 174
 
 #: What is done between two looks of the loop at all connections: about 26 ms.
 AT_ONCE_STEPS: Final = 1 << 18
+_AT_ONCE_ELEMENTS: Final = AT_ONCE_STEPS // ELEMENT_STEPS
 #: What is no longer is done at once, uncounted: 2 ms at most.
 FREE_STEPS: Final = AT_ONCE_STEPS >> 4
 #: The same in bytes of a message: nearly all are shorter, and nothing is computed for them.
@@ -76,16 +77,16 @@ class Where(Enum):
     BESIDE = auto()
 
 
-def where(steps: int) -> Where:
-    """Where work of so many steps is done: the only place that decides it."""
-    if steps <= FREE_STEPS:
-        return Where.AT_ONCE
-    return Where.IN_TURN if steps <= AT_ONCE_STEPS else Where.BESIDE
-
-
 def is_long(steps: int) -> bool:
     """Whether work of so many steps is done beside the loop."""
-    return where(steps) is Where.BESIDE
+    return steps > AT_ONCE_STEPS
+
+
+def where(steps: int) -> Where:
+    """Where work of so many steps is done."""
+    if is_long(steps):
+        return Where.BESIDE
+    return Where.AT_ONCE if steps <= FREE_STEPS else Where.IN_TURN
 
 
 class UsedUp(RemoteProtocolError):
@@ -134,10 +135,15 @@ class RequestBudget:
 
     def at_once(self) -> "RequestBudget":
         """The part for work that is done at once, and beside the loop if the part is used up; or the same."""
-        elements = min(self.elements, AT_ONCE_STEPS // ELEMENT_STEPS)
-        made = RequestBudget(elements, min(self.bytes, AT_ONCE_BYTES), min(self.steps, AT_ONCE_STEPS))
-        made.is_part = made != self
-        return made
+        most, most_bytes, most_steps = self.elements, self.bytes, self.steps
+        if most <= _AT_ONCE_ELEMENTS and most_bytes <= AT_ONCE_BYTES and most_steps <= AT_ONCE_STEPS:
+            return RequestBudget(most, most_bytes, most_steps)
+        return RequestBudget(
+            most if most < _AT_ONCE_ELEMENTS else _AT_ONCE_ELEMENTS,
+            most_bytes if most_bytes < AT_ONCE_BYTES else AT_ONCE_BYTES,
+            most_steps if most_steps < AT_ONCE_STEPS else AT_ONCE_STEPS,
+            True,
+        )
 
     def on_loop(self) -> "RequestBudget":
         """What else may be done on the loop, of work that can't be done beside it; what exceeds it is left undone.
