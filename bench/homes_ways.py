@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench import payloads
 from bench.cases import WINDOW
 from bench.load import Address, Connection, LoadError
+from kproxy.budget import unbounded
 from kproxy.client import ControlClient
 from kproxy.codec._generated.produce import (
     ProduceRequest,
@@ -134,7 +135,7 @@ class PerRequest:
         topic = ProduceRequestTopicProduceData(name=self._topic, partition_data=parts)
         request = ProduceRequest(acks=-1, timeout_ms=int(SECONDS * 1000), topic_data=[topic])
         answer = self._connection.ask(encode_request(request, payloads.OLD_PRODUCE, 0, self._client_id))
-        told = ProduceResponse.decode(bytes(answer), payloads.OLD_PRODUCE, _CORRELATION_BYTES)
+        told = ProduceResponse.decode(bytes(answer), payloads.OLD_PRODUCE, unbounded(), _CORRELATION_BYTES)
         errors = {row.error_code for topic in told.responses for row in topic.partition_responses} - {0}
         if errors:
             raise LoadError(f"Produce: errors {sorted(errors)}")

@@ -4,6 +4,7 @@ import random
 from functools import cache
 
 from bench.load import Call, LoadError
+from kproxy.budget import unbounded
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
 from kproxy.codec._generated.list_offsets import (
@@ -170,7 +171,7 @@ def many_batches_frame(topic: str, partitions: int, client_id: str) -> bytearray
 
 def check_many_batches(answer: memoryview) -> None:
     """Raise LoadError unless the response to ``many_batches_frame`` holds no error code."""
-    response = ProduceResponse.decode(bytes(answer), MODERN_PRODUCE, _CORRELATION_BYTES)
+    response = ProduceResponse.decode(bytes(answer), MODERN_PRODUCE, unbounded(), _CORRELATION_BYTES)
     errors = {part.error_code for topic in response.responses for part in topic.partition_responses} - {0}
     if errors:
         raise LoadError(f"error codes {sorted(errors)}")

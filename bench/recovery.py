@@ -12,6 +12,7 @@ from bench.load import Address, Connection, LoadError
 from bench.processes import free_port, running
 from bench.report import Figure
 from bench.targets import kproxy_command, leader
+from kproxy.budget import unbounded
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ErrorCode
@@ -103,7 +104,7 @@ def _ask(connection: Connection, frame: bytes) -> bytes | None:
 def _accepted(answer: bytes | None) -> bool:
     if answer is None:
         return False
-    [topic] = ProduceResponse.decode(answer, payloads.OLD_PRODUCE, _CORRELATION_BYTES).responses
+    [topic] = ProduceResponse.decode(answer, payloads.OLD_PRODUCE, unbounded(), _CORRELATION_BYTES).responses
     codes = {partition.error_code for partition in topic.partition_responses}
     if wrong := codes.difference(_RETRIABLE):
         raise LoadError(f"error codes {sorted(wrong)}")

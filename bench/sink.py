@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from bench.payloads import LARGE, RECORD_BYTES, SMALL, served, served_records
+from kproxy.budget import unbounded
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.create_topics import CreateTopicsResponse, CreateTopicsResponseCreatableTopicResult
 from kproxy.codec._generated.fetch import (
@@ -98,7 +99,7 @@ class Sink:
         if not 0 <= version <= SERVED[header.api_key][1]:
             version = 0
             return encode_response(self._api_versions(None, version, error=35), version, header.correlation_id)
-        request = request_class(header.api_key).decode(frame, version, header.size)
+        request = request_class(header.api_key).decode(frame, version, unbounded(), header.size)
         if header.api_key == ApiKey.FETCH:
             return self._ready_fetch(request, version, header.correlation_id)
         return encode_response(self._answers[header.api_key](request, version), version, header.correlation_id)

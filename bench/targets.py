@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bench import payloads
 from bench.load import Address, Connection, LoadError
 from bench.processes import Program, free_port, running
+from kproxy.budget import unbounded
 from kproxy.codec._generated.metadata import MetadataResponse
 
 _HOST = "127.0.0.1"
@@ -83,7 +84,7 @@ def leader(bootstrap: Address, tls: ssl.SSLContext | None = None) -> Address:
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(LoadError, OSError), Connection(bootstrap, tls) as connection:
-            answer = MetadataResponse.decode(bytes(connection.ask(frame)), 1, _CORRELATION_BYTES)
+            answer = MetadataResponse.decode(bytes(connection.ask(frame)), 1, unbounded(), _CORRELATION_BYTES)
             if answer.brokers and not any(topic.error_code for topic in answer.topics):
                 return answer.brokers[0].host, answer.brokers[0].port
         time.sleep(0.1)

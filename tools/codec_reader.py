@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from tools.codec_tables import Field
 
 
+#: What each reader takes: where, in which version, and what the message may cost.
+PARAMETERS = "buf: Buffer, pos: int, version: int, budget: RequestBudget"
+
+
 class ReaderCode(StructCode):
     """The function that reads a struct."""
 
@@ -27,16 +31,16 @@ class ReaderCode(StructCode):
         if f.base in ("string", "bytes", "records"):
             return [f"{f.attribute}, pos = {self.choose(f, 'read', f.base, '(buf, pos)')}"]
         if f.ever_nullable:
-            return [f"{f.attribute}, pos = read_nullable_struct(buf, pos, version, {self.function('read', f)})"]
-        return [f"{f.attribute}, pos = {self.function('read', f)}(buf, pos, version)"]
+            return [f"{f.attribute}, pos = read_nullable_struct(buf, pos, version, budget, {self.function('read', f)})"]
+        return [f"{f.attribute}, pos = {self.function('read', f)}(buf, pos, version, budget)"]
 
     def read_elements(self, f: Field, buf: str, pos: str) -> str:
         """The call that reads ``length`` elements."""
         if f.base in FIXED:
-            return f'read_ints({buf}, {pos}, "{FIXED[f.base][0]}", length)'
+            return f'read_ints({buf}, {pos}, "{FIXED[f.base][0]}", length, budget)'
         if f.base == "string":
-            return f"read_strings({buf}, {pos}, {self.compact(f)}, length)"
-        return f"read_structs({buf}, {pos}, version, length, {self.function('read', f)})"
+            return f"read_strings({buf}, {pos}, {self.compact(f)}, length, budget)"
+        return f"read_structs({buf}, {pos}, version, length, budget, {self.function('read', f)})"
 
     def read_array(self, f: Field) -> list[str]:
         """Statements that read an array."""
@@ -63,7 +67,7 @@ class ReaderCode(StructCode):
         elif f.ever_nullable:
             raise ValueError(f"{f.name}: tagged nullable structs are not supported")
         else:
-            inner = [f"{f.attribute} = whole({self.function('read', f)}(raw, 0, version), raw)"]
+            inner = [f"{f.attribute} = whole({self.function('read', f)}(raw, 0, version, budget), raw)"]
         within = (max(self.message.versions[0], self.message.flexible), self.message.versions[1])
         condition = self.holds(f.versions, within)
         prefix = "" if condition == "True" else f"{condition} and "
@@ -87,16 +91,16 @@ class ReaderCode(StructCode):
         lines += self.read_tags(tagged)
         attributes = ", ".join([*(f.attribute for f in self.struct.fields), "unknown_tags"])
         if self.top:
-            head = ["@classmethod", "def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:"]
+            head = ["@classmethod", f"def _read(cls, {PARAMETERS}) -> tuple[Self, int]:"]
             return [*head, *(f"    {s}" for s in lines), f"    return cls({attributes}), pos"]
-        head = [f"def _read_{snake(self.name)}(buf: Buffer, pos: int, version: int) -> tuple[{self.name}, int]:"]
+        head = [f"def _read_{snake(self.name)}({PARAMETERS}) -> tuple[{self.name}, int]:"]
         return [*head, *(f"    {s}" for s in lines), f"    return {self.name}({attributes}), pos"]
 
     def read_tags(self, tagged: list[Field]) -> list[str]:
         """Statements that read the tagged fields."""
         if self.message.flexible > self.message.versions[1]:
             return ["unknown_tags: dict[int, bytes] = {}"]
-        inner = ["unknown_tags, pos = read_tags(buf, pos)"]
+        inner = ["unknown_tags, pos = read_tags(buf, pos, budget)"]
         if tagged:
             inner.append("if unknown_tags:")
             for f in tagged:

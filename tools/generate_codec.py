@@ -92,7 +92,8 @@ def module_code(messages: list[Message], title: str) -> str:
     imports = [
         "from __future__ import annotations", "",
         *(["from struct import Struct"] if packers else []), "from typing import ClassVar, Self", "",
-        "from kproxy.codec.messages import Message", *primitive_imports(text), *base_imports(text),
+        "from kproxy.budget import RequestBudget", "from kproxy.codec.messages import Message",
+        *primitive_imports(text), *base_imports(text),
     ]  # fmt: skip
     parts = [HEAD.format(title), *imports, *(["", *packers] if packers else []), text]
     return "\n".join(parts).rstrip() + "\n"

@@ -11,7 +11,7 @@ from kproxy.codec.primitives import (
     read_length,
     read_nullable_records,
     read_string,
-    read_tags,
+    skip_tags,
 )
 
 _OFFSET: Final = Struct(">q")
@@ -51,7 +51,7 @@ def _positions(buf: Buffer, pos: int, version: int) -> Iterator[int]:
             yield pos + _BEFORE_STABLE
             pos = _row_end(buf, pos + _BEFORE_STABLE + _OFFSET.size, version)
         if flexible:
-            _, pos = read_tags(buf, pos)
+            pos = skip_tags(buf, pos)
 
 
 def _row_end(buf: Buffer, pos: int, version: int) -> int:
@@ -63,10 +63,10 @@ def _row_end(buf: Buffer, pos: int, version: int) -> int:
     for _ in range(aborted):
         pos += _ABORTED_BYTES
         if flexible:
-            _, pos = read_tags(buf, pos)
+            pos = skip_tags(buf, pos)
     if version >= _FIRST_REPLICA_CHOICE:
         pos += 4
     _, pos = (read_compact_nullable_records if flexible else read_nullable_records)(buf, pos)
     if flexible:
-        _, pos = read_tags(buf, pos)
+        pos = skip_tags(buf, pos)
     return pos

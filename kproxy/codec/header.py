@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.codec.messages import APIS, ApiKey
 from kproxy.codec.primitive_writers import write_nullable_string
-from kproxy.codec.primitives import read_nullable_string, read_tags
+from kproxy.codec.primitives import read_nullable_string, skip_tags
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         if header_version:
             client_id, pos = read_nullable_string(frame, pos)
         if header_version == 2:
-            _, pos = read_tags(frame, pos)
+            pos = skip_tags(frame, pos)
     except (StructError, IndexError, UnicodeDecodeError) as e:
         raise RemoteProtocolError(f"request header is cut or damaged: {e}") from e
     if pos > len(frame):
@@ -76,7 +76,7 @@ def response_header_size(api_key: int, version: int, frame: Buffer) -> int:
     pos = _correlation_id.size
     try:
         if response_header_version(api_key, version):
-            pos = pos + 1 if not frame[pos] else read_tags(frame, pos)[1]
+            pos = pos + 1 if not frame[pos] else skip_tags(frame, pos)
     except IndexError as e:
         raise RemoteProtocolError("response header is cut") from e
     if pos > len(frame):

@@ -10,13 +10,14 @@ from importlib import import_module
 from struct import error as StructError
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.api import APIS, ApiKey
 from kproxy.codec._generated.errors import ErrorCode
-from kproxy.codec.primitives import ELEMENTS, MOST_ELEMENTS, UNLIMITED, Elements
 from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
+    from kproxy.budget import RequestBudget
     from kproxy.codec.primitives import Buffer
 
 __all__ = ["APIS", "ApiKey", "ErrorCode", "Message", "api_name", "decode_request", "request_class", "response_class"]
@@ -37,40 +38,28 @@ class Message(ProtocolStruct):
     FLEXIBLE_FROM: ClassVar[int]
 
     @classmethod
-    def decode(
-        cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False, most_elements: int = MOST_ELEMENTS
-    ) -> Self:
+    def decode(cls, buf: Buffer, version: int, budget: RequestBudget, pos: int = 0, *, surplus: bool = False) -> Self:
         """Reads the message that fills ``buf`` from ``pos`` to its end; with ``surplus``, other bytes may follow it.
 
         Brokers ignore bytes after a request, and librdkafka 2 sends some after a Metadata request for all topics.
 
         Raises RemoteProtocolError if the bytes are not such a message, if bytes are left over without ``surplus``, or
-        if the version does not exist; TooManyElements if it has more than ``most_elements`` array elements and tagged
-        fields.
+        if the version does not exist; TooManyElements if it has more array elements and tagged fields than ``budget``,
+        from which they are taken before they are decoded.
         """
-        return cls.decode_counted(buf, version, pos, surplus=surplus, most_elements=most_elements)[0]
-
-    @classmethod
-    def decode_counted(
-        cls, buf: Buffer, version: int, pos: int = 0, *, surplus: bool = False, most_elements: int = MOST_ELEMENTS
-    ) -> tuple[Self, int]:
-        """The message, as ``decode`` reads it, and how many array elements and tagged fields it has."""
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise RemoteProtocolError(f"{cls.__name__} has no version {version}")
-        damage, elements = None, Elements(most_elements)
-        token = ELEMENTS.set(elements)
+        damage = None
         try:
-            message, end = cls._read(buf, pos, version)
+            message, end = cls._read(buf, pos, version, budget)
         except (StructError, IndexError, UnicodeDecodeError) as e:
             damage = str(e)
-        finally:
-            ELEMENTS.reset(token)
         if damage is not None:  # raised here, so that the error does not keep the readers' frames, and what they read
             raise RemoteProtocolError(f"{cls.__name__} version {version} is cut or damaged: {damage}")
         if end > len(buf) or (end < len(buf) and not surplus):
             word = "ends before its last field" if end > len(buf) else f"has {len(buf) - end} bytes too many"
             raise RemoteProtocolError(f"{cls.__name__} version {version} {word}")
-        return message, most_elements - elements.left
+        return message
 
     def encode(self, version: int) -> bytes:
         """The message in ``version``, without any header.
@@ -91,7 +80,7 @@ class Message(ProtocolStruct):
             raise LocalProtocolError(f"{type(self).__name__} version {version} cannot be written: {e}") from e
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         raise NotImplementedError
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -117,16 +106,14 @@ def request_class(api_key: int) -> type[Message]:
     return _message_class(api_key, "Request")
 
 
-def decode_request(api_key: int, body: Buffer, version: int, most_elements: int) -> tuple[Message, int]:
-    """A client's request, and how many array elements and tagged fields it has; bytes may follow it.
+def decode_request(api_key: int, body: Buffer, version: int, budget: RequestBudget) -> Message:
+    """A client's request; bytes may follow it. A Produce request has been counted before, by ``walk_request``.
 
-    A Produce request is not counted: ``walk_request``, which has to come before, bounds its partitions.
-
-    Raises TooManyElements if they are more than ``most_elements``, and otherwise what ``Message.decode`` raises.
+    Raises what ``Message.decode`` raises.
     """
     if api_key == ApiKey.PRODUCE:
-        return request_class(api_key).decode(body, version, surplus=True, most_elements=UNLIMITED), 0
-    return request_class(api_key).decode_counted(body, version, surplus=True, most_elements=most_elements)
+        budget = unbounded()
+    return request_class(api_key).decode(body, version, budget, surplus=True)
 
 
 def response_class(api_key: int) -> type[Message]:

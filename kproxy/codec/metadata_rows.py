@@ -6,6 +6,7 @@ A response names each partition with its replicas; to decode and encode 5,000 of
 from struct import Struct
 from typing import Final, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
@@ -20,7 +21,7 @@ from kproxy.codec.primitives import (
     read_length,
     read_nullable_string,
     read_structs,
-    read_tags,
+    skip_tags,
 )
 
 _INT16: Final = Struct(">h")
@@ -54,13 +55,13 @@ class MetadataBrokers(MetadataResponse):
     rest: memoryview
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         made, compact = cls(), version >= _FIRST_FLEXIBLE
         if version >= _FIRST_THROTTLE:
             (made.throttle_time_ms,) = _INT32.unpack_from(buf, pos)
             pos += _INT32.size
         length, pos = read_length(buf, pos, compact, False, _LEAST[0])
-        made.brokers, pos = read_structs(buf, pos, version, length, _read_metadata_response_broker)
+        made.brokers, pos = read_structs(buf, pos, version, length, budget, _read_metadata_response_broker)
         start = pos
         if version >= _FIRST_CLUSTER_ID:
             made.cluster_id, pos = _string(buf, pos, compact)
@@ -68,14 +69,14 @@ class MetadataBrokers(MetadataResponse):
             (made.controller_id,) = _INT32.unpack_from(buf, pos)
             pos += _INT32.size
         length, pos = read_length(buf, pos, compact, False, _LEAST[1])
-        made.topics, pos = read_structs(buf, pos, version, length, _read_topic)
+        made.topics, pos = read_structs(buf, pos, version, length, budget, _read_topic)
         if _FIRST_OPERATIONS <= version <= _LAST_CLUSTER_OPERATIONS:
             pos += _INT32.size
         if version >= _FIRST_ERROR:
             (made.error_code,) = _INT16.unpack_from(buf, pos)
             pos += _INT16.size
         if compact:
-            _, pos = read_tags(buf, pos)
+            pos = skip_tags(buf, pos)
         made.rest = memoryview(buf)[start:pos]
         return made, pos
 
@@ -91,7 +92,7 @@ def _string(buf: Buffer, pos: int, compact: bool) -> tuple[str | None, int]:
     return (read_compact_nullable_string if compact else read_nullable_string)(buf, pos)
 
 
-def _read_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTopic, int]:
+def _read_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[MetadataResponseTopic, int]:
     compact, topic_id = version >= _FIRST_FLEXIBLE, ZERO_UUID
     (error_code,) = _INT16.unpack_from(buf, pos)
     name, pos = _string(buf, pos + _INT16.size, compact)
@@ -103,7 +104,7 @@ def _read_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTo
     if version >= _FIRST_OPERATIONS:
         pos += _INT32.size
     if compact:
-        _, pos = read_tags(buf, pos)
+        pos = skip_tags(buf, pos)
     return MetadataResponseTopic(error_code=error_code, name=name, topic_id=topic_id), pos
 
 
@@ -119,7 +120,7 @@ def _after_flexible(buf: Buffer, pos: int, version: int, partitions: int) -> int
                 length, pos = read_length(buf, pos, True, False, _INT32.size)
                 pos += _INT32.size * length
         if buf[pos]:
-            _, pos = read_tags(buf, pos)
+            pos = skip_tags(buf, pos)
         else:
             pos += 1
     return pos

@@ -10,27 +10,23 @@ types are those of KIP-482.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from struct import Struct, unpack_from
 from typing import TypeVar
 
+from kproxy.budget import RequestBudget
 from kproxy.errors import RemoteProtocolError
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
-StructReader = Callable[[Buffer, int, int], tuple[T, int]]
+StructReader = Callable[[Buffer, int, int, RequestBudget], tuple[T, int]]
 
 ZERO_UUID = bytes(16)
 MAX_VARINT_BYTES = 5
 MAX_INT16 = 2**15 - 1
 #: Tagged fields of one struct. Kafka's own have fewer than 10; each unknown one is kept.
 MOST_TAGS = 100
-#: Array elements and tagged fields of one message, unless its reader says otherwise: about 60 MB as objects.
-MOST_ELEMENTS = 1 << 17
 #: Integers in one array that count as one element.
 INTS_IN_ELEMENT = 16
-#: More than any message has.
-UNLIMITED = 1 << 62
 WIDTHS = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 _int16 = Struct(">h")
@@ -54,40 +50,6 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
             return value, pos
         shift += 7
     raise RemoteProtocolError("unsigned varint does not fit in 32 bits")
-
-
-class TooManyElements(RemoteProtocolError):
-    """A message has more array elements and tagged fields than are decoded for it."""
-
-    refusal = "elements"
-
-
-class Elements:
-    """The array elements and tagged fields that one message may have, in all its arrays together.
-
-    An empty string takes one byte of a frame and about 100 bytes of memory, and each element takes time: so they are
-    counted before they are decoded. Of integers in arrays 16 count as one: each takes up to 36 bytes of memory.
-    """
-
-    __slots__ = ("left",)
-
-    def __init__(self, most: int) -> None:
-        """``most``: the elements that may be decoded."""
-        #: The elements that may still be decoded.
-        self.left = most
-
-
-ELEMENTS: ContextVar[Elements | None] = ContextVar("elements", default=None)
-"""Those of the message that is read; None while none is, as in headers."""
-
-
-def _count(count: int) -> None:
-    allowed = ELEMENTS.get()
-    if allowed is None:
-        return
-    allowed.left -= count
-    if allowed.left < 0:
-        raise TooManyElements("too many array elements in one message (requests: request.max.elements)")
 
 
 def _null(what: str) -> RemoteProtocolError:
@@ -224,19 +186,21 @@ def read_length(buf: Buffer, pos: int, compact: bool, nullable: bool, least: int
     return length, pos
 
 
-def read_structs(buf: Buffer, pos: int, version: int, length: int, read: StructReader[T]) -> tuple[list[T], int]:
+def read_structs(
+    buf: Buffer, pos: int, version: int, length: int, budget: RequestBudget, read: StructReader[T]
+) -> tuple[list[T], int]:
     """``length`` structs, one after the other."""
-    _count(length)
+    budget.take_elements(length)
     items = []
     for _ in range(length):
-        item, pos = read(buf, pos, version)
+        item, pos = read(buf, pos, version, budget)
         items.append(item)
     return items, pos
 
 
-def read_strings(buf: Buffer, pos: int, compact: bool, length: int) -> tuple[list[str], int]:
+def read_strings(buf: Buffer, pos: int, compact: bool, length: int, budget: RequestBudget) -> tuple[list[str], int]:
     """``length`` strings that may not be null."""
-    _count(length)
+    budget.take_elements(length)
     read = read_compact_string if compact else read_string
     items = []
     for _ in range(length):
@@ -245,34 +209,52 @@ def read_strings(buf: Buffer, pos: int, compact: bool, length: int) -> tuple[lis
     return items, pos
 
 
-def read_ints(buf: Buffer, pos: int, code: str, length: int) -> tuple[list[int], int]:
+def read_ints(buf: Buffer, pos: int, code: str, length: int, budget: RequestBudget) -> tuple[list[int], int]:
     """``length`` integers of the ``struct`` format ``code``."""
     if length >= INTS_IN_ELEMENT:
-        _count(length // INTS_IN_ELEMENT)
+        budget.take_elements(length // INTS_IN_ELEMENT)
     return list(unpack_from(f">{length}{code}", buf, pos)), pos + length * WIDTHS[code]
 
 
 # Nullable structs ----------------------------------------------------------------------------------------------------
 
 
-def read_nullable_struct(buf: Buffer, pos: int, version: int, read: StructReader[T]) -> tuple[T | None, int]:
+def read_nullable_struct(
+    buf: Buffer, pos: int, version: int, budget: RequestBudget, read: StructReader[T]
+) -> tuple[T | None, int]:
     """A struct after an INT8 that is negative if the struct is null."""
     if buf[pos] > 127:
         return None, pos + 1
-    return read(buf, pos + 1, version)
+    return read(buf, pos + 1, version, budget)
 
 
 # Tagged fields -------------------------------------------------------------------------------------------------------
 
 
-def read_tags(buf: Buffer, pos: int) -> tuple[dict[int, bytes], int]:
+def read_tags(buf: Buffer, pos: int, budget: RequestBudget) -> tuple[dict[int, bytes], int]:
     """The raw tagged fields at the end of a flexible struct (KIP-482), by tag."""
+    count, pos = _tag_count(buf, pos)
+    if not count:
+        return {}, pos
+    budget.take_elements(count)
+    return _read_tags(buf, pos, count)
+
+
+def skip_tags(buf: Buffer, pos: int) -> int:
+    """The position after tagged fields of which nothing is kept, as in a header."""
+    count, pos = _tag_count(buf, pos)
+    return _read_tags(buf, pos, count)[1] if count else pos
+
+
+def _tag_count(buf: Buffer, pos: int) -> tuple[int, int]:
     count, pos = read_uvarint(buf, pos)
-    tags: dict[int, bytes] = {}
     if count > MOST_TAGS:
         raise RemoteProtocolError(f"{count} tagged fields in one struct")
-    if count:
-        _count(count)
+    return count, pos
+
+
+def _read_tags(buf: Buffer, pos: int, count: int) -> tuple[dict[int, bytes], int]:
+    tags: dict[int, bytes] = {}
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)

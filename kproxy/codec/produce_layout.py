@@ -8,8 +8,8 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from kproxy.budget import TooManyElements
 from kproxy.codec.accelerator import accelerated
-from kproxy.codec.primitives import TooManyElements
 from kproxy.errors import RemoteProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from kproxy.budget import UsedUp
 from kproxy.errors import RemoteProtocolError
 
 NO_TIMESTAMP: Final = -1
@@ -19,7 +20,7 @@ class CorruptRecord(RemoteProtocolError):
     """A record set is damaged or malformed: what Kafka answers with CORRUPT_MESSAGE (2)."""
 
 
-class DecompressionLimit(RemoteProtocolError):
+class DecompressionLimit(UsedUp):
     """A record set would grow beyond the allowed number of bytes when decompressed."""
 
 

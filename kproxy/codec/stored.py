@@ -6,8 +6,8 @@ Kafka's own ``__consumer_offsets`` and ``__transaction_state`` begin keys and va
 from struct import Struct
 from typing import Final, TypeVar
 
+from kproxy.budget import unbounded
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import UNLIMITED
 from kproxy.errors import RemoteProtocolError
 
 _VERSION: Final = Struct(">h")
@@ -35,4 +35,4 @@ def decode_stored(kind: type[M], data: bytes | None, newest: int | None = None) 
     version: int = _VERSION.unpack_from(data)[0]
     if not 0 <= version <= newest:
         raise UnknownRecord(f"record of version {version}, newer than {newest}")
-    return kind.decode(data, version, _VERSION.size, most_elements=UNLIMITED)  # kproxy wrote it
+    return kind.decode(data, version, unbounded(), _VERSION.size)  # kproxy wrote it

@@ -4,17 +4,17 @@ One tight loop, no object for a record: this is what every legacy producer pays 
 """
 
 import zlib
-from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+from kproxy.budget import CONVERTED_RECORD_STEPS, RequestBudget, TooManySteps
 from kproxy.codec import compression
 from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, iter_records
 from kproxy.codec.batch_header import assemble
 from kproxy.codec.message_set import read_entry, unwrap
-from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord, DecompressionLimit
+from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
 from kproxy.codec.varint import VARINTS
 
 # Size, CRC, magic, attributes, length of the key, and the four bytes after it: the value's length if the key is null.
@@ -26,15 +26,6 @@ _UNLIMITED: Final = 1 << 62
 _CHUNK: Final = 1 << 16
 #: A batch gets no more records than this and one chunk: one that has to be cut is read as a list of them.
 _MOST_RECORDS: Final = 1 << 16
-
-
-@dataclass(slots=True)
-class Room:
-    """What the wrappers of one request may still hold; ``to_v2`` takes from it."""
-
-    #: Bytes of their content.
-    bytes: int
-    records: int
 
 
 class ConvertedBatch(NamedTuple):
@@ -49,17 +40,17 @@ def to_v2(
     *,
     arrival_ms: int,
     max_batch_bytes: int,
-    room: Room,
+    budget: RequestBudget,
 ) -> list[ConvertedBatch]:
     """Convert what a producer sent: entries, wrappers, or both, in their order and numbered from 0.
 
     The codec is that of the first wrapper. A record without a timestamp gets ``arrival_ms``; what a LogAppendTime
     wrapper holds gets the wrapper's. One batch, several only where one would exceed ``max_batch_bytes`` (a
-    single record may) or have very many records; none for an empty set. ``room`` holds for all wrappers together, and
-    for all sets of a request.
+    single record may) or have very many records; none for an empty set. ``budget`` pays for what
+    wrappers hold: bytes and records.
 
     Raises ``CorruptRecord`` for a bad CRC (outer or inner), a cut-off or malformed entry, nested compression or
-    magic 2; ``UnsupportedCodec`` and ``DecompressionLimit`` as their names say.
+    magic 2; ``UnsupportedCodec`` as its name says, and ``UsedUp`` (``DecompressionLimit`` for bytes).
     """
     builder = _Builder(arrival_ms, max_batch_bytes)
     data = bytes(message_set)
@@ -72,14 +63,14 @@ def to_v2(
         pos = builder.add_entries(data, pos, magic, None)
         if pos < len(data) and data[pos + MAGIC_OFFSET] == magic:
             wrapper = read_entry(view, pos)
-            inner = unwrap(wrapper, room.bytes)
-            room.bytes -= len(inner)
+            inner = unwrap(wrapper, budget.bytes)
+            budget.take_bytes(len(inner))
             builder.start_codec(wrapper.codec)
-            builder.start_counting(room.records)
+            builder.start_counting(budget.steps // CONVERTED_RECORD_STEPS)
             timestamp = wrapper.timestamp if wrapper.is_log_append_time else None
             if builder.add_entries(inner, 0, magic, timestamp) < len(inner):
                 raise CorruptRecord("wrapper holds a compressed entry, or one of another magic")
-            room.records -= builder.stop_counting()
+            budget.take_steps(builder.stop_counting() * CONVERTED_RECORD_STEPS)
             pos += wrapper.size
     builder.flush()
     return builder.batches
@@ -137,14 +128,14 @@ class _Builder:
         self._check_count()
 
     def stop_counting(self) -> int:
-        """The records that were added since ``start_counting``. Raises DecompressionLimit if they were too many."""
+        """The records that were added since ``start_counting``. Raises TooManySteps if they were too many."""
         self._check_count()
         self._most = None
         return self._flushed + self._count - self._began
 
     def _check_count(self) -> None:
         if self._most is not None and self._flushed + self._count - self._began > self._most:
-            raise DecompressionLimit("the wrappers of a request hold too many records")
+            raise TooManySteps("the wrappers of a request hold too many records")
 
     def add_entries(self, data: bytes, pos: int, magic: int, timestamp: int | None) -> int:
         """Add plain entries of one magic; returns where it stopped: the end, a wrapper, or an entry of another magic.

@@ -13,11 +13,6 @@ from kproxy.errors import RemoteProtocolError
 UNTIMED = -1
 
 
-#: What is read of a request on the loop, about 20 ms: bytes once decompressed, and records.
-AT_ONCE_BYTES = 1 << 20
-AT_ONCE_RECORDS = 5_000
-
-
 class Digest(NamedTuple):
     """One record, as far as it takes to know it again."""
 

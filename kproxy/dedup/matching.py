@@ -3,11 +3,11 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
+from kproxy.budget import MATCHED_RECORD_STEPS, SEARCHED_RECORD_STEPS, RequestBudget
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
@@ -19,24 +19,14 @@ RecordInBatch: TypeAlias = tuple[UnconfirmedBatch, int]
 _MOST_LOOKED_AT = 1000
 
 
-@dataclass(slots=True)
-class Effort:
-    """What the comparison of one request may still cost."""
-
-    #: Records that are matched one by one, since equal ones are among them or their order is another: 7 us each.
-    records: int = 10_000
-    #: Records of entries that are searched: 0.1 us each.
-    looks: int = 500_000
-
-
 def match(
     records: Sequence[Digest],
     entries: Sequence[UnconfirmedBatch],
     rules: Rules,
     now: float,
-    effort: Effort | None = None,
+    budget: RequestBudget | None = None,
 ) -> list[RecordInBatch | None] | UnconfirmedBatch | None:
-    """For each record the unconfirmed one that it repeats, or None. None for all where ``effort`` does not suffice.
+    """For each record the unconfirmed one that it repeats, or None. None for all where ``budget`` does not suffice.
 
     An entry if the records are those of it, all, in their order: a large batch is then matched at once.
 
@@ -59,19 +49,17 @@ def match(
     alike = [entry for entry in near if not wanted.isdisjoint(entry.contents)]
     if not alike:
         return [None] * len(records)
-    if effort is not None:
-        effort.looks -= sum(len(entry.digests or ()) for entry in alike)
-        if effort.looks < 0:
-            return None
+    searched = sum(len(entry.digests or ()) for entry in alike)
+    if budget is not None and not budget.take_steps(searched * SEARCHED_RECORD_STEPS):
+        return None
     if whole(alike[-1]):
         return alike[-1]
     found = _match_distinct(records, alike, rules, now) if len(wanted) == len(records) else None
     if found is not None:
         return found
-    if effort is not None:
-        effort.records -= len(records)
-        if effort.records < 0:
-            return None
+    # equal ones are among them, or their order is another
+    if budget is not None and not budget.take_steps(len(records) * MATCHED_RECORD_STEPS):
+        return None
     return _Matching(records, alike, wanted, rules, now).match()
 
 

@@ -11,10 +11,11 @@ from itertools import starmap
 from struct import Struct
 from typing import Final
 
+from kproxy.budget import AT_ONCE_BYTES, READ_RECORD_STEPS, is_long
 from kproxy.codec.batch import HEADER_SIZE
 from kproxy.codec.batch_reader import least_timestamp
 from kproxy.codec.records import LOG_APPEND_TIME
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, UNTIMED, Digest, first_content
+from kproxy.dedup.digest import UNTIMED, Digest, first_content
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.retry_rules import Rules
@@ -78,7 +79,7 @@ class QuickCheck:
         if timed and not base <= latest < self.oldest_ms:  # else all are older
             if base <= self.newest_ms:
                 return False
-            if self.thorough and count > 1 and not (count <= AT_ONCE_RECORDS and self._is_newer(batch)):
+            if self.thorough and count > 1 and (is_long(count * READ_RECORD_STEPS) or not self._is_newer(batch)):
                 return False
         contents = self.at_any_time if timed else self.untimed
         if not contents:

@@ -6,11 +6,15 @@ could wait for each other. Connections that hold little may use a reserve: other
 would block all others.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import trio
 
+from kproxy.net.long_work import beside
 from kproxy.net.turns import Turns
+
+T = TypeVar("T")
 
 #: Who holds no more than this many bytes may use the reserve.
 _LITTLE: Final = 65_536
@@ -65,6 +69,12 @@ class Budget:
             if self.elder is owner or (self._whole is not None and self._whole.elder is owner):
                 return
             await self.waiting.park()
+
+    async def beside(self, work: Callable[[], T], most_bytes: int) -> T:
+        """Does long work on a message of a connection beside the loop, which may hold so many bytes meanwhile."""
+        made = await beside(work)
+        self.peak = max(self.peak, self.used + most_bytes)
+        return made
 
     @property
     def crowded(self) -> bool:

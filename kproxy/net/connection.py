@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from kproxy.budget import AT_ONCE_STEPS
 from kproxy.codec.frame import FrameSplitter
 from kproxy.config.model import ConnectionOptions
 from kproxy.dedup.origin import Silence
@@ -20,7 +21,6 @@ from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
-from kproxy.net.turns import TURN_BYTES
 from kproxy.net.upstream import LARGEST_FRAME, Upstream
 from kproxy.proxy.client_login.policy import LARGEST_BEFORE_LOGIN
 from kproxy.proxy.principals import ANONYMOUS
@@ -489,21 +489,21 @@ class Connection:
 
     async def let_others_work(self) -> None:
         """Writes what is ready, and waits: of the connections with much to do one at a time continues."""
-        await self._yield(TURN_BYTES)
+        await self._yield(AT_ONCE_STEPS)
 
-    async def _yield(self, effort: int) -> None:
+    async def _yield(self, steps: int) -> None:
         await self.flush()
-        await self.budget.turns.wait(effort)
+        await self.budget.turns.wait(steps)
         self.look_whether_empty()
 
-    async def take_turn(self, effort: int) -> None:
-        """Waits, before messages of so many bytes are decoded or encoded, until it is their turn."""
-        if not self.budget.turns.fits(effort):
-            await self._yield(effort)
+    async def take_turn(self, steps: int) -> None:
+        """Waits, before work of so many steps is done, until it is its turn."""
+        if not self.budget.turns.fits(steps):
+            await self._yield(steps)
 
-    async def make_room(self, effort: int) -> None:
-        """Waits, before messages of so many bytes are decoded, for their turn (``take_turn``) and for memory."""
-        await self.take_turn(effort)
+    async def make_room(self, steps: int) -> None:
+        """Waits, before messages are decoded in so many steps, for their turn (``take_turn``) and for memory."""
+        await self.take_turn(steps)
         if self.budget.full:
             await self._admitted()
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from kproxy.errors import FencedByAnother, LocalProtocolError
+from kproxy.budget import MESSAGE_BYTE_STEPS
+from kproxy.errors import FencedByAnother, LocalProtocolError, RemoteProtocolError
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.long_work import beside
 from kproxy.net.track_resend import resend_all
@@ -121,7 +122,7 @@ class Dispatch:
     async def _encode(self, command: Encode) -> None:
         try:
             frame = await beside(command.encode)
-        except LocalProtocolError as error:
+        except (LocalProtocolError, RemoteProtocolError) as error:
             log.warning("response cannot be written; connection closed", error=str(error))
             self._session.close()
         else:
@@ -130,7 +131,7 @@ class Dispatch:
         await self._connection.changed()
 
     async def _wait(self, command: WaitForLog) -> None:
-        turn = partial(self._connection.take_turn, command.slot.size)
+        turn = partial(self._connection.take_turn, command.slot.size * MESSAGE_BYTE_STEPS)
         await wait(self._session, command, self._reading, self._connection.wall, turn)
         await self._connection.changed()
 

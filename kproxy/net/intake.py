@@ -1,29 +1,26 @@
 """Offers each frame to the session until it is accepted, or has to be refused."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import trio
 
+from kproxy.budget import FREE_BYTES, MESSAGE_BYTE_STEPS, TURN_FRAMES
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.origin import Software
 from kproxy.net.lane_leases import Lanes
-from kproxy.net.long_work import beside
 from kproxy.net.producer_identity import identity_of
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
-from kproxy.net.turns import FREE_BYTES, TURN_FRAMES
 from kproxy.proxy.commands import (
     AskVersions,
     AwaitEnd,
     AwaitOutcomes,
     AwaitProgress,
+    Beside,
     Blocking,
     CheckLogin,
     Connect,
-    Convert,
     DelayRefusal,
     LeaseProducerId,
-    Read,
     Resolve,
 )
 from kproxy.proxy.principals import of_certificate
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from kproxy.dedup.lanes import Lane
     from kproxy.net.client_login.login_worker import LoginWorker
     from kproxy.net.connection import Connection
-
-T = TypeVar("T")
 
 _PRODUCE = b"\0\0"
 
@@ -162,7 +157,7 @@ class Intake:
         connection = self._connection
         if len(frame) <= FREE_BYTES or frame[4:6] == _PRODUCE:
             return self._session.request(frame, connection.read_at + connection.wall)
-        await connection.make_room(len(frame))
+        await connection.make_room(len(frame) * MESSAGE_BYTE_STEPS)
         command = self._session.request(frame, connection.read_at + connection.wall)
         connection.account()  # others that wait for memory learn of it at once
         return command
@@ -180,10 +175,8 @@ class Intake:
                 await self._logins.serve(command, self._session.client.client_id, client.peer, client.peer_closed)
             case LeaseProducerId():
                 await self._lease(frame)
-            case Convert():
-                command.converted(await self._beside(command.conversion.whole))
-            case Read():
-                await self._beside(command.reading.whole)
+            case Beside():
+                await connection.budget.beside(command.work.whole, self._config.decompression_max_bytes)
             case Resolve() | AwaitOutcomes():
                 await self._outcome(command, seen)
             case AwaitEnd():
@@ -196,13 +189,6 @@ class Intake:
             now = trio.current_time() + self._connection.wall
             self._keeper.look(command.member, command.prerequisite, now)
         await self._keeper.changed(seen)
-
-    async def _beside(self, work: Callable[[], T]) -> T:
-        """Does long work beside the loop; one at a time, since each may hold ``decompression.max.bytes``."""
-        budget = self._connection.budget
-        done = await beside(work)
-        budget.peak = max(budget.peak, budget.used + self._config.decompression_max_bytes)
-        return done
 
     def _due(self, frame: bytearray) -> float:
         """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import trio
 
+from kproxy.budget import AT_ONCE_BYTES, AT_ONCE_STEPS, READ_RECORD_STEPS, RECORD_SET_BYTES_IN_STEP, is_long
 from kproxy.codec.batch import read_header
 from kproxy.codec.records import DecompressionLimit
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS
 from kproxy.proxy.retries import digests_at
 
 #: Takes the records of a batch: their digests and offsets.
@@ -20,13 +20,13 @@ class LogReading:
         """``limiter`` bounds how much is read at a time, of all that share it."""
         self._max_bytes = max_decompressed_bytes
         self._limiter = limiter
-        self._left = AT_ONCE_RECORDS
+        self._left = AT_ONCE_STEPS
         self._long: list[tuple[bytes, Done]] = []
 
     def take(self, data: bytes, done: Done) -> None:
         """Reads a whole batch of format v2, now or in ``finish``."""
-        self._left -= max(read_header(data).record_count, 1)
-        if self._left >= 0 and len(data) <= AT_ONCE_BYTES:
+        self._left -= max(read_header(data).record_count, 1) * READ_RECORD_STEPS
+        if self._left >= 0 and not is_long(len(data) // RECORD_SET_BYTES_IN_STEP):
             try:
                 records = digests_at(data, min(self._max_bytes, AT_ONCE_BYTES))
             except DecompressionLimit:
@@ -38,7 +38,7 @@ class LogReading:
 
     async def finish(self) -> None:
         """Reads what is left."""
-        self._left = AT_ONCE_RECORDS
+        self._left = AT_ONCE_STEPS
         while self._long:
             data, done = self._long.pop(0)
             done(*await trio.to_thread.run_sync(self._read, data, limiter=self._limiter))

@@ -5,12 +5,10 @@ from typing import Final, TypeVar
 
 import trio
 
+from kproxy.budget import is_long
 from kproxy.errors import KproxyError
 
 T = TypeVar("T")
-
-#: Of a message: reading more bytes than this into objects, or writing so much, may take 20 ms and more.
-LONG_BYTES: Final = 65_536
 
 _turn: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("long work")
 
@@ -29,3 +27,8 @@ async def beside(work: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(work, limiter=limiter)
     except KproxyError as error:
         raise error.with_traceback(None)  # noqa: B904  # the same error
+
+
+async def done(steps: int, work: Callable[[], T]) -> T:
+    """Return what ``work`` returns: it is called at once, or beside the loop if so many steps are long work."""
+    return await beside(work) if is_long(steps) else work()

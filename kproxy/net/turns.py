@@ -1,15 +1,8 @@
 """How much the connections of a process do between two looks of the loop at all of them."""
 
-from typing import Final
-
 import trio
 
-#: Bytes of messages that are decoded and encoded in a turn, all connections together; about 50 ms.
-TURN_BYTES: Final = 65_536
-#: One read may hold ten thousand messages: after so many, about 3 ms, a connection waits for another turn.
-TURN_FRAMES: Final = 32
-#: What is no longer is not counted: it takes about 2 ms at most.
-FREE_BYTES: Final = 4096
+from kproxy.budget import AT_ONCE_STEPS, Where, where
 
 
 class Turns:
@@ -23,16 +16,16 @@ class Turns:
         self._spent = 0
         self._queue = trio.Lock()
 
-    def fits(self, effort: int) -> bool:
-        """Whether work of so many bytes may be done at once; it is counted then."""
-        if effort <= FREE_BYTES:
+    def fits(self, steps: int) -> bool:
+        """Whether work of so many steps may be done at once; it is counted then."""
+        if where(steps) is Where.AT_ONCE:
             return True
-        if self._queue.locked() or (self._spent and self._spent + effort > TURN_BYTES):
+        if self._queue.locked() or (self._spent and self._spent + steps > AT_ONCE_STEPS):
             return False
-        self._spent += effort
+        self._spent += steps
         return True
 
-    async def wait(self, effort: int = TURN_BYTES) -> None:
+    async def wait(self, steps: int = AT_ONCE_STEPS) -> None:
         """Waits until the loop has looked at its connections, and it is the turn of this work."""
         async with self._queue:  # to get it takes a look of the loop at least
-            self._spent = effort
+            self._spent = steps

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from kproxy.budget import AT_ONCE_STEPS, FREE_BYTES, MESSAGE_BYTE_STEPS, TURN_FRAMES
 from kproxy.codec.frame import FrameSplitter
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.intake import Finished
-from kproxy.net.long_work import beside
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
-from kproxy.net.turns import FREE_BYTES, TURN_BYTES, TURN_FRAMES
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.session import DECODED_TIMES
 
@@ -181,7 +180,7 @@ class Upstream:
             if self._session.decodes():
                 left -= 1
             if not left:
-                await self._let_others_work(TURN_BYTES)
+                await self._let_others_work(AT_ONCE_STEPS)
                 left = TURN_FRAMES
             await self._take(frames.popleft(), self.answered_at + self._wall)
         if came:
@@ -195,8 +194,9 @@ class Upstream:
         if len(frame) > FREE_BYTES and (need := self._session.decoded_bytes(frame)):
             self._at_work = len(frame)
             self._connection.account()
-            if not self._budget.turns.fits(need // DECODED_TIMES):
-                await self._let_others_work(need // DECODED_TIMES)
+            steps = need // DECODED_TIMES * MESSAGE_BYTE_STEPS
+            if not self._budget.turns.fits(steps):
+                await self._let_others_work(steps)
             if self._budget.full:
                 await self._budget.admit(self._connection)
             self._at_work += need
@@ -206,25 +206,20 @@ class Upstream:
         finally:
             self._at_work = 0
 
-    async def _let_others_work(self, effort: int) -> None:
+    async def _let_others_work(self, steps: int) -> None:
         """Waits for a turn of the loop. The broker may be writing, so nothing here waits for it to read."""
         await self._connection.changed()
-        await self._budget.turns.wait(effort)
+        await self._budget.turns.wait(steps)
 
     async def _take_now(self, frame: bytearray, now: float) -> None:
         work = self._session.long_work(frame)
         if work is not None:
-            await self._convert(work)
+            await self._budget.beside(work, self._connection.config.decompression_max_bytes)
             work = None  # it holds the records
         unknown = self._session.response(frame, now)
         if unknown:
             await self._cluster.learn(unknown)
             self._session.response(frame, now, learnt=True)
-
-    async def _convert(self, work: Callable[[], None]) -> None:
-        """Converts a response beside the loop, as long requests: one at a time, since each may hold much."""
-        await beside(work)
-        self._budget.peak = max(self._budget.peak, self._budget.used + self._connection.config.decompression_max_bytes)
 
     def _starts_stream(self, data: memoryview) -> bool:
         size = 4 + int.from_bytes(data[:4], "big", signed=True)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.join_group import JoinGroupRequest
 from kproxy.codec._generated.offset_commit import (
     OffsetCommitRequest,
@@ -95,18 +96,16 @@ class Applications(Protocol):
 
 
 def watch(
-    applications: Applications, client_id: str, connection: int, frame: memoryview, most_elements: int
+    applications: Applications, client_id: str, connection: int, frame: memoryview, budget: RequestBudget
 ) -> ApplicationCommit | None:
     """Tells an application what its consumer asks (a request without its length). A commit is its to decide.
-
-    ``most_elements``: the array elements that a request may have.
 
     RemoteProtocolError if the request is malformed.
     """
     header = decode_request_header(frame)
     version = header.api_version
     request: Any
-    request, _ = decode_request(header.api_key, frame[header.size :], version, most_elements)
+    request = decode_request(header.api_key, frame[header.size :], version, budget)
     for group_id in _groups(request, version):
         found = applications.of_consumer(client_id, group_id)
         if found is None:

@@ -5,6 +5,7 @@ kproxy asks the broker in the new way: each token goes into a SaslAuthenticate v
 
 from typing import Self
 
+from kproxy.budget import standalone
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest
 from kproxy.codec.header import decode_request_header
@@ -26,7 +27,7 @@ class BareTokens:
     def after_handshake(cls, frame: bytearray) -> Self:
         """What follows a SaslHandshake v0 (frame with its prefix). RemoteProtocolError if that is malformed."""
         view = memoryview(frame)[4:]
-        request = SaslHandshakeRequest.decode(view[decode_request_header(view).size :], 0)
+        request = SaslHandshakeRequest.decode(view[decode_request_header(view).size :], 0, standalone())
         return cls(request.mechanism)
 
     def expects(self, frame: bytearray) -> bool:

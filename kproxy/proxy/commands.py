@@ -7,12 +7,12 @@ session that added them has returned.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from kproxy.budget import Work
 from kproxy.dedup.lanes import Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.retry_ledger import Prerequisite
-from kproxy.proxy.conversion import Conversion, Converted
 from kproxy.proxy.coordinator_requests import CoordinatorRequest
 from kproxy.proxy.handlers.base import Exchange, Handler, Park, Stable
 from kproxy.proxy.slots import Slot
@@ -61,25 +61,13 @@ class AwaitProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Convert:
-    """Run a long conversion in another thread, and report with ``converted``."""
+class Beside:
+    """Do long work on a request in another thread (``Work.whole``); then offer the request again.
 
-    conversion: Conversion
-    converted: Callable[[Converted], None]
+    RemoteProtocolError: the request is malformed, or needs more than its budget.
+    """
 
-
-class LongReading(Protocol):
-    """Long work on a request."""
-
-    def whole(self) -> None:
-        """Does it; may be called in another thread. RemoteProtocolError: the request is malformed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read a long request in another thread; then offer it again."""
-
-    reading: "LongReading"
+    work: Work[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +97,7 @@ Blocking: TypeAlias = (
     | DelayRefusal
     | LeaseProducerId
     | AwaitProgress
-    | Convert
-    | Read
+    | Beside
     | Resolve
     | AwaitOutcomes
     | AwaitEnd

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kproxy.budget import MOST_ELEMENTS, Share
 from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.conversion_memo import ConversionMemo
-from kproxy.codec.primitives import MOST_ELEMENTS
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.identity import Identity
@@ -186,6 +186,11 @@ class Context:
     #: The broker owes more responses: none that holds records may wait, or they would pile up after it.
     pipelines: bool = False
     fetched: Fetched = field(default_factory=Fetched)
+    #: What this connection has of the process: the budget of each message is a part of it.
+    share: Share = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.share = Share(self.policy)
 
     @property
     def cluster(self) -> ClusterMap:

@@ -7,6 +7,7 @@ one consumer of the same client in the group, it is assumed to be this.
 
 from typing import Any, Final, NamedTuple
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey, decode_request
 from kproxy.dedup.identity import Identity
@@ -39,14 +40,14 @@ class Memberships:
         self._gone: dict[Identity, _Gone] = {}
         self._gone_bytes = 0
 
-    def take(self, connection: int, client: Identity, frame: memoryview, most_elements: int, now: float) -> None:
+    def take(self, connection: int, client: Identity, frame: memoryview, budget: RequestBudget, now: float) -> None:
         """Records a request (without its length) of ``ASKED_BY_MEMBERS``, at ``now``, in seconds.
 
-        ``most_elements``: the array elements that it may have. RemoteProtocolError if it has more, or is malformed.
+        RemoteProtocolError if it is malformed, or needs more than ``budget``.
         """
         header = decode_request_header(frame)
         request: Any
-        request, _ = decode_request(header.api_key, frame[header.size :], header.api_version, most_elements)
+        request = decode_request(header.api_key, frame[header.size :], header.api_version, budget)
         if not client.client_id:
             return
         if self._client_of.get(connection, client) != client:

@@ -1,13 +1,13 @@
 """Each Produce request of a session: stamped, passed on or refused; its responses; and what has to be sent again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from struct import Struct
 from typing import Literal
 
+from kproxy.budget import RequestBudget, Work
 from kproxy.codec.error_codes import error_name, is_retriable
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version
-from kproxy.codec.message_formats import Room
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.produce_layout import (
     FIRST_TOPIC_ID,
@@ -28,23 +28,22 @@ from kproxy.errors import LocalProtocolError
 from kproxy.proxy.commands import (
     AwaitEnd,
     AwaitOutcomes,
+    Beside,
     Blocking,
-    Convert,
     LeaseProducerId,
-    Read,
     Resend,
     Resolve,
     WarnOfUntimed,
 )
 from kproxy.proxy.context import Context, Fault
-from kproxy.proxy.conversion import Conversion, Converted
+from kproxy.proxy.conversion import Converted, conversion
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
 from kproxy.proxy.produce_batches import MAGIC_AT, has_kproxy_id, has_producer_id, new_batches
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer
 from kproxy.proxy.reading import Reading
-from kproxy.proxy.retries import Retries, digests_in, room_at_once
+from kproxy.proxy.retries import Retries, digests_in
 from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import Slot
@@ -101,7 +100,7 @@ class ProduceGate:
         #: This connection among those of its producer; comes before the lane.
         self.member: ProducerConnection | None = None
         #: The frame at hand if it is of an old format, and what is made of it.
-        self._old: tuple[bytearray, Converted] | None = None
+        self._old: tuple[bytearray, Work[Converted]] | None = None
         #: The frame at hand if it is compared, and its records.
         self._read: tuple[bytearray, Reading] | None = None
         #: Since when a request waits that was read before; None if none does.
@@ -167,9 +166,9 @@ class ProduceGate:
         self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: ImplicitTransaction
     ) -> Blocking | None:
         """Hands on batches for a transaction that was begun for their client."""
-        conversion = self._long_conversion(slot, frame, layout)
-        if conversion is not None:
-            return conversion
+        work = self._long_conversion(slot, frame, layout)
+        if work is not None:
+            return work
         slot.silent = layout.acks == 0
         self._open(slot, slot.api_version)
         if has_kproxy_id(frame, layout):
@@ -185,29 +184,24 @@ class ProduceGate:
 
     # -- old formats
 
-    def _long_conversion(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> Convert | None:
+    def _long_conversion(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> Beside | None:
         """What the shell has to convert first; a frame of an old format that is converted fast is, here."""
-        if slot.api_version >= FIRST_V2 or (self._old is not None and self._old[0] is frame):
+        if slot.api_version >= FIRST_V2:
             return None
-        limits = self._policy
-        now_ms = int(self._link.now * 1000)
-        conversion = Conversion(frame, layout, now_ms, limits.max_batch_bytes, limits.max_decompressed_bytes)
-        converted = conversion.at_once()
-        if converted is None:
-            return Convert(conversion, partial(self._converted, frame))
-        self._old = frame, converted
-        return None
-
-    def _converted(self, frame: bytearray, converted: Converted) -> None:
-        self._old = frame, converted
+        if self._old is None or self._old[0] is not frame:
+            now_ms, budget = int(self._link.now * 1000), self._ctx.share.of_request()
+            self._old = frame, conversion(frame, layout, now_ms, self._policy.max_batch_bytes, budget)
+        work = self._old[1]
+        return None if work.at_once() else Beside(work)
 
     def _take_converted(self, slot: Slot, frame: bytearray) -> Converted | None:
         """What was made of a frame whose slot is open; None if it is of no old format."""
         old, self._old = self._old, None
         if old is None or old[0] is not frame:
             return None
-        self._link.order.charge(slot, max(0, old[1].size - len(frame)))
-        return old[1]
+        converted = old[1].found
+        self._link.order.charge(slot, max(0, converted.size - len(frame)))
+        return converted
 
     def forget_shape(self) -> None:
         """Has the next request examined in full, whatever the last one looked like."""
@@ -264,9 +258,9 @@ class ProduceGate:
             self._pass(slot, frame, layout, upstream)
             return None
         if slot.api_version < FIRST_V2:
-            conversion = self._long_conversion(slot, frame, layout)
-            if conversion is not None:
-                return conversion
+            work = self._long_conversion(slot, frame, layout)
+            if work is not None:
+                return work
         if self.member is None or self.producer.lane is None:
             return LeaseProducerId()
         retries, calm = None, True
@@ -350,7 +344,7 @@ class ProduceGate:
                 self._read = None
                 return None
             reading = self._reading_of(frame, layout)
-            return None if reading.at_once() else Read(reading)
+            return None if reading.at_once() else Beside(reading)
         match prerequisite:
             case SeeEnd(until):
                 return AwaitEnd(until)
@@ -371,12 +365,12 @@ class ProduceGate:
         if self._old is None or self._old[0] is not frame:
             batches = [(view[max(place.start, 0) : place.end], None) for place in layout.partitions]
         else:
-            converted = self._old[1]
+            converted = self._old[1].found
             for place, made in zip(layout.partitions, converted.parts, strict=True):
                 if not isinstance(made, int):
                     arrival_ms = None if made and frame[place.start + MAGIC_AT] else converted.arrival_ms
                     batches += [(memoryview(batch.data), arrival_ms) for batch in made]
-        reading = Reading(batches, self._policy.max_decompressed_bytes)
+        reading = Reading(batches, self._ctx.share.of_request())
         self._read = frame, reading
         return reading
 
@@ -388,11 +382,11 @@ class ProduceGate:
         places = {place.key: place for place in layout.partitions}
         link, ledger, refusals = self._link, member.ledger, self.producer.refusals
 
-        room = room_at_once()
+        budget = self._ctx.share.of_request().on_loop()
 
         @cache
         def records(key: TrackKey) -> list[Digest]:
-            return self._records(frame, places[key], room)
+            return self._records(frame, places[key], budget)
 
         def refuse(key: TrackKey, before: Refused | None) -> Refused | None:
             return self._note_refused(key, owed, records(key), before)
@@ -426,8 +420,8 @@ class ProduceGate:
         """By when the request at hand was read, in seconds."""
         return self._link.now if self._waits_since is None else self._waits_since
 
-    def _records(self, frame: bytearray, place: PartitionData, room: Room) -> list[Digest]:
-        return digests_in(frame, place, self._policy.max_batch_bytes, room)
+    def _records(self, frame: bytearray, place: PartitionData, budget: RequestBudget) -> list[Digest]:
+        return digests_in(frame, place, self._policy.max_batch_bytes, budget)
 
     # -- time
 
@@ -467,9 +461,10 @@ class ProduceGate:
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
-        self._read, room = None, room_at_once()
+        self._read = self._old = None
+        budget = self._ctx.share.of_request().on_loop()
         for place in layout.partitions:
-            refused = self._note_refused(place.key, slot.owed, self._records(frame, place, room))
+            refused = self._note_refused(place.key, slot.owed, self._records(frame, place, budget))
             if refused is not None:
                 self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1

@@ -1,74 +1,60 @@
-"""The records of one Produce request that has to be compared: read at once where that is short.
+"""The records of one Produce request that has to be compared: read at once where that is short, else beside the loop.
 
-Reading takes about 3 us for each record, and a small batch may decompress to ``decompression.max.bytes``. A long
-request is left to the shell (``Read``), which reads it beside its loop, so that other clients do not wait for it.
+Of one request as many records are read as its budget has steps for: 100,000. What is beyond is written as new.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
+from kproxy.budget import READ_RECORD_STEPS, RECORD_SET_BYTES_IN_STEP, RequestBudget, TooManySteps, UsedUp, Work
 from kproxy.codec.batch import HEADER_SIZE, RawRecord, read_header
-from kproxy.codec.message_formats import Room
-from kproxy.codec.records import DecompressionLimit
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, Digest, read_whole
+from kproxy.dedup.digest import Digest, read_whole
 from kproxy.errors import RemoteProtocolError
 
-#: Records of one request that are compared; what is beyond is written as new.
-MOST_RECORDS = 100_000
-
 Pairs: TypeAlias = Sequence[tuple[Digest, RawRecord]]
+#: A batch, and when it came if it was converted then (``read_batch``).
+Unread: TypeAlias = tuple[memoryview, int | None]
 
 
-class Reading:
+class Reading(Work[Sequence[Pairs | None]]):
     """All batches of one request, and of each one its records once they are read."""
 
-    def __init__(self, batches: Sequence[tuple[memoryview, int | None]], max_bytes: int) -> None:
-        """``batches``: each with ``arrival_ms`` (``read_batch``). ``max_bytes``: of all records, decompressed."""
-        self._batches = batches
-        self._max_bytes = max_bytes
-        self._found: list[Pairs | None] | None = None
+    __slots__ = ()
 
-    def at_once(self) -> bool:
-        """Whether all is read: it was before, or that is short."""
-        if self._found is None:
-            size = sum(len(data) for data, _ in self._batches)
-            if size <= AT_ONCE_BYTES:
-                self._found = self._read(Room(min(self._max_bytes, AT_ONCE_BYTES), AT_ONCE_RECORDS), gives_up=True)
-        return self._found is not None
-
-    def whole(self) -> None:
-        """Reads all, however long that takes; may be called in another thread."""
-        self._found = self._read(Room(self._max_bytes, MOST_RECORDS), gives_up=False)
+    def __init__(self, batches: Sequence[Unread], budget: RequestBudget) -> None:
+        size = sum(len(data) for data, _ in batches)
+        super().__init__(budget, partial(_read, batches), size // RECORD_SET_BYTES_IN_STEP)
 
     def of(self, number: int) -> Pairs | None:
         """The records of one batch, none if it is damaged; None: the request has more than is compared."""
-        assert self._found is not None
-        return self._found[number]
-
-    def _read(self, room: Room, *, gives_up: bool) -> list[Pairs | None] | None:
-        found: list[Pairs | None] = []
-        for data, arrival_ms in self._batches:
-            pairs = _read_within(room, data, arrival_ms)
-            if pairs is None and gives_up:
-                return None
-            found.append(pairs)
-        return found
+        return self.found[number]
 
 
-def _read_within(room: Room, data: memoryview, arrival_ms: int | None) -> Pairs | None:
-    """The records of a batch, taken from ``room``; None if it has not so much."""
+def _read(batches: Sequence[Unread], budget: RequestBudget) -> Sequence[Pairs | None]:
+    return [_within(budget, data, arrival_ms) for data, arrival_ms in batches]
+
+
+def _within(budget: RequestBudget, data: memoryview, arrival_ms: int | None) -> Pairs | None:
+    """The records of a batch; None if ``budget`` does not suffice, and is the whole one."""
     if len(data) < HEADER_SIZE:
         return []
     try:
         count = read_header(data).record_count
     except RemoteProtocolError:
         return []
-    if count > room.records:
-        return None
     try:
-        pairs = read_whole(data, arrival_ms=arrival_ms, max_decompressed_bytes=room.bytes)
-    except DecompressionLimit:
+        return _taken(budget, data, arrival_ms, count)
+    except UsedUp:
+        if budget.is_part:
+            raise
         return None
-    room.records -= count
-    room.bytes = max(0, room.bytes - sum(len(record.body) for _, record in pairs))
+
+
+def _taken(budget: RequestBudget, data: memoryview, arrival_ms: int | None, count: int) -> Pairs:
+    if count * READ_RECORD_STEPS > budget.steps:
+        raise TooManySteps("a request with too many records")
+    pairs = read_whole(data, arrival_ms=arrival_ms, max_decompressed_bytes=budget.bytes)
+    budget.take_steps(count * READ_RECORD_STEPS)
+    budget.take_bytes(sum(len(record.body) for _, record in pairs))
     return pairs

@@ -54,7 +54,7 @@ class RelayedLogin:
 
     def answered(self, slot: Slot, frame: bytearray) -> None:
         """Takes the broker's response to a bare token."""
-        response = SaslAuthenticateResponse.decode(memoryview(frame)[_PREFIX + 4 :], 0)
+        response = SaslAuthenticateResponse.decode(memoryview(frame)[_PREFIX + 4 :], 0, self._ctx.share.of_response())
         token = BareTokens.unwrap(response)
         if token is None:
             self._link.fail(slot)

@@ -2,19 +2,20 @@
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from kproxy.budget import MOST_STEPS, READ_RECORD_STEPS, RequestBudget
 from kproxy.codec.batch import RawRecord, build_batch, read_header
-from kproxy.codec.message_formats import Room, to_v2
+from kproxy.codec.message_formats import to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import CODEC_MASK
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS, UNTIMED, Digest, read_batch, read_marks
-from kproxy.dedup.matching import Effort, RecordInBatch, group, match
+from kproxy.dedup.digest import UNTIMED, Digest, read_batch, read_marks
+from kproxy.dedup.matching import RecordInBatch, group, match
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.produce_batches import MAGIC_AT
 from kproxy.proxy.produce_calls import PartitionCall
-from kproxy.proxy.reading import MOST_RECORDS, Pairs, Reading
+from kproxy.proxy.reading import Pairs, Reading
 from kproxy.proxy.retry_stats import RetryStats
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Retries:
         self._now = now
         self._reading = reading
         self._stats = stats
-        self._effort = Effort()
+        self._budget = reading.budget.on_loop()  # it changes what connections share
         #: A partition on which a record was matched without an equal timestamp; None: there is none.
         self.untimed: TrackKey | None = None
         #: The partitions for which something is left to write.
@@ -81,7 +82,7 @@ class Retries:
         part, data, _ = batch
         key, ledger = (part.topic, part.index), self._member.ledger
         entries = ledger.candidates(self._member, key, self._answer, self._now)
-        places = match(digests, entries, ledger.rules, self._now, self._effort)
+        places = match(digests, entries, ledger.rules, self._now, self._budget)
         if places is None:
             self._count_too_many()
             return [batch]
@@ -152,10 +153,10 @@ class Retries:
         return part, memoryview(rest), len(new)
 
 
-def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, room: Room) -> list[Digest]:
+def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, budget: RequestBudget) -> list[Digest]:
     """The records of a record set in a request, UNTIMED in magic 0; none if there are none, or it is damaged.
 
-    None also if that takes more than ``room``, which holds for all sets of a request.
+    None also if that takes more than ``budget`` has, which is for all sets of a request.
     """
     data: memoryview | bytearray = memoryview(frame)[max(place.start, 0) : place.end]
     if len(data) <= MAGIC_AT:
@@ -163,22 +164,16 @@ def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, roo
     try:
         batches = [data]
         if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
-            converted = to_v2(data, arrival_ms=UNTIMED, max_batch_bytes=max_batch_bytes, room=room)
+            converted = to_v2(data, arrival_ms=UNTIMED, max_batch_bytes=max_batch_bytes, budget=budget)
             batches = [batch.data for batch in converted]
-        else:
-            room.records -= read_header(data).record_count
-        if room.records < 0 or room.bytes <= 0:
+        count = sum(read_header(batch).record_count for batch in batches)
+        if budget.bytes <= 0 or not budget.take_steps(count * READ_RECORD_STEPS):
             return []
     except RemoteProtocolError:
         return []
-    found = [pair for one in batches for pair in read_batch(one, arrival_ms=None, max_decompressed_bytes=room.bytes)]
-    room.bytes -= sum(len(record.body) for _, record in found)
+    found = [pair for one in batches for pair in read_batch(one, arrival_ms=None, max_decompressed_bytes=budget.bytes)]
+    budget.take_bytes(sum(len(record.body) for _, record in found))
     return [digest for digest, _ in found]
-
-
-def room_at_once() -> Room:
-    """What may be read of a request that is refused: its client keeps its order by these records, and nobody waits."""
-    return Room(4 * AT_ONCE_BYTES, 4 * AT_ONCE_RECORDS)
 
 
 def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[tuple[bytes, int]], list[int]]:
@@ -186,6 +181,6 @@ def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[tuple[by
 
     None if it has more than are compared. DecompressionLimit: it is too large.
     """
-    if read_header(batch).record_count > MOST_RECORDS:
+    if read_header(batch).record_count * READ_RECORD_STEPS > MOST_STEPS:
         return [], []
     return read_marks(batch, max_decompressed_bytes)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, TooManyElements, is_long
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.fetch_restate import restate
 from kproxy.codec.header import decode_request_header, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
-from kproxy.codec.primitives import TooManyElements
 from kproxy.codec.produce_layout import walk_response
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
@@ -25,7 +25,7 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.client_ids import kept_client_id
-from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Blocking, Connect, Read, WaitForLog
+from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Beside, Blocking, Connect, WaitForLog
 from kproxy.proxy.context import Client, Context, Fault
 from kproxy.proxy.coordinator_requests import (
     CoordinatorAnswer,
@@ -43,7 +43,7 @@ from kproxy.proxy.memberships import ASKED_BY_MEMBERS
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.relayed_login import RelayedLogin
 from kproxy.proxy.routing import Address
-from kproxy.proxy.session_queues import SHORT_ELEMENTS, Expected, Link
+from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import ELEMENT_BYTES, RESPONSE_ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 _START = Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION_ID = Struct(">i")
 _PREFIX = 4
-#: Responses of more bytes, other than of Fetch, are decoded beside the loop.
-_LONG_BYTES = 65_536
 #: A decoded response takes so many times the bytes that it had.
 DECODED_TIMES = 20
 #: The first ApiVersions version that names the client's software.
@@ -135,14 +133,14 @@ class Session:
         self._screening: tuple[bytearray, Screening] | None = None
         #: The same while another thread finds it out.
         self._long_screening: LongScreening | None = None
-        self._link = link = Link(stats.apis)
+        self._link = link = Link(stats.apis, ctx.share)
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
         self._relayed_login = RelayedLogin(ctx, link)
         self._login = None if logins is None else self._gate_of(logins)
         self._gate = ProduceGate(ctx, stats, link, self._open, self._forward, self._send_on)
-        #: A response that was decoded before it was taken, and its array elements.
-        self._decoded: tuple[bytearray, Message, int] | None = None
+        #: A response that was decoded before it was taken.
+        self._decoded: _Decoded | None = None
         #: What the shell has to write, and then removes, and has to do.
         self.to_client, self.to_upstream, self.commands = link.to_client, link.to_upstream, link.commands
         self.delayed: Delayed = self._gate
@@ -204,14 +202,14 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """Bytes of requests that are kept until they are answered."""
-        return self._link.order.held
+        return self._ctx.share.held
 
     @property
     def blocked(self) -> bool:
         """Whether a response or the end of a recovery has to come before another request is taken."""
         gate = self._gate
         proving = self._relayed_login.asked and not self._ctx.logged_in
-        return proving or gate.recovering or gate.producer.waits or self._link.order.held > self._ctx.policy.held_bytes
+        return proving or gate.recovering or gate.producer.waits or self._ctx.share.held > self._ctx.policy.held_bytes
 
     def introduced(self, principal: str) -> None:
         """The client's certificate says who it is."""
@@ -358,7 +356,7 @@ class Session:
             self._screening = None
         return need
 
-    def _screen(self, frame: bytearray, access: "Access") -> Read | None:
+    def _screen(self, frame: bytearray, access: "Access") -> Beside | None:
         """Finds out what is forwarded of a request, or returns what has to be done first."""
         from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long  # not where all is allowed
 
@@ -366,14 +364,14 @@ class Session:
         if self._screening is not None and self._screening[0] is frame:
             return None
         long, self._long_screening = self._long_screening, None
-        most = self._ctx.policy.max_request_elements
+        share = self._ctx.share
         if long is not None and long.frame is frame:
             self._screening = frame, long.take()
         elif takes_long(frame):
-            self._long_screening = LongScreening(access, frame, most)
-            return Read(self._long_screening)
+            self._long_screening = LongScreening(access, frame, share)
+            return Beside(self._long_screening)
         else:
-            self._screening = frame, screen(access, frame, most)
+            self._screening = frame, screen(access, frame, share, share.of_request())
         self._note_refusal(access)
         return None
 
@@ -451,16 +449,16 @@ class Session:
             self._relay(slot, frame)
             return
         header = decode_request_header(view)
-        request, elements = decode_request(
-            slot.api_key, view[header.size :], version, self._ctx.policy.max_request_elements
-        )
-        self._link.order.charge(slot, elements * ELEMENT_BYTES)
+        budget = self._ctx.share.of_request()
+        most = budget.elements
+        request = decode_request(slot.api_key, view[header.size :], version, budget)
+        self._link.order.charge(slot, (most - budget.elements) * ELEMENT_BYTES)
         exchange = Exchange(request, version, handler.ask_version(self._ctx, version, upstream))
         if self._link.trace is not None and slot.traced is None:
             slot.traced = traced_request(request)
         if isinstance(request, ApiVersionsRequest):
             self._note_versions(request, version)
-        lifted = handler.lift(self._ctx, exchange)
+        lifted = handler.lift(self._ctx, exchange, budget)
         if isinstance(lifted, Local):
             self._link.answer(slot, lifted.answer, version)
         elif isinstance(lifted, CoordinatorRequest):
@@ -475,8 +473,9 @@ class Session:
         """Looks at what consumers ask of their groups; whether the request is another's to answer."""
         ctx = self._ctx
         if slot.api_key in ASKED_BY_MEMBERS and ctx.services.memberships is not None and ctx.decides_transactions:
-            most = ctx.policy.max_request_elements
-            ctx.services.memberships.take(ctx.client.connection, ctx.client.identity, view, most, ctx.now)
+            ctx.services.memberships.take(
+                ctx.client.connection, ctx.client.identity, view, ctx.share.of_request(), ctx.now
+            )
         if ctx.services.applications is None or slot.api_key not in WATCHED:
             return False
         ask = watch(
@@ -484,7 +483,7 @@ class Session:
             ctx.client.client_id,
             ctx.client.connection,
             view,
-            ctx.policy.max_request_elements,
+            ctx.share.of_request(),
         )
         if ask is None:
             return False
@@ -554,25 +553,32 @@ class Session:
         head = self._link.expected[0]
         if head.handler is None or head.exchange is None or head.watched:
             return None
-        whole = partial(self._decode_whole, head, head.handler, head.exchange, frame)
-        if len(frame) > _LONG_BYTES and head.slot.api_key != ApiKey.FETCH:  # that one is long by its records
+        budget = self._ctx.share.of_response()
+        whole = partial(self._decode_whole, head, head.handler, head.exchange, frame, budget)
+        if is_long(len(frame) * MESSAGE_BYTE_STEPS) and head.slot.api_key != ApiKey.FETCH:  # long by its records
             return whole
         try:
-            most = min(SHORT_ELEMENTS, self._ctx.policy.max_response_elements)
-            return self._decode(head, head.handler, head.exchange, frame, most)
+            return self._decode(head, head.handler, head.exchange, frame, budget, budget.at_once())
         except TooManyElements:
             return whole
 
     def _decode(
-        self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, most_elements: int
+        self,
+        head: Expected,
+        handler: Handler,
+        exchange: Exchange,
+        frame: bytearray,
+        budget: RequestBudget,
+        part: RequestBudget,
     ) -> Callable[[], None] | None:
-        """Decodes a response; what else takes long of it."""
-        message, elements = _decoded(head, exchange, frame, most_elements)
-        self._decoded = frame, message, elements
-        return handler.long_work(self._ctx, exchange, message) if head.slot.api_key == ApiKey.FETCH else None
+        """Decodes a response with a part of its budget; what else takes long of it."""
+        self._decoded = decoded = _decoded(head, exchange, frame, budget, part)
+        return handler.long_work(self._ctx, exchange, decoded.message, budget)
 
-    def _decode_whole(self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray) -> None:
-        work = self._decode(head, handler, exchange, frame, self._ctx.policy.max_response_elements)
+    def _decode_whole(
+        self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, budget: RequestBudget
+    ) -> None:
+        work = self._decode(head, handler, exchange, frame, budget, budget)
         if work is not None:
             work()
 
@@ -609,17 +615,18 @@ class Session:
             self._link.answer_raw(head.slot, frame)
             return []
         decoded, self._decoded = self._decoded, None
-        if decoded is None or decoded[0] is not frame:
-            decoded = frame, *_decoded(head, exchange, frame, self._ctx.policy.max_response_elements)
-        _, response, elements = decoded
+        if decoded is None or decoded.frame is not frame:
+            budget = self._ctx.share.of_response()
+            decoded = _decoded(head, exchange, frame, budget, budget)
+        response = decoded.message
         unknown = self._ctx.cluster.unknown(handler.brokers_in(response))
         if unknown and not learnt:
             self._decoded = decoded
             return unknown
         self._link.expected.popleft()
-        self._link.order.decoded(head.slot, elements * RESPONSE_ELEMENT_BYTES)
+        self._link.order.decoded(head.slot, decoded.elements * RESPONSE_ELEMENT_BYTES)
         self._ctx.pipelines = bool(self._link.expected)
-        lowered = handler.lower(self._ctx, exchange, response)
+        lowered = handler.lower(self._ctx, exchange, response, decoded.budget)
         self._ctx.fetched.conversions = None
         self._lowered(head.slot, handler, exchange, lowered, frame)
         return []
@@ -655,7 +662,7 @@ class Session:
         elif response is None:
             self._link.fail(call.slot)
         else:
-            answer = call.handler.lower(self._ctx, call.exchange, response)
+            answer = call.handler.lower(self._ctx, call.exchange, response, self._ctx.share.of_response())
             self._lowered(call.slot, call.handler, call.exchange, answer, None)
 
     def encoded(self, slot: Slot, frame: bytes, now: float) -> None:
@@ -670,7 +677,7 @@ class Session:
         """Continues a response that had to wait, or returns what it waits for now; may be called early."""
         self._link.now = self._ctx.now = now
         self._ctx.pipelines = bool(self._link.expected)
-        answer = waiting.handler.resume(self._ctx, waiting.exchange, told)
+        answer = waiting.handler.resume(self._ctx, waiting.exchange, told, self._ctx.share.of_response())
         if isinstance(answer, Park):
             waiting.reason = answer
             return waiting
@@ -711,10 +718,28 @@ class Session:
             self._ctx.fetched.stable_lags.clear()
 
 
-def _decoded(head: Expected, exchange: Exchange, frame: bytearray, most_elements: int) -> tuple[Message, int]:
-    """The response of a broker, prefix included, and its array elements. RemoteProtocolError if it is none."""
+class _Decoded(NamedTuple):
+    """The response of a broker."""
+
+    frame: bytearray
+    message: Message
+    #: Array elements that it has.
+    elements: int
+    #: What is left for it.
+    budget: RequestBudget
+
+
+def _decoded(
+    head: Expected, exchange: Exchange, frame: bytearray, budget: RequestBudget, part: RequestBudget
+) -> _Decoded:
+    """The response of a broker, from its frame, prefix included. RemoteProtocolError if it is none."""
     api_key = head.slot.api_key if exchange.asked is None else exchange.asked
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, exchange.upstream_version, view)
     known = response_class(api_key) if head.handler is None else head.handler.read_as(api_key, exchange)
-    return known.decode_counted(view[body:], exchange.upstream_version, most_elements=most_elements)
+    most = part.elements
+    message = known.decode(view[body:], exchange.upstream_version, part)
+    elements = most - part.elements
+    if part is not budget:
+        budget.take_elements(elements)
+    return _Decoded(frame, message, elements, budget)

@@ -3,8 +3,9 @@
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kproxy.budget import ELEMENT_STEPS, MESSAGE_BYTE_STEPS, Share, is_long
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
 from kproxy.dedup.origin import NO_SILENCE
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kproxy.proxy.quotas.meter import Meter
-
-
-#: Array elements of a response that are decoded and encoded at once, in about 40 ms; more are beside the loop.
-SHORT_ELEMENTS: Final = 5_000
-#: Bytes of a response in which something is changed at once, after it was encoded.
-_SHORT_BYTES: Final = 65_536
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +41,7 @@ class Link:
     """Bytes to send in both directions, in order, and the requests that they belong to."""
 
     __slots__ = (
+        "_share",
         "_stats",
         "answered",
         "commands",
@@ -64,10 +60,11 @@ class Link:
         "used",
     )
 
-    def __init__(self, stats: ApiStats) -> None:
-        """Counts each answered request in ``stats``."""
+    def __init__(self, stats: ApiStats, share: Share) -> None:
+        """Counts each answered request in ``stats``, and what is held for the others in ``share``."""
+        self._share = share
         self._stats = stats
-        self.order = AnswerOrder()
+        self.order = AnswerOrder(share)
         #: All upstream requests go over one connection, which answers in order.
         self.expected: deque[Expected] = deque()
         self.to_upstream: list[Buffer] = []
@@ -110,7 +107,7 @@ class Link:
         if slot.traced is not None and (code := getattr(message, "error_code", 0)):
             slot.traced.errors = (code,)
         encode = partial(encode_response, message, version, slot.correlation_id)
-        if max(slot.decoded // RESPONSE_ELEMENT_BYTES, slot.parts) > SHORT_ELEMENTS:
+        if is_long(max(slot.decoded // RESPONSE_ELEMENT_BYTES, slot.parts) * ELEMENT_STEPS):
             self._answer_apart(slot, encode)
         else:
             self.answer_raw(slot, encode())
@@ -122,7 +119,9 @@ class Link:
 
     def answer_raw(self, slot: Slot, *frames: Buffer) -> None:
         """Answers a request with whole frames, or with nothing."""
-        if slot.finish is not None and (sum(map(len, frames)) > _SHORT_BYTES or slot.parts > SHORT_ELEMENTS):
+        if slot.finish is not None and is_long(
+            max(sum(map(len, frames)) * MESSAGE_BYTE_STEPS, slot.parts * ELEMENT_STEPS)
+        ):
             self._answer_apart(slot, partial(b"".join, frames))
             return
         slot.answer = frames
@@ -138,7 +137,9 @@ class Link:
         if wait:
             self.mute(wait)
             if answer:
-                slot.answer = (throttled(answer, slot.api_key, slot.api_version, round(wait * 1000)),)
+                slot.answer = (
+                    throttled(answer, slot.api_key, slot.api_version, round(wait * 1000), self._share.of_response()),
+                )
 
     def mute(self, seconds: float) -> None:
         """Has the client muted for so long, if at all."""

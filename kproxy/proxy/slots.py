@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from kproxy.budget import Share
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.traces import Traced
 
@@ -53,13 +54,12 @@ class Slot:
 class AnswerOrder:
     """The slots of a connection, oldest first."""
 
-    __slots__ = ("_slots", "held")
+    __slots__ = ("_share", "_slots")
 
-    def __init__(self) -> None:
-        """No slot."""
+    def __init__(self, share: Share) -> None:
+        """``share`` counts the bytes that are held for all slots, what they cost themselves included."""
         self._slots: deque[Slot] = deque()
-        #: Bytes held for all slots, what they cost themselves included.
-        self.held = 0
+        self._share = share
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -67,16 +67,16 @@ class AnswerOrder:
     def open(self, slot: Slot) -> None:
         """Adds the slot of a request that just came."""
         self._slots.append(slot)
-        self.held += slot.size + SLOT_BYTES
+        self._share.held += slot.size + SLOT_BYTES
 
     def charge(self, slot: Slot, count: int) -> None:
         """Counts so many more bytes as held until an open slot is answered."""
         slot.more += count
-        self.held += count
+        self._share.held += count
 
     def decoded(self, slot: Slot, count: int) -> None:
         """Counts so many bytes as held for the response to an open slot, in place of what was counted before."""
-        self.held += count - slot.decoded
+        self._share.held += count - slot.decoded
         slot.decoded = count
 
     def is_next(self, slot: Slot) -> bool:
@@ -89,11 +89,11 @@ class AnswerOrder:
         slots = self._slots
         while slots and slots[0].answer is not None:
             slot = slots.popleft()
-            self.held -= slot.size + slot.more + slot.decoded + SLOT_BYTES
+            self._share.held -= slot.size + slot.more + slot.decoded + SLOT_BYTES
             ready.append(slot)
         return ready
 
     def drop(self) -> None:
         """Frees all slots, answered or not."""
         self._slots.clear()
-        self.held = 0
+        self._share.held = 0

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final, TypeVar
 
 import kproxy
+from kproxy.budget import standalone
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -189,7 +190,7 @@ class Connection:
                 raise RemoteProtocolError("it answers another request")
             if answer is ApiVersionsResponse and frame[_CORRELATION_AT : _CORRELATION_AT + 2] == _UNSUPPORTED:
                 version = 0  # this error comes in the oldest shape, whatever was asked for
-            decoded = answer.decode(frame, version, response_header_size(answer.API_KEY, version, frame))
+            decoded = answer.decode(frame, version, standalone(), response_header_size(answer.API_KEY, version, frame))
             self._answered = answer is not ApiVersionsResponse
             return decoded
         except RemoteProtocolError as error:

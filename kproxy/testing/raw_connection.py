@@ -5,6 +5,7 @@ import socket
 import struct
 from typing import Final, Self, TypeVar
 
+from kproxy.budget import unbounded
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
 
@@ -47,7 +48,7 @@ class RawConnection:
         """
         frame = self.receive_bytes()
         found = response_class(message.API_KEY)
-        decoded = found.decode(frame, version, response_header_size(message.API_KEY, version, frame))
+        decoded = found.decode(frame, version, unbounded(), response_header_size(message.API_KEY, version, frame))
         if answer is not None and not isinstance(decoded, answer):
             raise TypeError(f"{answer.__name__} expected, {found.__name__} came")
         return decoded  # type: ignore[return-value]  # without ``answer`` the caller takes what comes

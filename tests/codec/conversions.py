@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
+from kproxy.budget import UNLIMITED, RequestBudget
 from kproxy.codec.batch import Record, iter_records
-from kproxy.codec.message_formats import ConvertedBatch, Downconverted, Room, from_v2, to_v2
+from kproxy.codec.message_formats import ConvertedBatch, Downconverted, from_v2, to_v2
 from tests.codec.message_sets import Triple
 
 MIB = 1 << 20
@@ -17,7 +18,7 @@ records = st.lists(st.tuples(st.integers(-1, NOW), fields, fields), min_size=1, 
 
 
 def up(data: bytes | memoryview, *, limit: int = MIB, unpacked: int = MIB) -> list[ConvertedBatch]:
-    return to_v2(data, arrival_ms=ARRIVAL, max_batch_bytes=limit, room=Room(unpacked, 1_000_000))
+    return to_v2(data, arrival_ms=ARRIVAL, max_batch_bytes=limit, budget=RequestBudget(0, unpacked, UNLIMITED))
 
 
 def down(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.budget import TooManyElements
 from kproxy.codec import accelerator
 from kproxy.codec._generated.produce import (
     ProduceResponse,
@@ -29,7 +30,6 @@ from kproxy.codec.primitive_writers import (
     write_tags,
     write_uvarint,
 )
-from kproxy.codec.primitives import TooManyElements
 from kproxy.codec.produce_layout import (
     FIRST_FLEXIBLE,
     FIRST_TOPIC_ID,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.errors import RemoteProtocolError
 from tests.support.java import JavaLines
 from tests.support.message_oracle import message_oracle
@@ -70,7 +71,7 @@ def test_kafkas_generated_classes_read_and_write_the_same_bytes(oracle: JavaLine
             ours = message.encode(version)
             written = oracle.ask(f"write {release} {name} {version} {json.dumps(values)}")
             assert ours.hex() == written, f"version {version}, seed {seed}"
-            assert message_class(name).decode(bytes.fromhex(written), version) == message
+            assert message_class(name).decode(bytes.fromhex(written), version, unbounded()) == message
 
             message, _ = Sampler(name, version, seed, tags=True).message()
             ours = message.encode(version)
@@ -106,15 +107,15 @@ def test_a_message_is_read_whole_and_in_no_other_way(name: str, version: int) ->
     cls = message_class(name)
     message, _ = Sampler(name, version, 0, tags=True).message()
     data = message.encode(version)
-    assert cls.decode(data, version) == message
-    assert cls.decode(memoryview(b"head" + data), version, 4) == message
-    assert cls.decode(bytearray(data), version).encode(version) == data
+    assert cls.decode(data, version, unbounded()) == message
+    assert cls.decode(memoryview(b"head" + data), version, unbounded(), 4) == message
+    assert cls.decode(bytearray(data), version, unbounded()).encode(version) == data
     for cut in range(len(data)):
         with pytest.raises(RemoteProtocolError):
-            cls.decode(data[:cut], version)
+            cls.decode(data[:cut], version, unbounded())
     for extra in (b"\0", b"\0\0\0\0", b"\xff" * 9):
         with pytest.raises(RemoteProtocolError):
-            cls.decode(data + extra, version)
+            cls.decode(data + extra, version, unbounded())
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -127,7 +128,7 @@ def test_damaged_bytes_give_a_message_or_the_protocol_error(name: str) -> None:
             for _ in range(rng.randint(1, 4)):
                 damage(rng, data)
             try:
-                message = cls.decode(data, version)
+                message = cls.decode(data, version, unbounded())
             except RemoteProtocolError:
                 continue
             message.encode(version)  # what was read can be said again
@@ -160,7 +161,7 @@ def test_frames_that_claim_gigabytes_cost_no_memory() -> None:
                 tracemalloc.reset_peak()
                 before = tracemalloc.get_traced_memory()[0]
                 with contextlib.suppress(RemoteProtocolError):
-                    cls.decode(claim, version)
+                    cls.decode(claim, version, unbounded())
                 assert tracemalloc.get_traced_memory()[1] - before < 1_000_000, f"{name} {version} {claim.hex()}"
     finally:
         tracemalloc.stop()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec.header import (
     RequestHeader,
     decode_request_header,
@@ -84,7 +85,9 @@ def test_requests_go_there_and_back(client_id: str | None) -> None:
             header = decode_request_header(frame[4:])
             size = 8 + 2 + len((client_id or "").encode()) + (version >= cls.FLEXIBLE_FROM)
             assert header == RequestHeader(api_key, version, -7, client_id, size)
-            assert cls.decode(frame, version, 4 + header.size) == cls.decode(cls().encode(version), version)
+            assert cls.decode(frame, version, unbounded(), 4 + header.size) == cls.decode(
+                cls().encode(version), version, unbounded()
+            )
 
 
 def test_responses_go_there_and_back() -> None:
@@ -97,7 +100,9 @@ def test_responses_go_there_and_back() -> None:
             size = response_header_size(api_key, version, frame[4:])
             flexible = version >= cls.FLEXIBLE_FROM and api_key != ApiKey.API_VERSIONS
             assert size == (5 if flexible else 4)
-            assert cls.decode(frame, version, 4 + size) == cls.decode(cls().encode(version), version)
+            assert cls.decode(frame, version, unbounded(), 4 + size) == cls.decode(
+                cls().encode(version), version, unbounded()
+            )
 
 
 def test_an_old_metadata_request_as_it_is_on_the_wire() -> None:

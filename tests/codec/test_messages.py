@@ -4,6 +4,7 @@ from subprocess import run
 
 import pytest
 
+from kproxy.budget import MOST_ELEMENTS, RequestBudget, TooManyElements, standalone, unbounded
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.fetch import FetchResponse, FetchResponseFetchableTopicResponse, FetchResponsePartitionData
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
@@ -30,7 +31,7 @@ from kproxy.codec.messages import (
     request_class,
     response_class,
 )
-from kproxy.codec.primitives import MOST_ELEMENTS, MOST_TAGS, TooManyElements, read_tags
+from kproxy.codec.primitives import MOST_TAGS, skip_tags
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
 
@@ -69,7 +70,7 @@ def test_a_message_module_is_imported_when_first_asked_for() -> None:
 
 def test_old_produce_request_as_it_is_on_the_wire() -> None:
     data = bytes.fromhex("ffff 000005dc 00000001 0001 74 00000001 00000003 00000004 01020304")
-    request = ProduceRequest.decode(data, 0)
+    request = ProduceRequest.decode(data, 0, unbounded())
     assert (request.acks, request.timeout_ms, request.transactional_id) == (-1, 1500, None)
     [topic] = request.topic_data
     [partition] = topic.partition_data
@@ -81,14 +82,14 @@ def test_records_are_a_view_into_the_frame() -> None:
     partition = ProduceRequestPartitionProduceData(records=b"abcd")
     request = ProduceRequest(topic_data=[ProduceRequestTopicProduceData("t", partition_data=[partition])])
     frame = bytearray(request.encode(7))
-    records = ProduceRequest.decode(frame, 7).topic_data[0].partition_data[0].records
+    records = ProduceRequest.decode(frame, 7, unbounded()).topic_data[0].partition_data[0].records
     assert isinstance(records, memoryview)
     frame[-4:] = b"wxyz"
     assert bytes(records) == b"wxyz"
 
 
 def test_a_field_that_the_version_lacks_has_its_default() -> None:
-    request = MetadataRequest.decode(MetadataRequest(topics=[]).encode(0), 0)
+    request = MetadataRequest.decode(MetadataRequest(topics=[]).encode(0), 0, unbounded())
     assert request == MetadataRequest(topics=[], allow_auto_topic_creation=True)
 
 
@@ -105,11 +106,11 @@ def test_null_is_refused_where_the_version_has_none() -> None:
     with pytest.raises(LocalProtocolError):
         MetadataRequest(topics=None).encode(0)
     with pytest.raises(RemoteProtocolError):
-        MetadataRequest.decode(b"\xff\xff\xff\xff", 0)
+        MetadataRequest.decode(b"\xff\xff\xff\xff", 0, unbounded())
     with pytest.raises(LocalProtocolError):
         MetadataRequest(topics=[MetadataRequestTopic(name=None)]).encode(9)
     with pytest.raises(RemoteProtocolError):
-        MetadataRequest.decode(b"\0\0\0\1\xff\xff", 1)
+        MetadataRequest.decode(b"\0\0\0\1\xff\xff", 1, unbounded())
 
 
 @pytest.mark.parametrize(
@@ -137,14 +138,14 @@ def test_a_uuid_has_16_bytes() -> None:
 @pytest.mark.parametrize("version", [-1, 14, 32767])
 def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(RemoteProtocolError):
-        MetadataRequest.decode(b"", version)
+        MetadataRequest.decode(b"", version, unbounded())
     with pytest.raises(LocalProtocolError):
         MetadataRequest().encode(version)
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(RemoteProtocolError):
-        FindCoordinatorRequest.decode(b"\0\2\xc3\x28", 0)
+        FindCoordinatorRequest.decode(b"\0\2\xc3\x28", 0, unbounded())
 
 
 def test_unknown_tagged_fields_survive_in_the_order_of_their_tags() -> None:
@@ -155,8 +156,8 @@ def test_unknown_tagged_fields_survive_in_the_order_of_their_tags() -> None:
     )
     data = response.encode(3)
     assert data.endswith(b"\3" + b"\1\x08" + (5).to_bytes(8, "big") + b"\7\4soon" + b"\xc8\1\5later")
-    assert ApiVersionsResponse.decode(data, 3) == response
-    assert ApiVersionsResponse.decode(response.encode(2), 2).unknown_tags == {}
+    assert ApiVersionsResponse.decode(data, 3, unbounded()) == response
+    assert ApiVersionsResponse.decode(response.encode(2), 2, unbounded()).unknown_tags == {}
 
 
 def test_a_tagged_field_must_be_as_long_as_it_says() -> None:
@@ -172,7 +173,7 @@ def test_a_tagged_field_must_be_as_long_as_it_says() -> None:
     assert data.count(tag) == 1
     for damaged in (b"\1\1\x0a" + tag[3:], b"\1\1\x0a" + tag[3:] + b"\0", b"\1\1\x08" + tag[3:]):
         with pytest.raises(RemoteProtocolError):
-            FetchResponse.decode(data.replace(tag, damaged), 16)
+            FetchResponse.decode(data.replace(tag, damaged), 16, unbounded())
 
 
 def test_encode_into_appends() -> None:
@@ -184,10 +185,10 @@ def test_encode_into_appends() -> None:
 def test_bytes_after_a_message_are_allowed_only_where_asked_for() -> None:
     data = FindCoordinatorRequest(key="g").encode(0)
     with pytest.raises(RemoteProtocolError, match="1 bytes too many"):
-        FindCoordinatorRequest.decode(data + b"\0", 0)
-    assert FindCoordinatorRequest.decode(data + b"\0", 0, surplus=True).key == "g"
+        FindCoordinatorRequest.decode(data + b"\0", 0, unbounded())
+    assert FindCoordinatorRequest.decode(data + b"\0", 0, unbounded(), surplus=True).key == "g"
     with pytest.raises(RemoteProtocolError):
-        FindCoordinatorRequest.decode(data[:-1], 0, surplus=True)
+        FindCoordinatorRequest.decode(data[:-1], 0, unbounded(), surplus=True)
 
 
 def test_api_names_are_kafkas() -> None:
@@ -201,43 +202,51 @@ def test_api_names_are_kafkas() -> None:
     assert api_name(9999) == "9999"
 
 
+def elements(most: int) -> RequestBudget:
+    """The budget of a message that may have so many elements."""
+    return RequestBudget(most, 0, 0)
+
+
 def test_a_request_has_so_many_elements_and_no_more() -> None:
     topics = [OffsetFetchRequestTopic(name, [1, 2, 3]) for name in "ab"]
-    body = OffsetFetchRequest("g", topics=topics).encode(6)
-    request, elements = decode_request(ApiKey.OFFSET_FETCH, body + b"surplus", 6, 2)
-    assert (request, elements) == (OffsetFetchRequest("g", topics=topics), 2)
+    body, budget = OffsetFetchRequest("g", topics=topics).encode(6), elements(3)
+    assert decode_request(ApiKey.OFFSET_FETCH, body + b"surplus", 6, budget) == OffsetFetchRequest("g", topics=topics)
+    assert budget.elements == 1
     with pytest.raises(TooManyElements):
-        decode_request(ApiKey.OFFSET_FETCH, body, 6, 1)
+        decode_request(ApiKey.OFFSET_FETCH, body, 6, budget)
 
 
 def test_unknown_tagged_fields_are_counted() -> None:
     request = OffsetFetchRequest("g", topics=[], unknown_tags={100: b"", 101: b""})
-    assert decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 2) == (request, 2)
+    assert decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, elements(2)) == request
     with pytest.raises(TooManyElements):
-        decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 1)
+        decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, elements(1))
     request.unknown_tags = dict.fromkeys(range(100, 100 + MOST_TAGS + 1), b"")
     with pytest.raises(RemoteProtocolError, match="tagged fields"):
-        OffsetFetchRequest.decode(request.encode(6), 6)
+        OffsetFetchRequest.decode(request.encode(6), 6, unbounded())
 
 
 def test_integers_of_an_array_count_for_a_part_of_an_element() -> None:
     request = OffsetFetchRequest("g", topics=[OffsetFetchRequestTopic("a", list(range(33)))])
-    assert decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 3) == (request, 3)
+    assert decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, elements(3)) == request
     with pytest.raises(TooManyElements):
-        decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, 2)
+        decode_request(ApiKey.OFFSET_FETCH, request.encode(6), 6, elements(2))
 
 
-def test_any_message_is_bounded_and_the_bound_ends_with_it() -> None:
+def test_any_message_is_bounded() -> None:
     response = MetadataResponse(topics=[MetadataResponseTopic(name="t")] * 3)
     body = response.encode(1)
-    assert MetadataResponse.decode_counted(body, 1, most_elements=3) == (response, 3)
+    assert MetadataResponse.decode(body, 1, elements(3)) == response
     with pytest.raises(TooManyElements):
-        MetadataResponse.decode(body, 1, most_elements=2)
+        MetadataResponse.decode(body, 1, elements(2))
     many = MetadataResponse(topics=[MetadataResponseTopic(name="")] * (MOST_ELEMENTS + 1)).encode(1)
     with pytest.raises(TooManyElements):
-        MetadataResponse.decode(many, 1)
-    tags = b"\x01\x05\x00"
-    assert read_tags(tags, 0) == ({5: b""}, 3), "a header is no part of a message"
+        MetadataResponse.decode(many, 1, standalone())
+
+
+def test_what_nothing_is_kept_of_has_no_budget() -> None:
+    assert skip_tags(b"\x01\x05\x00", 0) == 3
+    assert skip_tags(b"\x00", 0) == 1
 
 
 def test_what_was_read_of_a_damaged_message_is_free_at_once() -> None:
@@ -247,7 +256,7 @@ def test_what_was_read_of_a_damaged_message_is_free_at_once() -> None:
     gc.disable()
     try:
         with pytest.raises(RemoteProtocolError) as caught:
-            MetadataResponse.decode(body, 1)
+            MetadataResponse.decode(body, 1, unbounded())
         assert caught.value.__context__ is None
         assert not [one for one in gc.get_objects() if isinstance(one, MetadataResponseTopic)]
     finally:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -69,7 +70,10 @@ def moved(response: MetadataResponse, version: int) -> bytes:
 @given(st.data(), st.sampled_from(VERSIONS))
 def test_it_is_written_as_the_whole_response_would_be(data: st.DataObject, version: int) -> None:
     said = data.draw(responses(version)).encode(version)
-    whole, brief = MetadataResponse.decode(said, version), MetadataBrokers.decode(said, version)
+    whole, brief = (
+        MetadataResponse.decode(said, version, unbounded()),
+        MetadataBrokers.decode(said, version, unbounded()),
+    )
     assert [(topic.topic_id, topic.name) for topic in brief.topics] == [(t.topic_id, t.name) for t in whole.topics]
     assert (brief.brokers, brief.error_code) == (whole.brokers, whole.error_code)
     assert moved(brief, version) == moved(whole, version)
@@ -82,6 +86,6 @@ def test_what_is_cut_or_too_long_is_refused(version: int) -> None:
     said = MetadataResponse(brokers=[MetadataResponseBroker(1, "h", 1)], topics=[topic]).encode(version)
     for size in range(len(said)):
         with pytest.raises(RemoteProtocolError):
-            MetadataBrokers.decode(said[:size], version)
+            MetadataBrokers.decode(said[:size], version, unbounded())
     with pytest.raises(RemoteProtocolError):
-        MetadataBrokers.decode(said + b"\0", version)
+        MetadataBrokers.decode(said + b"\0", version, unbounded())

@@ -1,5 +1,6 @@
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec import primitive_writers as writers
 from kproxy.codec import primitives as readers
 from kproxy.errors import RemoteProtocolError
@@ -70,7 +71,7 @@ def test_null_arrays() -> None:
 
 def test_tags_come_once_and_in_full() -> None:
     data = bytes.fromhex("02010161ac02026263")
-    assert readers.read_tags(data, 0) == ({1: b"a", 300: b"bc"}, len(data))
+    assert readers.read_tags(data, 0, unbounded()) == ({1: b"a", 300: b"bc"}, len(data))
     for wire in ("020101610101 62", "01010261", "ffffffff0f"):
         with pytest.raises((RemoteProtocolError, IndexError)):
-            readers.read_tags(bytes.fromhex(wire), 0)
+            readers.read_tags(bytes.fromhex(wire), 0, unbounded())

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.budget import TooManyElements, unbounded
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
 )
-from kproxy.codec.primitives import TooManyElements
 from kproxy.codec.produce_layout import (
     FIRST_TOPIC_ID,
     MOST_PARTITIONS,
@@ -69,7 +69,7 @@ def answer_frame(body: bytes, version: int) -> bytes:
 
 def read_in_general(message_class: Any, data: bytes, version: int) -> Any:
     try:
-        return message_class.decode(data, version)
+        return message_class.decode(data, version, unbounded())
     except RemoteProtocolError:
         return None
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.budget import UNLIMITED, RequestBudget
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header, stamp
-from kproxy.codec.message_formats import Room, from_v2, to_v2
+from kproxy.codec.message_formats import from_v2, to_v2
 from tests.codec.message_sets import entry, wrapper
 from tests.support.java import JavaError, JavaLines, jars
 
@@ -130,7 +131,7 @@ def test_what_old_producers_write_becomes_a_valid_batch(
     records = samples()
     theirs = java_batch(oracle, release, magic, codec, records)
     assert read(theirs) == (records if magic else untimed(records))
-    (batch,) = to_v2(theirs, arrival_ms=NOW, max_batch_bytes=MIB, room=Room(MIB, 1_000_000))
+    (batch,) = to_v2(theirs, arrival_ms=NOW, max_batch_bytes=MIB, budget=RequestBudget(0, MIB, UNLIMITED))
     expected = records if magic else untimed(records, NOW)
     assert read_header(batch.data).codec == CODECS.index(codec)
     for reader in MODERN:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kproxy.budget import MATCHED_RECORD_STEPS, SEARCHED_RECORD_STEPS, RequestBudget
 from kproxy.dedup import matching
 from kproxy.dedup.digest import UNTIMED, Digest
-from kproxy.dedup.matching import Effort, group, match, offset_of
+from kproxy.dedup.matching import group, match, offset_of
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 
@@ -111,13 +112,14 @@ def test_a_record_with_another_time_does_not_take_what_is_anothers() -> None:
 
 
 def test_what_has_more_equal_records_than_are_compared_one_by_one_is_not_compared() -> None:
-    held, effort = [entry("aabc", [4, 5, 6, 7])], Effort(records=3)
-    assert match(records("aa"), held, RULES, NOW, effort) is not None
-    assert match(records("aa"), held, RULES, NOW, effort) is None
-    assert match(records("bc"), held, RULES, NOW, effort) is not None, "none equals another"
-    assert match(records("aabc"), held, RULES, NOW, effort) is not None, "all in one"
-    assert match(records("a"), held, RULES, NOW, Effort(looks=3)) is None
-    assert match(records("x"), held, RULES, NOW, Effort(looks=3)) == [None]
+    held, steps = [entry("aabc", [4, 5, 6, 7])], 3 * 4 * SEARCHED_RECORD_STEPS + 2 * MATCHED_RECORD_STEPS
+    budget = RequestBudget(0, 0, steps)
+    assert match(records("aa"), held, RULES, NOW, budget) is not None
+    assert match(records("aa"), held, RULES, NOW, budget) is None
+    assert match(records("bc"), held, RULES, NOW, budget) is not None, "none equals another"
+    assert match(records("aabc"), held, RULES, NOW, budget) is not None, "all in one"
+    assert match(records("a"), held, RULES, NOW, RequestBudget(0, 0, 3 * SEARCHED_RECORD_STEPS)) is None
+    assert match(records("x"), held, RULES, NOW, RequestBudget(0, 0, 3 * SEARCHED_RECORD_STEPS)) == [None]
 
 
 @given(

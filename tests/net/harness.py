@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import trio
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.fetch import FetchRequest, FetchRequestFetchPartition, FetchRequestFetchTopic
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
 from kproxy.codec._generated.produce import (
@@ -79,7 +80,9 @@ class FrameClient:
         api_key, version, correlation_id = self._sent.pop(0)
         frame = await self.frame()
         assert int.from_bytes(frame[:4], "big") == correlation_id
-        return response_class(api_key).decode(frame, version, response_header_size(api_key, version, frame))
+        return response_class(api_key).decode(
+            frame, version, unbounded(), response_header_size(api_key, version, frame)
+        )
 
     async def call(self, message: Message, version: int) -> Any:
         """The response to a request."""

@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -21,7 +22,6 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import build_batch
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
-from kproxy.codec.primitives import UNLIMITED
 from tests.codec.message_sets import entry, wrapper
 from tests.net.harness import records
 from verification.hostile import attacks
@@ -53,7 +53,7 @@ def ask(proxy: Besieged, message: Message, version: int) -> Message:
     frame = answer_to(proxy, encode_request(message, version, 1, "honest"))
     found = response_class(message.API_KEY)
     at = response_header_size(message.API_KEY, version, frame)
-    return found.decode(frame, version, at, most_elements=UNLIMITED)
+    return found.decode(frame, version, unbounded(), at)
 
 
 def framed(api_key: int, version: int, body: bytes) -> bytes:

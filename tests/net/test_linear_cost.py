@@ -19,6 +19,7 @@ import pytest
 import trio
 
 import kproxy
+from kproxy.budget import unbounded
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec.batch import build_batch
@@ -180,7 +181,8 @@ async def ranges(port: int) -> dict[int, tuple[int, int]]:
     """The versions of each API that are served, by its key."""
     data = await ask(encode_request(ApiVersionsRequest(), 0, 1, "linear"), port)
     return {
-        row.api_key: (row.min_version, row.max_version) for row in ApiVersionsResponse.decode(data[4:], 0, 4).api_keys
+        row.api_key: (row.min_version, row.max_version)
+        for row in ApiVersionsResponse.decode(data[4:], 0, unbounded(), 4).api_keys
     }
 
 

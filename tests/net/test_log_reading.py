@@ -5,9 +5,12 @@ import threading
 import pytest
 import trio
 
+from kproxy.budget import AT_ONCE_STEPS, READ_RECORD_STEPS
 from kproxy.codec.batch import Record, build_batch
-from kproxy.dedup.digest import AT_ONCE_RECORDS, Digest
+from kproxy.dedup.digest import Digest
 from kproxy.net.log_reading import LogReading
+
+AT_ONCE_RECORDS = AT_ONCE_STEPS // READ_RECORD_STEPS
 
 
 def batch(records: int, size: int = 1, *, codec: int = 0) -> bytes:

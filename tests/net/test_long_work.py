@@ -7,8 +7,9 @@ import time
 import pytest
 import trio
 
+from kproxy.budget import AT_ONCE_STEPS
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.long_work import beside
+from kproxy.net.long_work import beside, done
 
 
 async def test_it_is_done_in_another_thread_one_piece_at_a_time() -> None:
@@ -46,3 +47,8 @@ async def test_an_error_does_not_keep_what_the_work_had_made() -> None:
         assert not [one for one in gc.get_objects() if isinstance(one, Large)]
     finally:
         gc.enable()
+
+
+async def test_long_work_leaves_the_loop_by_its_steps_alone() -> None:
+    assert await done(AT_ONCE_STEPS, threading.current_thread) is threading.main_thread()
+    assert await done(AT_ONCE_STEPS + 1, threading.current_thread) is not threading.main_thread()

@@ -6,9 +6,9 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
+from kproxy.budget import AT_ONCE_STEPS, READ_RECORD_STEPS
 from kproxy.codec import compression
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.dedup.digest import AT_ONCE_RECORDS
 from kproxy.dedup.lane_record import decode_key, decode_value
 from kproxy.testing.fake_broker import Call, FakeServer, open_fake_cluster
 from tests.codec.message_sets import message_set
@@ -46,7 +46,7 @@ async def test_a_retry_on_a_new_connection_is_answered_and_not_written(reset: bo
 @pytest.mark.parametrize("magic", [1, 2])
 async def test_a_long_retry_is_read_beside_the_loop_and_not_written(magic: int) -> None:
     """It may be read as often as something else has to be waited for, and is compared once."""
-    values = [b"%d" % at for at in range(AT_ONCE_RECORDS + 1)]
+    values = [b"%d" % at for at in range(AT_ONCE_STEPS // READ_RECORD_STEPS + 1)]
     records = message_set([(TIME_MS, None, value) for value in values], 1, 0) if magic == 1 else batch(*values, codec=1)
     message, version = request(records), 8 if magic == 2 else 2
     async with proxied() as proxy:

@@ -2,23 +2,24 @@
 
 import trio
 
-from kproxy.net.turns import FREE_BYTES, TURN_BYTES, Turns
+from kproxy.budget import AT_ONCE_STEPS, FREE_STEPS
+from kproxy.net.turns import Turns
 
 
 async def test_what_fits_into_a_turn_is_done_at_once_and_what_is_short_always() -> None:
     turns = Turns()
-    assert turns.fits(TURN_BYTES // 2)
-    assert turns.fits(TURN_BYTES // 2)
-    assert not turns.fits(FREE_BYTES + 1)
-    assert turns.fits(FREE_BYTES)
-    await turns.wait(FREE_BYTES + 1)
-    assert turns.fits(TURN_BYTES // 2), "the loop has looked at its connections"
+    assert turns.fits(AT_ONCE_STEPS // 2)
+    assert turns.fits(AT_ONCE_STEPS // 2)
+    assert not turns.fits(FREE_STEPS + 1)
+    assert turns.fits(FREE_STEPS)
+    await turns.wait(FREE_STEPS + 1)
+    assert turns.fits(AT_ONCE_STEPS // 2), "the loop has looked at its connections"
 
 
 async def test_one_piece_of_work_is_done_however_large_it_is() -> None:
     turns = Turns()
-    assert turns.fits(10 * TURN_BYTES)
-    assert not turns.fits(10 * TURN_BYTES)
+    assert turns.fits(10 * AT_ONCE_STEPS)
+    assert not turns.fits(10 * AT_ONCE_STEPS)
 
 
 async def test_those_that_wait_continue_in_order_each_after_a_look_of_the_loop() -> None:
@@ -26,7 +27,7 @@ async def test_those_that_wait_continue_in_order_each_after_a_look_of_the_loop()
     looks = Looks()
 
     async def work(name: str) -> None:
-        await turns.wait(TURN_BYTES)
+        await turns.wait(AT_ONCE_STEPS)
         done.append(f"{name} {looks.count}")
 
     trio.lowlevel.add_instrument(looks)

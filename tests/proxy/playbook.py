@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kproxy.budget import unbounded
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, request_class, response_class
@@ -60,6 +61,7 @@ def configure(ctx: Context, **chosen: Any) -> None:
     for name, value in chosen.items():
         part = next(each for each in ("policy", "services", "client") if hasattr(getattr(ctx, each), name))
         setattr(ctx, part, replace(getattr(ctx, part), **{name: value}))
+    ctx.share.limits = ctx.policy
 
 
 class Play:
@@ -84,6 +86,7 @@ class Play:
             held_bytes=held_bytes, idempotence=idempotence, transcode=lambda name: chosen.get(name, {}), homes=homes
         )
         ctx.know(connection=7, software=software)
+        ctx.share.limits = ctx.policy
         self.session = Session(ctx, self.stats)
         #: The inside of the session.
         self.ctx, self.link, self.gate = ctx, self.session._link, self.session._gate
@@ -113,7 +116,7 @@ class Play:
         for data in self.session.to_upstream:
             frame = bytes(data)[4:]
             header = decode_request_header(frame)
-            request = request_class(header.api_key).decode(frame, header.api_version, header.size)
+            request = request_class(header.api_key).decode(frame, header.api_version, unbounded(), header.size)
             sent.append((header.api_version, header.correlation_id, request))
         self.session.to_upstream.clear()
         return sent
@@ -149,7 +152,9 @@ class Play:
             size = int.from_bytes(data[:4], "big")
             frame, data = data[4 : 4 + size], data[4 + size :]
             key, version = self._asked[int.from_bytes(frame[:4], "big")]
-            answers.append(response_class(key).decode(frame, version, response_header_size(key, version, frame)))
+            answers.append(
+                response_class(key).decode(frame, version, unbounded(), response_header_size(key, version, frame))
+            )
         return answers
 
     def answer(self) -> Any:

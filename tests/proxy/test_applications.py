@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kproxy.codec._generated.leave_group import LeaveGroupRequest
 from kproxy.codec._generated.offset_commit import (
@@ -50,7 +51,7 @@ def hears(message: Message, version: int) -> tuple[list[object], Any]:
     """The calls for a request, and what is to be asked."""
     told = Told()
     frame = memoryview(bytearray(encode_request(message, version, 1, "c")))[4:]
-    ask = watch(told, "c", 7, frame, 1000)
+    ask = watch(told, "c", 7, frame, unbounded())
     return told.heard, ask
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -13,7 +14,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.header import decode_request_header, encode_request
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import walk_request
-from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.conversion import conversion
 from kproxy.proxy.coordinator_requests import ProducePart
 from kproxy.proxy.implicit_produce import implicit_parts, implicit_response
 from kproxy.proxy.producing import FIRST_V2
@@ -36,7 +37,9 @@ def parts_of(version: int, *record_sets: bytes | None, most: int = 1 << 20) -> t
     def count(direction: str, magic: int, batches: int, records: int) -> None:
         counted.append((direction, magic, batches, records))
 
-    converted = Conversion(frame, layout, 5, most, 1 << 20).whole() if version < FIRST_V2 else None
+    work = conversion(frame, layout, 5, most, unbounded())
+    work.whole()
+    converted = work.found if version < FIRST_V2 else None
     return implicit_parts(frame, layout, converted, count), counted
 
 

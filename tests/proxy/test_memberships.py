@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec._generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kproxy.codec._generated.leave_group import LeaveGroupRequest, LeaveGroupRequestMemberIdentity
@@ -20,7 +21,7 @@ PRODUCER = Producer(7, 0)
 
 def tell(known: Memberships, request: Message, version: int = 1, connection: int = 1, client: Identity = ME) -> None:
     frame = encode_request(request, version, 1, client.client_id)
-    known.take(connection, client, memoryview(frame)[4:], 1000, 0.0)
+    known.take(connection, client, memoryview(frame)[4:], unbounded(), 0.0)
 
 
 def beat(known: Memberships, member: str = "m", generation: int = 3, group: str = "g", **more: object) -> None:
@@ -240,4 +241,4 @@ def test_what_began_when_its_client_was_another_member_was_read_by_that() -> Non
 def test_what_is_malformed_is_refused() -> None:
     frame = encode_request(HeartbeatRequest("g", 3, "m"), 1, 1, "c")
     with pytest.raises(RemoteProtocolError):
-        Memberships().take(1, ME, memoryview(frame)[4:-3], 1000, 0.0)
+        Memberships().take(1, ME, memoryview(frame)[4:-3], unbounded(), 0.0)

@@ -1,5 +1,6 @@
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.produce import ProduceRequest, ProduceResponse
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey, ErrorCode
@@ -29,7 +30,7 @@ def test_an_answer_can_be_said_in_every_version(version: int) -> None:
         PartitionCall(topic, 1, [], ErrorCode.CORRUPT_MESSAGE),
         PartitionCall(topic, 2, [written(8), written(9)]),
     ]
-    answer = ProduceResponse.decode(build_response(call(version, parts)).encode(version), version)
+    answer = ProduceResponse.decode(build_response(call(version, parts)).encode(version), version, unbounded())
     (said,) = answer.responses
     rows = [(row.index, row.error_code, row.base_offset) for row in said.partition_responses]
     assert rows == [(0, 0, 5), (1, ErrorCode.CORRUPT_MESSAGE, -1), (2, 0, 8)]
@@ -44,7 +45,7 @@ def test_a_request_of_kproxys_own_asks_for_all_acknowledgements(version: int) ->
     sends = [lane.track((topic, index)).accept(memoryview(bytearray(batch(b"x"))), 1, 0.0) for index in (0, 1)]
     frame = build_request(call(version, []), sends)[4:]
     header = decode_request_header(frame)
-    request = ProduceRequest.decode(frame, version, header.size)
+    request = ProduceRequest.decode(frame, version, unbounded(), header.size)
     assert (header.correlation_id, header.client_id) == (7, "me")
     assert (request.acks, request.timeout_ms) == (-1, 1500)
     (said,) = request.topic_data

@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
@@ -19,7 +20,7 @@ from kproxy.dedup.lanes import LanePool
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.dedup.resend import next_step
 from kproxy.errors import RemoteProtocolError
-from kproxy.proxy.conversion import Conversion
+from kproxy.proxy.conversion import conversion
 from kproxy.proxy.produce_batches import new_batches
 from kproxy.proxy.produce_calls import ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer
@@ -57,7 +58,7 @@ def layout_of(frame: bytearray, version: int) -> ProduceLayout:
 def request_in(frame: bytes | bytearray, version: int) -> ProduceRequest:
     header = decode_request_header(memoryview(frame)[4:])
     assert (header.correlation_id, header.client_id, header.api_version) == (77, "client", version)
-    return ProduceRequest.decode(memoryview(frame)[4 + header.size :], version)
+    return ProduceRequest.decode(memoryview(frame)[4 + header.size :], version, unbounded())
 
 
 @dataclass
@@ -85,8 +86,11 @@ class Shell:
         upstream = version if upstream is None else upstream
         call = ProduceCall(Slot(0, version, 77, 0.0, len(frame)), version, upstream, 1500, "client")
         layout = layout_of(frame, version)
-        conversion = Conversion(frame, layout, NOW, self.max_batch_bytes, 1 << 20)
-        converted = conversion.whole() if version < FIRST_V2 else None
+        converted = None
+        if version < FIRST_V2:
+            work = conversion(frame, layout, NOW, self.max_batch_bytes, unbounded())
+            work.whole()
+            converted = work.found
         self.producer.accept(call, frame, layout, converted, refused=refused or {})
         return call
 
@@ -131,7 +135,7 @@ def told(call: ProduceCall) -> list[tuple[int, int, int]]:
     """What a client reads in its response: partition, error and offset."""
     data = encode_response(build_response(call), call.version, call.slot.correlation_id)
     body = 4 + response_header_size(0, call.version, memoryview(data)[4:])
-    response = ProduceResponse.decode(memoryview(data)[body:], call.version)
+    response = ProduceResponse.decode(memoryview(data)[body:], call.version, unbounded())
     return [
         (row.index, row.error_code, row.base_offset)
         for topic in response.responses

@@ -2,11 +2,14 @@
 
 import pytest
 
+from kproxy.budget import AT_ONCE_BYTES, AT_ONCE_STEPS, MOST_STEPS, READ_RECORD_STEPS, RequestBudget
 from kproxy.codec.batch import Record, build_batch
-from kproxy.dedup.digest import AT_ONCE_BYTES, AT_ONCE_RECORDS
-from kproxy.proxy.reading import MOST_RECORDS, Reading
+from kproxy.proxy.reading import Reading
 
 MIB = 1 << 20
+AT_ONCE_RECORDS = AT_ONCE_STEPS // READ_RECORD_STEPS
+#: As documented.
+MOST_RECORDS = 100_000
 
 
 def batch(records: int, size: int = 1, *, codec: int = 1) -> memoryview:
@@ -14,7 +17,7 @@ def batch(records: int, size: int = 1, *, codec: int = 1) -> memoryview:
 
 
 def reading(*batches: memoryview, max_bytes: int = 64 * MIB) -> Reading:
-    return Reading([(data, None) for data in batches], max_bytes)
+    return Reading([(data, None) for data in batches], RequestBudget(0, max_bytes, MOST_STEPS))
 
 
 def counts(read: Reading, batches: int) -> list[int | None]:

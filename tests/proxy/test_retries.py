@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import READ_RECORD_STEPS, unbounded
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
@@ -10,7 +11,7 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
-from kproxy.proxy.retries import Batch, Retries, digests_at, digests_in, room_at_once
+from kproxy.proxy.retries import Batch, Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
 from tests.dedup.readings import Batches
 from tests.dedup.wires import ONE, FakeWire, ledger, member
@@ -157,7 +158,7 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
 
 def known(records: bytes) -> list[Digest]:
     place = PartitionData((b"t", 0), 3, 3 + len(records))
-    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, room_at_once())
+    return digests_in(bytearray(b"xxx" + records), place, 1 << 20, unbounded().on_loop())
 
 
 def test_records_are_known_in_any_format() -> None:
@@ -175,3 +176,12 @@ def test_records_are_known_in_any_format() -> None:
 )
 def test_of_what_is_damaged_nothing_is_known(records: bytes) -> None:
     assert known(records) == []
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_of_what_takes_long_nothing_is_known(magic: int) -> None:
+    """The records are read on the loop: those of a small compressed set, too, in whatever format it is."""
+    most = unbounded().on_loop().steps // READ_RECORD_STEPS
+    for count in (1, most + 1):
+        records = record_set(magic, 1, [(7, Content(b"a"))] * count)
+        assert len(known(records)) == (count if count <= most else 0)

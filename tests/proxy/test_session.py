@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import TooManyElements, unbounded
 from kproxy.codec._generated.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -31,7 +32,6 @@ from kproxy.codec._generated.share_fetch import ShareFetchRequest
 from kproxy.codec.batch import iter_records
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.codec.primitives import TooManyElements
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.proxy.commands import AwaitProgress, Close, Connect, Encode, LeaseProducerId, Resend
@@ -89,7 +89,7 @@ def test_newer_api_versions_get_the_v0_shaped_error_with_the_range_of_api_versio
     frame[6:8] = version.to_bytes(2, "big")
     assert play.session.request(frame, 1.0) is None
     (answer,) = play.session.to_client
-    told = ApiVersionsResponse.decode(bytes(answer)[8:], 0)
+    told = ApiVersionsResponse.decode(bytes(answer)[8:], 0, unbounded())
     assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(r.api_key, r.min_version, r.max_version) for r in told.api_keys] == [(ApiKey.API_VERSIONS, 0, newest)]
     assert not play.session.to_upstream

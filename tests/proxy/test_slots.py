@@ -1,5 +1,7 @@
 import random
 
+from kproxy.budget import Share
+from kproxy.proxy.context import Policy
 from kproxy.proxy.slots import SLOT_BYTES, AnswerOrder, Slot
 
 
@@ -8,7 +10,7 @@ def slot(number: int, size: int = 10) -> Slot:
 
 
 def test_answers_wait_for_those_before_them() -> None:
-    order = AnswerOrder()
+    order = AnswerOrder(Share(Policy()))
     first, second, third = (slot(number) for number in range(3))
     for each in (first, second, third):
         order.open(each)
@@ -25,30 +27,30 @@ def test_answers_wait_for_those_before_them() -> None:
 
 
 def test_an_empty_answer_is_an_answer() -> None:
-    order, silent = AnswerOrder(), slot(1)
+    order, silent = AnswerOrder(Share(Policy())), slot(1)
     order.open(silent)
     silent.answer = ()
     assert order.take_ready() == [silent]
 
 
 def test_bytes_are_held_until_the_answer_is_taken() -> None:
-    order = AnswerOrder()
+    order = AnswerOrder(share := Share(Policy()))
     first, second = slot(1, 100), slot(2, 30)
     order.open(first)
     order.open(second)
-    assert (order.held, len(order)) == (130 + 2 * SLOT_BYTES, 2)
+    assert (share.held, len(order)) == (130 + 2 * SLOT_BYTES, 2)
     second.answer = (b"",)
     order.take_ready()
-    assert (order.held, len(order)) == (130 + 2 * SLOT_BYTES, 2)
+    assert (share.held, len(order)) == (130 + 2 * SLOT_BYTES, 2)
     first.answer = (b"",)
     order.take_ready()
-    assert (order.held, len(order)) == (0, 0)
+    assert (share.held, len(order)) == (0, 0)
 
 
 def test_whatever_order_they_get_ready_in() -> None:
     chance = random.Random(1)
     for _ in range(50):
-        order, slots = AnswerOrder(), [slot(number) for number in range(8)]
+        order, slots = AnswerOrder(share := Share(Policy())), [slot(number) for number in range(8)]
         for each in slots:
             order.open(each)
         taken = []
@@ -56,23 +58,23 @@ def test_whatever_order_they_get_ready_in() -> None:
             each.answer = (b"x",)
             taken += order.take_ready()
         assert taken == slots
-        assert order.held == 0
+        assert share.held == 0
 
 
 def test_dropped_slots_hold_nothing() -> None:
-    order = AnswerOrder()
+    order = AnswerOrder(share := Share(Policy()))
     order.open(slot(1))
     order.drop()
-    assert not order.held
+    assert not share.held
     assert not len(order)
 
 
 def test_what_is_charged_to_a_slot_is_held_until_it_is_answered() -> None:
-    order, one = AnswerOrder(), slot(1)
+    order, one = AnswerOrder(share := Share(Policy())), slot(1)
     order.open(one)
-    before = order.held
+    before = share.held
     order.charge(one, 500)
-    assert order.held == before + 500
+    assert share.held == before + 500
     one.answer = ()
     order.take_ready()
-    assert not order.held
+    assert not share.held

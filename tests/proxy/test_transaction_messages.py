@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -69,7 +70,7 @@ def test_a_failure_can_be_said_in_each_version(request_: Message) -> None:
     newest = 3 if request_ is ADD else APIS[request_.API_KEY][2]
     for version in range(newest + 1):
         answer = failed(request_, version, ErrorCode.NOT_COORDINATOR)
-        again = response_class(request_.API_KEY).decode(answer.encode(version), version)
+        again = response_class(request_.API_KEY).decode(answer.encode(version), version, unbounded())
         assert str(again).count(f"error_code={int(ErrorCode.NOT_COORDINATOR)}") == (3 if request_ is ADD else 1)
 
 
@@ -178,7 +179,7 @@ def test_each_partition_receives_its_outcome_in_each_version(version: int) -> No
     written = [Written(0, 77, 123), Written(ErrorCode.PRODUCER_FENCED, -1, -1)]
     frame = bytearray(produced(parts, written, version).frame(7))
     header = 4 + response_header_size(ApiKey.PRODUCE, version, frame[4:])
-    again = ProduceResponse.decode(frame[header:], version)
+    again = ProduceResponse.decode(frame[header:], version, unbounded())
     rows = [row for topic in again.responses for row in topic.partition_responses]
     assert [(row.error_code, row.base_offset) for row in rows] == [
         (0, 77),

@@ -6,10 +6,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.batch import iter_records
 from kproxy.codec.error_codes import error_name
 from kproxy.codec.header import decode_request_header
-from kproxy.codec.message_formats import Room, to_v2
+from kproxy.codec.message_formats import to_v2
 from kproxy.codec.messages import ApiKey
 from kproxy.codec.produce_layout import walk_request, walk_response
 from kproxy.errors import RemoteProtocolError
@@ -89,8 +90,8 @@ def _request(frame: bytes, body: int, version: int) -> str:
 def _values(data: bytes, version: int) -> Iterator[str]:
     batches = [memoryview(data)]
     if version < _FIRST_V2:
-        room = Room(_MOST, _MOST)
-        batches = [memoryview(one.data) for one in to_v2(data, arrival_ms=0, max_batch_bytes=_MOST, room=room)]
+        budget = RequestBudget(0, _MOST, _MOST)
+        batches = [memoryview(one.data) for one in to_v2(data, arrival_ms=0, max_batch_bytes=_MOST, budget=budget)]
     for batch in batches:
         for record in iter_records(batch, max_decompressed_bytes=_MOST):
             yield (record.value or b"").decode("utf-8", "replace")

@@ -6,6 +6,7 @@ from typing import Final, Self, TypeVar
 
 import trio
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message
@@ -64,7 +65,7 @@ class Link:
             raise LinkLost("no answer in time") from error
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise LinkLost("connection reset") from error
-        return answer.decode(frame, version, response_header_size(request.API_KEY, version, frame))
+        return answer.decode(frame, version, unbounded(), response_header_size(request.API_KEY, version, frame))
 
     async def __aenter__(self) -> Self:
         return self

@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import Final
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
@@ -283,7 +284,7 @@ def _transaction(sock: socket.socket, name: str) -> bool:
     [found] = ask(sock, [encode_request(InitProducerIdRequest(name, 60_000), 4, 1, "hostile")])
     if not found:
         return False
-    given = InitProducerIdResponse.decode(memoryview(found)[5:], 4)  # after correlation id and tags
+    given = InitProducerIdResponse.decode(memoryview(found)[5:], 4, unbounded())  # after correlation id and tags
     producer = given.producer_id, given.producer_epoch
     part = AddPartitionsToTxnRequestAddPartitionsToTxnTopic("t", [0])
     joined = AddPartitionsToTxnRequest(

@@ -39,6 +39,7 @@ from unittest import mock
 
 import click
 
+from kproxy.budget import unbounded
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
@@ -200,7 +201,7 @@ class Kproxy:
             if not self._is_clear(session, answer):
                 return False
             if ledger.concern(member, answer, _NOW):
-                reading = Reading([(memoryview(frame), None)], _LIMIT)
+                reading = Reading([(memoryview(frame), None)], unbounded())
                 reading.at_once()
                 retries = Retries(member, answer, _NOW, reading, RetryStats())
         part = PartitionCall(*KEY)

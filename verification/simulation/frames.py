@@ -1,5 +1,6 @@
 """Requests and answers of a model client over a connection."""
 
+from kproxy.budget import unbounded
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message, response_class
@@ -45,7 +46,7 @@ class FrameIO:
         number = int.from_bytes(frame[:4], "big")
         api_key, version = self._sent.pop(number)
         body = frame[response_header_size(api_key, version, frame) :]
-        return number, response_class(api_key).decode(body, version)
+        return number, response_class(api_key).decode(body, version, unbounded())
 
     @property
     def has_answer(self) -> bool:

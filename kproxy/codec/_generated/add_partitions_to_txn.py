@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_string, write_ints, write_length, write_string, write_structs, write_tags
@@ -28,13 +29,13 @@ class AddPartitionsToTxnRequestAddPartitionsToTxnTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_add_partitions_to_txn_request_add_partitions_to_txn_topic(buf: Buffer, pos: int, version: int) -> tuple[AddPartitionsToTxnRequestAddPartitionsToTxnTopic, int]:
+def _read_add_partitions_to_txn_request_add_partitions_to_txn_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AddPartitionsToTxnRequestAddPartitionsToTxnTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 3, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name, partitions, unknown_tags), pos
 
 
@@ -57,7 +58,7 @@ class AddPartitionsToTxnRequestAddPartitionsToTxnTransaction(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_add_partitions_to_txn_request_add_partitions_to_txn_transaction(buf: Buffer, pos: int, version: int) -> tuple[AddPartitionsToTxnRequestAddPartitionsToTxnTransaction, int]:
+def _read_add_partitions_to_txn_request_add_partitions_to_txn_transaction(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AddPartitionsToTxnRequestAddPartitionsToTxnTransaction, int]:
     transactional_id: str = ''
     if version >= 4:
         transactional_id, pos = read_compact_string(buf, pos)
@@ -70,10 +71,10 @@ def _read_add_partitions_to_txn_request_add_partitions_to_txn_transaction(buf: B
     topics: list[AddPartitionsToTxnRequestAddPartitionsToTxnTopic] = []
     if version >= 4:
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_request_add_partitions_to_txn_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_request_add_partitions_to_txn_topic)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AddPartitionsToTxnRequestAddPartitionsToTxnTransaction(transactional_id, producer_id, producer_epoch, verify_only, topics, unknown_tags), pos
 
 
@@ -115,11 +116,11 @@ class AddPartitionsToTxnRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         transactions: list[AddPartitionsToTxnRequestAddPartitionsToTxnTransaction] = []
         if version >= 4:
             length, pos = read_length(buf, pos, True, False, 14)
-            transactions, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_request_add_partitions_to_txn_transaction)
+            transactions, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_request_add_partitions_to_txn_transaction)
         v3_and_below_transactional_id: str = ''
         if version <= 3:
             v3_and_below_transactional_id, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
@@ -131,10 +132,10 @@ class AddPartitionsToTxnRequest(Message):
         v3_and_below_topics: list[AddPartitionsToTxnRequestAddPartitionsToTxnTopic] = []
         if version <= 3:
             length, pos = read_length(buf, pos, version >= 3, False, 3)
-            v3_and_below_topics, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_request_add_partitions_to_txn_topic)
+            v3_and_below_topics, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_request_add_partitions_to_txn_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(transactions, v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -169,12 +170,12 @@ class AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(ProtocolStruct
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_add_partitions_to_txn_response_add_partitions_to_txn_partition_result(buf: Buffer, pos: int, version: int) -> tuple[AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult, int]:
+def _read_add_partitions_to_txn_response_add_partitions_to_txn_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult, int]:
     partition_index, partition_error_code = _unpack_ih(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(partition_index, partition_error_code, unknown_tags), pos
 
 
@@ -193,13 +194,13 @@ class AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_add_partitions_to_txn_response_add_partitions_to_txn_topic_result(buf: Buffer, pos: int, version: int) -> tuple[AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult, int]:
+def _read_add_partitions_to_txn_response_add_partitions_to_txn_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult, int]:
     name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 3, False, 6)
-    results_by_partition, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_response_add_partitions_to_txn_partition_result)
+    results_by_partition, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_response_add_partitions_to_txn_partition_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(name, results_by_partition, unknown_tags), pos
 
 
@@ -219,17 +220,17 @@ class AddPartitionsToTxnResponseAddPartitionsToTxnResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_add_partitions_to_txn_response_add_partitions_to_txn_result(buf: Buffer, pos: int, version: int) -> tuple[AddPartitionsToTxnResponseAddPartitionsToTxnResult, int]:
+def _read_add_partitions_to_txn_response_add_partitions_to_txn_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AddPartitionsToTxnResponseAddPartitionsToTxnResult, int]:
     transactional_id: str = ''
     if version >= 4:
         transactional_id, pos = read_compact_string(buf, pos)
     topic_results: list[AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult] = []
     if version >= 4:
         length, pos = read_length(buf, pos, True, False, 3)
-        topic_results, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_response_add_partitions_to_txn_topic_result)
+        topic_results, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_response_add_partitions_to_txn_topic_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AddPartitionsToTxnResponseAddPartitionsToTxnResult(transactional_id, topic_results, unknown_tags), pos
 
 
@@ -262,7 +263,7 @@ class AddPartitionsToTxnResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         error_code: int = 0
@@ -272,14 +273,14 @@ class AddPartitionsToTxnResponse(Message):
         results_by_transaction: list[AddPartitionsToTxnResponseAddPartitionsToTxnResult] = []
         if version >= 4:
             length, pos = read_length(buf, pos, True, False, 3)
-            results_by_transaction, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_response_add_partitions_to_txn_result)
+            results_by_transaction, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_response_add_partitions_to_txn_result)
         results_by_topic_v3_and_below: list[AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult] = []
         if version <= 3:
             length, pos = read_length(buf, pos, version >= 3, False, 3)
-            results_by_topic_v3_and_below, pos = read_structs(buf, pos, version, length, _read_add_partitions_to_txn_response_add_partitions_to_txn_topic_result)
+            results_by_topic_v3_and_below, pos = read_structs(buf, pos, version, length, budget, _read_add_partitions_to_txn_response_add_partitions_to_txn_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, results_by_transaction, results_by_topic_v3_and_below, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -28,12 +29,12 @@ class AddRaftVoterRequestListener(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_add_raft_voter_request_listener(buf: Buffer, pos: int, version: int) -> tuple[AddRaftVoterRequestListener, int]:
+def _read_add_raft_voter_request_listener(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AddRaftVoterRequestListener, int]:
     name, pos = read_compact_string(buf, pos)
     host, pos = read_compact_string(buf, pos)
     (port,) = _unpack_H(buf, pos)
     pos += 2
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AddRaftVoterRequestListener(name, host, port, unknown_tags), pos
 
 
@@ -62,18 +63,18 @@ class AddRaftVoterRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         cluster_id: str | None
         cluster_id, pos = read_compact_nullable_string(buf, pos)
         timeout_ms, voter_id, voter_directory_id = _unpack_iiu(buf, pos)
         pos += 24
         length, pos = read_length(buf, pos, True, False, 5)
-        listeners, pos = read_structs(buf, pos, version, length, _read_add_raft_voter_request_listener)
+        listeners, pos = read_structs(buf, pos, version, length, budget, _read_add_raft_voter_request_listener)
         ack_when_committed: bool = True
         if version >= 1:
             (ack_when_committed,) = _unpack_t(buf, pos)
             pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(cluster_id, timeout_ms, voter_id, voter_directory_id, listeners, ack_when_committed, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -102,12 +103,12 @@ class AddRaftVoterResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -27,13 +28,13 @@ class AlterClientQuotasRequestEntityData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_client_quotas_request_entity_data(buf: Buffer, pos: int, version: int) -> tuple[AlterClientQuotasRequestEntityData, int]:
+def _read_alter_client_quotas_request_entity_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterClientQuotasRequestEntityData, int]:
     entity_type, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     entity_name: str | None
     entity_name, pos = read_compact_nullable_string(buf, pos) if version >= 1 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterClientQuotasRequestEntityData(entity_type, entity_name, unknown_tags), pos
 
 
@@ -54,13 +55,13 @@ class AlterClientQuotasRequestOpData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_client_quotas_request_op_data(buf: Buffer, pos: int, version: int) -> tuple[AlterClientQuotasRequestOpData, int]:
+def _read_alter_client_quotas_request_op_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterClientQuotasRequestOpData, int]:
     key, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     value, remove = _unpack_dt(buf, pos)
     pos += 9
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterClientQuotasRequestOpData(key, value, remove, unknown_tags), pos
 
 
@@ -80,14 +81,14 @@ class AlterClientQuotasRequestEntryData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_client_quotas_request_entry_data(buf: Buffer, pos: int, version: int) -> tuple[AlterClientQuotasRequestEntryData, int]:
+def _read_alter_client_quotas_request_entry_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterClientQuotasRequestEntryData, int]:
     length, pos = read_length(buf, pos, version >= 1, False, 3)
-    entity, pos = read_structs(buf, pos, version, length, _read_alter_client_quotas_request_entity_data)
+    entity, pos = read_structs(buf, pos, version, length, budget, _read_alter_client_quotas_request_entity_data)
     length, pos = read_length(buf, pos, version >= 1, False, 11)
-    ops, pos = read_structs(buf, pos, version, length, _read_alter_client_quotas_request_op_data)
+    ops, pos = read_structs(buf, pos, version, length, budget, _read_alter_client_quotas_request_op_data)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterClientQuotasRequestEntryData(entity, ops, unknown_tags), pos
 
 
@@ -112,14 +113,14 @@ class AlterClientQuotasRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 1, False, 3)
-        entries, pos = read_structs(buf, pos, version, length, _read_alter_client_quotas_request_entry_data)
+        entries, pos = read_structs(buf, pos, version, length, budget, _read_alter_client_quotas_request_entry_data)
         (validate_only,) = _unpack_t(buf, pos)
         pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(entries, validate_only, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -138,13 +139,13 @@ class AlterClientQuotasResponseEntityData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_client_quotas_response_entity_data(buf: Buffer, pos: int, version: int) -> tuple[AlterClientQuotasResponseEntityData, int]:
+def _read_alter_client_quotas_response_entity_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterClientQuotasResponseEntityData, int]:
     entity_type, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     entity_name: str | None
     entity_name, pos = read_compact_nullable_string(buf, pos) if version >= 1 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterClientQuotasResponseEntityData(entity_type, entity_name, unknown_tags), pos
 
 
@@ -165,16 +166,16 @@ class AlterClientQuotasResponseEntryData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_client_quotas_response_entry_data(buf: Buffer, pos: int, version: int) -> tuple[AlterClientQuotasResponseEntryData, int]:
+def _read_alter_client_quotas_response_entry_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterClientQuotasResponseEntryData, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos) if version >= 1 else read_nullable_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 1, False, 3)
-    entity, pos = read_structs(buf, pos, version, length, _read_alter_client_quotas_response_entity_data)
+    entity, pos = read_structs(buf, pos, version, length, budget, _read_alter_client_quotas_response_entity_data)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterClientQuotasResponseEntryData(error_code, error_message, entity, unknown_tags), pos
 
 
@@ -200,14 +201,14 @@ class AlterClientQuotasResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 1, False, 5)
-        entries, pos = read_structs(buf, pos, version, length, _read_alter_client_quotas_response_entry_data)
+        entries, pos = read_structs(buf, pos, version, length, budget, _read_alter_client_quotas_response_entry_data)
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, entries, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -27,13 +28,13 @@ class AlterConfigsRequestAlterableConfig(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_configs_request_alterable_config(buf: Buffer, pos: int, version: int) -> tuple[AlterConfigsRequestAlterableConfig, int]:
+def _read_alter_configs_request_alterable_config(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterConfigsRequestAlterableConfig, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     value: str | None
     value, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterConfigsRequestAlterableConfig(name, value, unknown_tags), pos
 
 
@@ -54,15 +55,15 @@ class AlterConfigsRequestAlterConfigsResource(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_configs_request_alter_configs_resource(buf: Buffer, pos: int, version: int) -> tuple[AlterConfigsRequestAlterConfigsResource, int]:
+def _read_alter_configs_request_alter_configs_resource(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterConfigsRequestAlterConfigsResource, int]:
     (resource_type,) = _unpack_b(buf, pos)
     pos += 1
     resource_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 3)
-    configs, pos = read_structs(buf, pos, version, length, _read_alter_configs_request_alterable_config)
+    configs, pos = read_structs(buf, pos, version, length, budget, _read_alter_configs_request_alterable_config)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterConfigsRequestAlterConfigsResource(resource_type, resource_name, configs, unknown_tags), pos
 
 
@@ -88,14 +89,14 @@ class AlterConfigsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 4)
-        resources, pos = read_structs(buf, pos, version, length, _read_alter_configs_request_alter_configs_resource)
+        resources, pos = read_structs(buf, pos, version, length, budget, _read_alter_configs_request_alter_configs_resource)
         (validate_only,) = _unpack_t(buf, pos)
         pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(resources, validate_only, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -116,7 +117,7 @@ class AlterConfigsResponseAlterConfigsResourceResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_configs_response_alter_configs_resource_response(buf: Buffer, pos: int, version: int) -> tuple[AlterConfigsResponseAlterConfigsResourceResponse, int]:
+def _read_alter_configs_response_alter_configs_resource_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterConfigsResponseAlterConfigsResourceResponse, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -126,7 +127,7 @@ def _read_alter_configs_response_alter_configs_resource_response(buf: Buffer, po
     resource_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterConfigsResponseAlterConfigsResourceResponse(error_code, error_message, resource_type, resource_name, unknown_tags), pos
 
 
@@ -153,14 +154,14 @@ class AlterConfigsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 6)
-        responses, pos = read_structs(buf, pos, version, length, _read_alter_configs_response_alter_configs_resource_response)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_alter_configs_response_alter_configs_resource_response)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, responses, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -27,15 +28,15 @@ class AlterPartitionReassignmentsRequestReassignablePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_partition_reassignments_request_reassignable_partition(buf: Buffer, pos: int, version: int) -> tuple[AlterPartitionReassignmentsRequestReassignablePartition, int]:
+def _read_alter_partition_reassignments_request_reassignable_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterPartitionReassignmentsRequestReassignablePartition, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     replicas: list[int] | None
     length, pos = read_length(buf, pos, True, True, 4)
     replicas = None
     if length >= 0:
-        replicas, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+        replicas, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterPartitionReassignmentsRequestReassignablePartition(partition_index, replicas, unknown_tags), pos
 
 
@@ -54,11 +55,11 @@ class AlterPartitionReassignmentsRequestReassignableTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_partition_reassignments_request_reassignable_topic(buf: Buffer, pos: int, version: int) -> tuple[AlterPartitionReassignmentsRequestReassignableTopic, int]:
+def _read_alter_partition_reassignments_request_reassignable_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterPartitionReassignmentsRequestReassignableTopic, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_alter_partition_reassignments_request_reassignable_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_alter_partition_reassignments_request_reassignable_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterPartitionReassignmentsRequestReassignableTopic(name, partitions, unknown_tags), pos
 
 
@@ -83,7 +84,7 @@ class AlterPartitionReassignmentsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         allow_replication_factor_change: bool = True
@@ -91,8 +92,8 @@ class AlterPartitionReassignmentsRequest(Message):
             (allow_replication_factor_change,) = _unpack_t(buf, pos)
             pos += 1
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_alter_partition_reassignments_request_reassignable_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_alter_partition_reassignments_request_reassignable_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(timeout_ms, allow_replication_factor_change, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -115,12 +116,12 @@ class AlterPartitionReassignmentsResponseReassignablePartitionResponse(ProtocolS
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_partition_reassignments_response_reassignable_partition_response(buf: Buffer, pos: int, version: int) -> tuple[AlterPartitionReassignmentsResponseReassignablePartitionResponse, int]:
+def _read_alter_partition_reassignments_response_reassignable_partition_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterPartitionReassignmentsResponseReassignablePartitionResponse, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterPartitionReassignmentsResponseReassignablePartitionResponse(partition_index, error_code, error_message, unknown_tags), pos
 
 
@@ -139,11 +140,11 @@ class AlterPartitionReassignmentsResponseReassignableTopicResponse(ProtocolStruc
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_partition_reassignments_response_reassignable_topic_response(buf: Buffer, pos: int, version: int) -> tuple[AlterPartitionReassignmentsResponseReassignableTopicResponse, int]:
+def _read_alter_partition_reassignments_response_reassignable_topic_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterPartitionReassignmentsResponseReassignableTopicResponse, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_alter_partition_reassignments_response_reassignable_partition_response)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_alter_partition_reassignments_response_reassignable_partition_response)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterPartitionReassignmentsResponseReassignableTopicResponse(name, partitions, unknown_tags), pos
 
 
@@ -170,7 +171,7 @@ class AlterPartitionReassignmentsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         allow_replication_factor_change: bool = True
@@ -182,8 +183,8 @@ class AlterPartitionReassignmentsResponse(Message):
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 3)
-        responses, pos = read_structs(buf, pos, version, length, _read_alter_partition_reassignments_response_reassignable_topic_response)
-        unknown_tags, pos = read_tags(buf, pos)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_alter_partition_reassignments_response_reassignable_topic_response)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, allow_replication_factor_change, error_code, error_message, responses, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_ints, write_length, write_string, write_structs, write_tags
@@ -25,13 +26,13 @@ class AlterReplicaLogDirsRequestAlterReplicaLogDirTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_replica_log_dirs_request_alter_replica_log_dir_topic(buf: Buffer, pos: int, version: int) -> tuple[AlterReplicaLogDirsRequestAlterReplicaLogDirTopic, int]:
+def _read_alter_replica_log_dirs_request_alter_replica_log_dir_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterReplicaLogDirsRequestAlterReplicaLogDirTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterReplicaLogDirsRequestAlterReplicaLogDirTopic(name, partitions, unknown_tags), pos
 
 
@@ -51,13 +52,13 @@ class AlterReplicaLogDirsRequestAlterReplicaLogDir(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_replica_log_dirs_request_alter_replica_log_dir(buf: Buffer, pos: int, version: int) -> tuple[AlterReplicaLogDirsRequestAlterReplicaLogDir, int]:
+def _read_alter_replica_log_dirs_request_alter_replica_log_dir(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterReplicaLogDirsRequestAlterReplicaLogDir, int]:
     path, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 3)
-    topics, pos = read_structs(buf, pos, version, length, _read_alter_replica_log_dirs_request_alter_replica_log_dir_topic)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_alter_replica_log_dirs_request_alter_replica_log_dir_topic)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterReplicaLogDirsRequestAlterReplicaLogDir(path, topics, unknown_tags), pos
 
 
@@ -81,12 +82,12 @@ class AlterReplicaLogDirsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 3)
-        dirs, pos = read_structs(buf, pos, version, length, _read_alter_replica_log_dirs_request_alter_replica_log_dir)
+        dirs, pos = read_structs(buf, pos, version, length, budget, _read_alter_replica_log_dirs_request_alter_replica_log_dir)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(dirs, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -104,12 +105,12 @@ class AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(ProtocolStruc
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_replica_log_dirs_response_alter_replica_log_dir_partition_result(buf: Buffer, pos: int, version: int) -> tuple[AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult, int]:
+def _read_alter_replica_log_dirs_response_alter_replica_log_dir_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterReplicaLogDirsResponseAlterReplicaLogDirPartitionResult(partition_index, error_code, unknown_tags), pos
 
 
@@ -128,13 +129,13 @@ class AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_replica_log_dirs_response_alter_replica_log_dir_topic_result(buf: Buffer, pos: int, version: int) -> tuple[AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult, int]:
+def _read_alter_replica_log_dirs_response_alter_replica_log_dir_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult, int]:
     topic_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_alter_replica_log_dirs_response_alter_replica_log_dir_partition_result)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_alter_replica_log_dirs_response_alter_replica_log_dir_partition_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterReplicaLogDirsResponseAlterReplicaLogDirTopicResult(topic_name, partitions, unknown_tags), pos
 
 
@@ -159,14 +160,14 @@ class AlterReplicaLogDirsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 3)
-        results, pos = read_structs(buf, pos, version, length, _read_alter_replica_log_dirs_response_alter_replica_log_dir_topic_result)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_alter_replica_log_dirs_response_alter_replica_log_dir_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

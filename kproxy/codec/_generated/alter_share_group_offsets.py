@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -26,10 +27,10 @@ class AlterShareGroupOffsetsRequestPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_share_group_offsets_request_partition(buf: Buffer, pos: int, version: int) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
+def _read_alter_share_group_offsets_request_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
     partition_index, start_offset = _unpack_iq(buf, pos)
     pos += 12
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterShareGroupOffsetsRequestPartition(partition_index, start_offset, unknown_tags), pos
 
 
@@ -47,11 +48,11 @@ class AlterShareGroupOffsetsRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_share_group_offsets_request_topic(buf: Buffer, pos: int, version: int) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
+def _read_alter_share_group_offsets_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
     topic_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 13)
-    partitions, pos = read_structs(buf, pos, version, length, _read_alter_share_group_offsets_request_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_alter_share_group_offsets_request_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterShareGroupOffsetsRequestTopic(topic_name, partitions, unknown_tags), pos
 
 
@@ -75,11 +76,11 @@ class AlterShareGroupOffsetsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_alter_share_group_offsets_request_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_alter_share_group_offsets_request_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -98,12 +99,12 @@ class AlterShareGroupOffsetsResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_share_group_offsets_response_partition(buf: Buffer, pos: int, version: int) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
+def _read_alter_share_group_offsets_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterShareGroupOffsetsResponsePartition(partition_index, error_code, error_message, unknown_tags), pos
 
 
@@ -123,13 +124,13 @@ class AlterShareGroupOffsetsResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_share_group_offsets_response_topic(buf: Buffer, pos: int, version: int) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
+def _read_alter_share_group_offsets_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
     topic_name, pos = read_compact_string(buf, pos)
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_alter_share_group_offsets_response_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_alter_share_group_offsets_response_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterShareGroupOffsetsResponseTopic(topic_name, topic_id, partitions, unknown_tags), pos
 
 
@@ -156,14 +157,14 @@ class AlterShareGroupOffsetsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 19)
-        responses, pos = read_structs(buf, pos, version, length, _read_alter_share_group_offsets_response_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_alter_share_group_offsets_response_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, responses, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_bytes, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -27,11 +28,11 @@ class AlterUserScramCredentialsRequestScramCredentialDeletion(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_user_scram_credentials_request_scram_credential_deletion(buf: Buffer, pos: int, version: int) -> tuple[AlterUserScramCredentialsRequestScramCredentialDeletion, int]:
+def _read_alter_user_scram_credentials_request_scram_credential_deletion(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterUserScramCredentialsRequestScramCredentialDeletion, int]:
     name, pos = read_compact_string(buf, pos)
     (mechanism,) = _unpack_b(buf, pos)
     pos += 1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterUserScramCredentialsRequestScramCredentialDeletion(name, mechanism, unknown_tags), pos
 
 
@@ -53,13 +54,13 @@ class AlterUserScramCredentialsRequestScramCredentialUpsertion(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_user_scram_credentials_request_scram_credential_upsertion(buf: Buffer, pos: int, version: int) -> tuple[AlterUserScramCredentialsRequestScramCredentialUpsertion, int]:
+def _read_alter_user_scram_credentials_request_scram_credential_upsertion(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterUserScramCredentialsRequestScramCredentialUpsertion, int]:
     name, pos = read_compact_string(buf, pos)
     mechanism, iterations = _unpack_bi(buf, pos)
     pos += 5
     salt, pos = read_compact_bytes(buf, pos)
     salted_password, pos = read_compact_bytes(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterUserScramCredentialsRequestScramCredentialUpsertion(name, mechanism, iterations, salt, salted_password, unknown_tags), pos
 
 
@@ -85,12 +86,12 @@ class AlterUserScramCredentialsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 3)
-        deletions, pos = read_structs(buf, pos, version, length, _read_alter_user_scram_credentials_request_scram_credential_deletion)
+        deletions, pos = read_structs(buf, pos, version, length, budget, _read_alter_user_scram_credentials_request_scram_credential_deletion)
         length, pos = read_length(buf, pos, True, False, 9)
-        upsertions, pos = read_structs(buf, pos, version, length, _read_alter_user_scram_credentials_request_scram_credential_upsertion)
-        unknown_tags, pos = read_tags(buf, pos)
+        upsertions, pos = read_structs(buf, pos, version, length, budget, _read_alter_user_scram_credentials_request_scram_credential_upsertion)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(deletions, upsertions, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -109,13 +110,13 @@ class AlterUserScramCredentialsResponseAlterUserScramCredentialsResult(ProtocolS
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_alter_user_scram_credentials_response_alter_user_scram_credentials_result(buf: Buffer, pos: int, version: int) -> tuple[AlterUserScramCredentialsResponseAlterUserScramCredentialsResult, int]:
+def _read_alter_user_scram_credentials_response_alter_user_scram_credentials_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[AlterUserScramCredentialsResponseAlterUserScramCredentialsResult, int]:
     user, pos = read_compact_string(buf, pos)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return AlterUserScramCredentialsResponseAlterUserScramCredentialsResult(user, error_code, error_message, unknown_tags), pos
 
 
@@ -140,12 +141,12 @@ class AlterUserScramCredentialsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 5)
-        results, pos = read_structs(buf, pos, version, length, _read_alter_user_scram_credentials_response_alter_user_scram_credentials_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_alter_user_scram_credentials_response_alter_user_scram_credentials_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

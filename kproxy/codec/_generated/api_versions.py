@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import absent, write_compact_string, write_length, write_structs, write_tags
@@ -34,7 +35,7 @@ class ApiVersionsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         client_software_name: str = ''
         if version >= 3:
             client_software_name, pos = read_compact_string(buf, pos)
@@ -43,7 +44,7 @@ class ApiVersionsRequest(Message):
             client_software_version, pos = read_compact_string(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(client_software_name, client_software_version, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -65,12 +66,12 @@ class ApiVersionsResponseApiVersion(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_api_versions_response_api_version(buf: Buffer, pos: int, version: int) -> tuple[ApiVersionsResponseApiVersion, int]:
+def _read_api_versions_response_api_version(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ApiVersionsResponseApiVersion, int]:
     api_key, min_version, max_version = _unpack_hhh(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ApiVersionsResponseApiVersion(api_key, min_version, max_version, unknown_tags), pos
 
 
@@ -90,7 +91,7 @@ class ApiVersionsResponseSupportedFeatureKey(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_api_versions_response_supported_feature_key(buf: Buffer, pos: int, version: int) -> tuple[ApiVersionsResponseSupportedFeatureKey, int]:
+def _read_api_versions_response_supported_feature_key(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ApiVersionsResponseSupportedFeatureKey, int]:
     name: str = ''
     if version >= 3:
         name, pos = read_compact_string(buf, pos)
@@ -101,7 +102,7 @@ def _read_api_versions_response_supported_feature_key(buf: Buffer, pos: int, ver
         pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ApiVersionsResponseSupportedFeatureKey(name, min_version, max_version, unknown_tags), pos
 
 
@@ -130,7 +131,7 @@ class ApiVersionsResponseFinalizedFeatureKey(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_api_versions_response_finalized_feature_key(buf: Buffer, pos: int, version: int) -> tuple[ApiVersionsResponseFinalizedFeatureKey, int]:
+def _read_api_versions_response_finalized_feature_key(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ApiVersionsResponseFinalizedFeatureKey, int]:
     name: str = ''
     if version >= 3:
         name, pos = read_compact_string(buf, pos)
@@ -141,7 +142,7 @@ def _read_api_versions_response_finalized_feature_key(buf: Buffer, pos: int, ver
         pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ApiVersionsResponseFinalizedFeatureKey(name, max_version_level, min_version_level, unknown_tags), pos
 
 
@@ -179,11 +180,11 @@ class ApiVersionsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         length, pos = read_length(buf, pos, version >= 3, False, 6)
-        api_keys, pos = read_structs(buf, pos, version, length, _read_api_versions_response_api_version)
+        api_keys, pos = read_structs(buf, pos, version, length, budget, _read_api_versions_response_api_version)
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -194,16 +195,16 @@ class ApiVersionsResponse(Message):
         zk_migration_ready: bool = False
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
             if unknown_tags:
                 if (raw := unknown_tags.pop(0, None)) is not None:
                     length, start = read_length(raw, 0, True, False, 6)
-                    supported_features = whole(read_structs(raw, start, version, length, _read_api_versions_response_supported_feature_key), raw)
+                    supported_features = whole(read_structs(raw, start, version, length, budget, _read_api_versions_response_supported_feature_key), raw)
                 if (raw := unknown_tags.pop(1, None)) is not None:
                     finalized_features_epoch = whole((_unpack_q(raw, 0)[0], 8), raw)
                 if (raw := unknown_tags.pop(2, None)) is not None:
                     length, start = read_length(raw, 0, True, False, 6)
-                    finalized_features = whole(read_structs(raw, start, version, length, _read_api_versions_response_finalized_feature_key), raw)
+                    finalized_features = whole(read_structs(raw, start, version, length, budget, _read_api_versions_response_finalized_feature_key), raw)
                 if (raw := unknown_tags.pop(3, None)) is not None:
                     zk_migration_ready = whole((_unpack_t(raw, 0)[0], 1), raw)
         return cls(error_code, api_keys, throttle_time_ms, supported_features, finalized_features_epoch, finalized_features, zk_migration_ready, unknown_tags), pos

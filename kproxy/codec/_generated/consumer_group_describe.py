@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_strings, write_structs, write_tags
@@ -34,12 +35,12 @@ class ConsumerGroupDescribeRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 1)
-        group_ids, pos = read_strings(buf, pos, True, length)
+        group_ids, pos = read_strings(buf, pos, True, length, budget)
         (include_authorized_operations,) = _unpack_t(buf, pos)
         pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_ids, include_authorized_operations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -58,13 +59,13 @@ class ConsumerGroupDescribeResponseTopicPartitions(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_consumer_group_describe_response_topic_partitions(buf: Buffer, pos: int, version: int) -> tuple[ConsumerGroupDescribeResponseTopicPartitions, int]:
+def _read_consumer_group_describe_response_topic_partitions(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ConsumerGroupDescribeResponseTopicPartitions, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     topic_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ConsumerGroupDescribeResponseTopicPartitions(topic_id, topic_name, partitions, unknown_tags), pos
 
 
@@ -83,10 +84,10 @@ class ConsumerGroupDescribeResponseAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_consumer_group_describe_response_assignment(buf: Buffer, pos: int, version: int) -> tuple[ConsumerGroupDescribeResponseAssignment, int]:
+def _read_consumer_group_describe_response_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ConsumerGroupDescribeResponseAssignment, int]:
     length, pos = read_length(buf, pos, True, False, 19)
-    topic_partitions, pos = read_structs(buf, pos, version, length, _read_consumer_group_describe_response_topic_partitions)
-    unknown_tags, pos = read_tags(buf, pos)
+    topic_partitions, pos = read_structs(buf, pos, version, length, budget, _read_consumer_group_describe_response_topic_partitions)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ConsumerGroupDescribeResponseAssignment(topic_partitions, unknown_tags), pos
 
 
@@ -113,7 +114,7 @@ class ConsumerGroupDescribeResponseMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_consumer_group_describe_response_member(buf: Buffer, pos: int, version: int) -> tuple[ConsumerGroupDescribeResponseMember, int]:
+def _read_consumer_group_describe_response_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ConsumerGroupDescribeResponseMember, int]:
     member_id, pos = read_compact_string(buf, pos)
     instance_id: str | None
     instance_id, pos = read_compact_nullable_string(buf, pos)
@@ -124,16 +125,16 @@ def _read_consumer_group_describe_response_member(buf: Buffer, pos: int, version
     client_id, pos = read_compact_string(buf, pos)
     client_host, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 1)
-    subscribed_topic_names, pos = read_strings(buf, pos, True, length)
+    subscribed_topic_names, pos = read_strings(buf, pos, True, length, budget)
     subscribed_topic_regex: str | None
     subscribed_topic_regex, pos = read_compact_nullable_string(buf, pos)
-    assignment, pos = _read_consumer_group_describe_response_assignment(buf, pos, version)
-    target_assignment, pos = _read_consumer_group_describe_response_assignment(buf, pos, version)
+    assignment, pos = _read_consumer_group_describe_response_assignment(buf, pos, version, budget)
+    target_assignment, pos = _read_consumer_group_describe_response_assignment(buf, pos, version, budget)
     member_type: int = -1
     if version >= 1:
         (member_type,) = _unpack_b(buf, pos)
         pos += 1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ConsumerGroupDescribeResponseMember(member_id, instance_id, rack_id, member_epoch, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, assignment, target_assignment, member_type, unknown_tags), pos
 
 
@@ -169,7 +170,7 @@ class ConsumerGroupDescribeResponseDescribedGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_consumer_group_describe_response_described_group(buf: Buffer, pos: int, version: int) -> tuple[ConsumerGroupDescribeResponseDescribedGroup, int]:
+def _read_consumer_group_describe_response_described_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ConsumerGroupDescribeResponseDescribedGroup, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -180,10 +181,10 @@ def _read_consumer_group_describe_response_described_group(buf: Buffer, pos: int
     pos += 8
     assignor_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 16)
-    members, pos = read_structs(buf, pos, version, length, _read_consumer_group_describe_response_member)
+    members, pos = read_structs(buf, pos, version, length, budget, _read_consumer_group_describe_response_member)
     (authorized_operations,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ConsumerGroupDescribeResponseDescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members, authorized_operations, unknown_tags), pos
 
 
@@ -213,12 +214,12 @@ class ConsumerGroupDescribeResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 20)
-        groups, pos = read_structs(buf, pos, version, length, _read_consumer_group_describe_response_described_group)
-        unknown_tags, pos = read_tags(buf, pos)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_consumer_group_describe_response_described_group)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_ints, read_length, read_nullable_bytes, read_string, read_structs
 from kproxy.codec.primitive_writers import write_ints, write_length, write_nullable_bytes, write_string, write_structs
@@ -21,10 +22,10 @@ class ConsumerProtocolAssignmentTopicPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_consumer_protocol_assignment_topic_partition(buf: Buffer, pos: int, version: int) -> tuple[ConsumerProtocolAssignmentTopicPartition, int]:
+def _read_consumer_protocol_assignment_topic_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ConsumerProtocolAssignmentTopicPartition, int]:
     topic, pos = read_string(buf, pos)
     length, pos = read_length(buf, pos, False, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     return ConsumerProtocolAssignmentTopicPartition(topic, partitions, unknown_tags), pos
 
@@ -48,9 +49,9 @@ class ConsumerProtocolAssignment(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, False, False, 6)
-        assigned_partitions, pos = read_structs(buf, pos, version, length, _read_consumer_protocol_assignment_topic_partition)
+        assigned_partitions, pos = read_structs(buf, pos, version, length, budget, _read_consumer_protocol_assignment_topic_partition)
         user_data: bytes | None
         user_data, pos = read_nullable_bytes(buf, pos)
         unknown_tags: dict[int, bytes] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_ints, read_length, read_nullable_bytes, read_nullable_string, read_string, read_strings, read_structs
 from kproxy.codec.primitive_writers import absent, write_ints, write_length, write_nullable_bytes, write_nullable_string, write_string, write_strings, write_structs
@@ -24,14 +25,14 @@ class ConsumerProtocolSubscriptionTopicPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_consumer_protocol_subscription_topic_partition(buf: Buffer, pos: int, version: int) -> tuple[ConsumerProtocolSubscriptionTopicPartition, int]:
+def _read_consumer_protocol_subscription_topic_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ConsumerProtocolSubscriptionTopicPartition, int]:
     topic: str = ''
     if version >= 1:
         topic, pos = read_string(buf, pos)
     partitions: list[int] = []
     if version >= 1:
         length, pos = read_length(buf, pos, False, False, 4)
-        partitions, pos = read_ints(buf, pos, "i", length)
+        partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     return ConsumerProtocolSubscriptionTopicPartition(topic, partitions, unknown_tags), pos
 
@@ -64,15 +65,15 @@ class ConsumerProtocolSubscription(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, False, False, 2)
-        topics, pos = read_strings(buf, pos, False, length)
+        topics, pos = read_strings(buf, pos, False, length, budget)
         user_data: bytes | None
         user_data, pos = read_nullable_bytes(buf, pos)
         owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = []
         if version >= 1:
             length, pos = read_length(buf, pos, False, False, 6)
-            owned_partitions, pos = read_structs(buf, pos, version, length, _read_consumer_protocol_subscription_topic_partition)
+            owned_partitions, pos = read_structs(buf, pos, version, length, budget, _read_consumer_protocol_subscription_topic_partition)
         generation_id: int = -1
         if version >= 2:
             (generation_id,) = _unpack_i(buf, pos)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -32,7 +33,7 @@ class CreateAclsRequestAclCreation(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_acls_request_acl_creation(buf: Buffer, pos: int, version: int) -> tuple[CreateAclsRequestAclCreation, int]:
+def _read_create_acls_request_acl_creation(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateAclsRequestAclCreation, int]:
     (resource_type,) = _unpack_b(buf, pos)
     pos += 1
     resource_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
@@ -46,7 +47,7 @@ def _read_create_acls_request_acl_creation(buf: Buffer, pos: int, version: int) 
     pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateAclsRequestAclCreation(resource_type, resource_name, resource_pattern_type, principal, host, operation, permission_type, unknown_tags), pos
 
 
@@ -77,12 +78,12 @@ class CreateAclsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 8)
-        creations, pos = read_structs(buf, pos, version, length, _read_create_acls_request_acl_creation)
+        creations, pos = read_structs(buf, pos, version, length, budget, _read_create_acls_request_acl_creation)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(creations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -100,14 +101,14 @@ class CreateAclsResponseAclCreationResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_acls_response_acl_creation_result(buf: Buffer, pos: int, version: int) -> tuple[CreateAclsResponseAclCreationResult, int]:
+def _read_create_acls_response_acl_creation_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateAclsResponseAclCreationResult, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateAclsResponseAclCreationResult(error_code, error_message, unknown_tags), pos
 
 
@@ -132,14 +133,14 @@ class CreateAclsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 4)
-        results, pos = read_structs(buf, pos, version, length, _read_create_acls_response_acl_creation_result)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_create_acls_response_acl_creation_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

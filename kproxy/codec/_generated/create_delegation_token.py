@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_compact_string, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_bytes, write_compact_bytes, write_compact_nullable_string, write_compact_string, write_length, write_string, write_structs, write_tags
@@ -27,12 +28,12 @@ class CreateDelegationTokenRequestCreatableRenewers(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_delegation_token_request_creatable_renewers(buf: Buffer, pos: int, version: int) -> tuple[CreateDelegationTokenRequestCreatableRenewers, int]:
+def _read_create_delegation_token_request_creatable_renewers(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateDelegationTokenRequestCreatableRenewers, int]:
     principal_type, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     principal_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateDelegationTokenRequestCreatableRenewers(principal_type, principal_name, unknown_tags), pos
 
 
@@ -59,7 +60,7 @@ class CreateDelegationTokenRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         owner_principal_type: str | None = ''
         if version >= 3:
             owner_principal_type, pos = read_compact_nullable_string(buf, pos)
@@ -67,12 +68,12 @@ class CreateDelegationTokenRequest(Message):
         if version >= 3:
             owner_principal_name, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, version >= 2, False, 3)
-        renewers, pos = read_structs(buf, pos, version, length, _read_create_delegation_token_request_creatable_renewers)
+        renewers, pos = read_structs(buf, pos, version, length, budget, _read_create_delegation_token_request_creatable_renewers)
         (max_lifetime_ms,) = _unpack_q(buf, pos)
         pos += 8
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(owner_principal_type, owner_principal_name, renewers, max_lifetime_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -113,7 +114,7 @@ class CreateDelegationTokenResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         principal_type, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
@@ -132,7 +133,7 @@ class CreateDelegationTokenResponse(Message):
         pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(error_code, principal_type, principal_name, token_requester_principal_type, token_requester_principal_name, issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id, hmac, throttle_time_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -25,12 +26,12 @@ class CreatePartitionsRequestCreatePartitionsAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_partitions_request_create_partitions_assignment(buf: Buffer, pos: int, version: int) -> tuple[CreatePartitionsRequestCreatePartitionsAssignment, int]:
+def _read_create_partitions_request_create_partitions_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreatePartitionsRequestCreatePartitionsAssignment, int]:
     length, pos = read_length(buf, pos, version >= 2, False, 4)
-    broker_ids, pos = read_ints(buf, pos, "i", length)
+    broker_ids, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreatePartitionsRequestCreatePartitionsAssignment(broker_ids, unknown_tags), pos
 
 
@@ -50,7 +51,7 @@ class CreatePartitionsRequestCreatePartitionsTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_partitions_request_create_partitions_topic(buf: Buffer, pos: int, version: int) -> tuple[CreatePartitionsRequestCreatePartitionsTopic, int]:
+def _read_create_partitions_request_create_partitions_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreatePartitionsRequestCreatePartitionsTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     (count,) = _unpack_i(buf, pos)
     pos += 4
@@ -58,10 +59,10 @@ def _read_create_partitions_request_create_partitions_topic(buf: Buffer, pos: in
     length, pos = read_length(buf, pos, version >= 2, True, 2)
     assignments = None
     if length >= 0:
-        assignments, pos = read_structs(buf, pos, version, length, _read_create_partitions_request_create_partitions_assignment)
+        assignments, pos = read_structs(buf, pos, version, length, budget, _read_create_partitions_request_create_partitions_assignment)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreatePartitionsRequestCreatePartitionsTopic(name, count, assignments, unknown_tags), pos
 
 
@@ -88,14 +89,14 @@ class CreatePartitionsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 7)
-        topics, pos = read_structs(buf, pos, version, length, _read_create_partitions_request_create_partitions_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_create_partitions_request_create_partitions_topic)
         timeout_ms, validate_only = _unpack_it(buf, pos)
         pos += 5
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, timeout_ms, validate_only, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -115,7 +116,7 @@ class CreatePartitionsResponseCreatePartitionsTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_partitions_response_create_partitions_topic_result(buf: Buffer, pos: int, version: int) -> tuple[CreatePartitionsResponseCreatePartitionsTopicResult, int]:
+def _read_create_partitions_response_create_partitions_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreatePartitionsResponseCreatePartitionsTopicResult, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
@@ -123,7 +124,7 @@ def _read_create_partitions_response_create_partitions_topic_result(buf: Buffer,
     error_message, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreatePartitionsResponseCreatePartitionsTopicResult(name, error_code, error_message, unknown_tags), pos
 
 
@@ -149,14 +150,14 @@ class CreatePartitionsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 5)
-        results, pos = read_structs(buf, pos, version, length, _read_create_partitions_response_create_partitions_topic_result)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_create_partitions_response_create_partitions_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

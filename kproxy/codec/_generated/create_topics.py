@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_string, read_string, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -29,14 +30,14 @@ class CreateTopicsRequestCreatableReplicaAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_topics_request_creatable_replica_assignment(buf: Buffer, pos: int, version: int) -> tuple[CreateTopicsRequestCreatableReplicaAssignment, int]:
+def _read_create_topics_request_creatable_replica_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateTopicsRequestCreatableReplicaAssignment, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     length, pos = read_length(buf, pos, version >= 5, False, 4)
-    broker_ids, pos = read_ints(buf, pos, "i", length)
+    broker_ids, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateTopicsRequestCreatableReplicaAssignment(partition_index, broker_ids, unknown_tags), pos
 
 
@@ -56,13 +57,13 @@ class CreateTopicsRequestCreatableTopicConfig(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_topics_request_creatable_topic_config(buf: Buffer, pos: int, version: int) -> tuple[CreateTopicsRequestCreatableTopicConfig, int]:
+def _read_create_topics_request_creatable_topic_config(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateTopicsRequestCreatableTopicConfig, int]:
     name, pos = read_compact_string(buf, pos) if version >= 5 else read_string(buf, pos)
     value: str | None
     value, pos = read_compact_nullable_string(buf, pos) if version >= 5 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateTopicsRequestCreatableTopicConfig(name, value, unknown_tags), pos
 
 
@@ -85,17 +86,17 @@ class CreateTopicsRequestCreatableTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_topics_request_creatable_topic(buf: Buffer, pos: int, version: int) -> tuple[CreateTopicsRequestCreatableTopic, int]:
+def _read_create_topics_request_creatable_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateTopicsRequestCreatableTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 5 else read_string(buf, pos)
     num_partitions, replication_factor = _unpack_ih(buf, pos)
     pos += 6
     length, pos = read_length(buf, pos, version >= 5, False, 6)
-    assignments, pos = read_structs(buf, pos, version, length, _read_create_topics_request_creatable_replica_assignment)
+    assignments, pos = read_structs(buf, pos, version, length, budget, _read_create_topics_request_creatable_replica_assignment)
     length, pos = read_length(buf, pos, version >= 5, False, 3)
-    configs, pos = read_structs(buf, pos, version, length, _read_create_topics_request_creatable_topic_config)
+    configs, pos = read_structs(buf, pos, version, length, budget, _read_create_topics_request_creatable_topic_config)
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateTopicsRequestCreatableTopic(name, num_partitions, replication_factor, assignments, configs, unknown_tags), pos
 
 
@@ -123,9 +124,9 @@ class CreateTopicsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 5, False, 10)
-        topics, pos = read_structs(buf, pos, version, length, _read_create_topics_request_creatable_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_create_topics_request_creatable_topic)
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         validate_only: bool = False
@@ -134,7 +135,7 @@ class CreateTopicsRequest(Message):
             pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 5:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, timeout_ms, validate_only, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -160,7 +161,7 @@ class CreateTopicsResponseCreatableTopicConfigs(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_topics_response_creatable_topic_configs(buf: Buffer, pos: int, version: int) -> tuple[CreateTopicsResponseCreatableTopicConfigs, int]:
+def _read_create_topics_response_creatable_topic_configs(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateTopicsResponseCreatableTopicConfigs, int]:
     name: str = ''
     if version >= 5:
         name, pos = read_compact_string(buf, pos)
@@ -175,7 +176,7 @@ def _read_create_topics_response_creatable_topic_configs(buf: Buffer, pos: int, 
         pos += 3
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return CreateTopicsResponseCreatableTopicConfigs(name, value, read_only, config_source, is_sensitive, unknown_tags), pos
 
 
@@ -213,7 +214,7 @@ class CreateTopicsResponseCreatableTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_create_topics_response_creatable_topic_result(buf: Buffer, pos: int, version: int) -> tuple[CreateTopicsResponseCreatableTopicResult, int]:
+def _read_create_topics_response_creatable_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[CreateTopicsResponseCreatableTopicResult, int]:
     name, pos = read_compact_string(buf, pos) if version >= 5 else read_string(buf, pos)
     topic_id: bytes = ZERO_UUID
     if version >= 7:
@@ -234,11 +235,11 @@ def _read_create_topics_response_creatable_topic_result(buf: Buffer, pos: int, v
         length, pos = read_length(buf, pos, True, True, 6)
         configs = None
         if length >= 0:
-            configs, pos = read_structs(buf, pos, version, length, _read_create_topics_response_creatable_topic_configs)
+            configs, pos = read_structs(buf, pos, version, length, budget, _read_create_topics_response_creatable_topic_configs)
     topic_config_error_code: int = 0
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         if unknown_tags:
             if (raw := unknown_tags.pop(0, None)) is not None:
                 topic_config_error_code = whole((_unpack_h(raw, 0)[0], 2), raw)
@@ -279,16 +280,16 @@ class CreateTopicsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 2:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 5, False, 4)
-        topics, pos = read_structs(buf, pos, version, length, _read_create_topics_response_creatable_topic_result)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_create_topics_response_creatable_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 5:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

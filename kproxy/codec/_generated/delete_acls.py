@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -32,7 +33,7 @@ class DeleteAclsRequestDeleteAclsFilter(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_acls_request_delete_acls_filter(buf: Buffer, pos: int, version: int) -> tuple[DeleteAclsRequestDeleteAclsFilter, int]:
+def _read_delete_acls_request_delete_acls_filter(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteAclsRequestDeleteAclsFilter, int]:
     (resource_type_filter,) = _unpack_b(buf, pos)
     pos += 1
     resource_name_filter: str | None
@@ -49,7 +50,7 @@ def _read_delete_acls_request_delete_acls_filter(buf: Buffer, pos: int, version:
     pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteAclsRequestDeleteAclsFilter(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type, unknown_tags), pos
 
 
@@ -80,12 +81,12 @@ class DeleteAclsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 8)
-        filters, pos = read_structs(buf, pos, version, length, _read_delete_acls_request_delete_acls_filter)
+        filters, pos = read_structs(buf, pos, version, length, budget, _read_delete_acls_request_delete_acls_filter)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(filters, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -110,7 +111,7 @@ class DeleteAclsResponseDeleteAclsMatchingAcl(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_acls_response_delete_acls_matching_acl(buf: Buffer, pos: int, version: int) -> tuple[DeleteAclsResponseDeleteAclsMatchingAcl, int]:
+def _read_delete_acls_response_delete_acls_matching_acl(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteAclsResponseDeleteAclsMatchingAcl, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -128,7 +129,7 @@ def _read_delete_acls_response_delete_acls_matching_acl(buf: Buffer, pos: int, v
     pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteAclsResponseDeleteAclsMatchingAcl(error_code, error_message, resource_type, resource_name, pattern_type, principal, host, operation, permission_type, unknown_tags), pos
 
 
@@ -158,16 +159,16 @@ class DeleteAclsResponseDeleteAclsFilterResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_acls_response_delete_acls_filter_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteAclsResponseDeleteAclsFilterResult, int]:
+def _read_delete_acls_response_delete_acls_filter_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteAclsResponseDeleteAclsFilterResult, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 11)
-    matching_acls, pos = read_structs(buf, pos, version, length, _read_delete_acls_response_delete_acls_matching_acl)
+    matching_acls, pos = read_structs(buf, pos, version, length, budget, _read_delete_acls_response_delete_acls_matching_acl)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteAclsResponseDeleteAclsFilterResult(error_code, error_message, matching_acls, unknown_tags), pos
 
 
@@ -193,14 +194,14 @@ class DeleteAclsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 5)
-        filter_results, pos = read_structs(buf, pos, version, length, _read_delete_acls_response_delete_acls_filter_result)
+        filter_results, pos = read_structs(buf, pos, version, length, budget, _read_delete_acls_response_delete_acls_filter_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, filter_results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

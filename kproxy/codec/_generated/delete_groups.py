@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_string, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_length, write_string, write_strings, write_structs, write_tags
@@ -29,12 +30,12 @@ class DeleteGroupsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 1)
-        groups_names, pos = read_strings(buf, pos, version >= 2, length)
+        groups_names, pos = read_strings(buf, pos, version >= 2, length, budget)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(groups_names, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -52,13 +53,13 @@ class DeleteGroupsResponseDeletableGroupResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_groups_response_deletable_group_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteGroupsResponseDeletableGroupResult, int]:
+def _read_delete_groups_response_deletable_group_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteGroupsResponseDeletableGroupResult, int]:
     group_id, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteGroupsResponseDeletableGroupResult(group_id, error_code, unknown_tags), pos
 
 
@@ -83,14 +84,14 @@ class DeleteGroupsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 4)
-        results, pos = read_structs(buf, pos, version, length, _read_delete_groups_response_deletable_group_result)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_delete_groups_response_deletable_group_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_length, write_string, write_structs, write_tags
@@ -26,12 +27,12 @@ class DeleteRecordsRequestDeleteRecordsPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_records_request_delete_records_partition(buf: Buffer, pos: int, version: int) -> tuple[DeleteRecordsRequestDeleteRecordsPartition, int]:
+def _read_delete_records_request_delete_records_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteRecordsRequestDeleteRecordsPartition, int]:
     partition_index, offset = _unpack_iq(buf, pos)
     pos += 12
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteRecordsRequestDeleteRecordsPartition(partition_index, offset, unknown_tags), pos
 
 
@@ -50,13 +51,13 @@ class DeleteRecordsRequestDeleteRecordsTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_records_request_delete_records_topic(buf: Buffer, pos: int, version: int) -> tuple[DeleteRecordsRequestDeleteRecordsTopic, int]:
+def _read_delete_records_request_delete_records_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteRecordsRequestDeleteRecordsTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 12)
-    partitions, pos = read_structs(buf, pos, version, length, _read_delete_records_request_delete_records_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_delete_records_request_delete_records_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteRecordsRequestDeleteRecordsTopic(name, partitions, unknown_tags), pos
 
 
@@ -81,14 +82,14 @@ class DeleteRecordsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 2, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_delete_records_request_delete_records_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_delete_records_request_delete_records_topic)
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, timeout_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -108,12 +109,12 @@ class DeleteRecordsResponseDeleteRecordsPartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_records_response_delete_records_partition_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteRecordsResponseDeleteRecordsPartitionResult, int]:
+def _read_delete_records_response_delete_records_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteRecordsResponseDeleteRecordsPartitionResult, int]:
     partition_index, low_watermark, error_code = _unpack_iqh(buf, pos)
     pos += 14
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteRecordsResponseDeleteRecordsPartitionResult(partition_index, low_watermark, error_code, unknown_tags), pos
 
 
@@ -132,13 +133,13 @@ class DeleteRecordsResponseDeleteRecordsTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_records_response_delete_records_topic_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteRecordsResponseDeleteRecordsTopicResult, int]:
+def _read_delete_records_response_delete_records_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteRecordsResponseDeleteRecordsTopicResult, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 14)
-    partitions, pos = read_structs(buf, pos, version, length, _read_delete_records_response_delete_records_partition_result)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_delete_records_response_delete_records_partition_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteRecordsResponseDeleteRecordsTopicResult(name, partitions, unknown_tags), pos
 
 
@@ -163,14 +164,14 @@ class DeleteRecordsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 2, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_delete_records_response_delete_records_topic_result)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_delete_records_response_delete_records_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

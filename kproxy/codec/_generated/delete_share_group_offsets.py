@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -24,9 +25,9 @@ class DeleteShareGroupOffsetsRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_share_group_offsets_request_topic(buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
+def _read_delete_share_group_offsets_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
     topic_name, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteShareGroupOffsetsRequestTopic(topic_name, unknown_tags), pos
 
 
@@ -49,11 +50,11 @@ class DeleteShareGroupOffsetsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 2)
-        topics, pos = read_structs(buf, pos, version, length, _read_delete_share_group_offsets_request_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_delete_share_group_offsets_request_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -73,13 +74,13 @@ class DeleteShareGroupOffsetsResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_share_group_offsets_response_topic(buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
+def _read_delete_share_group_offsets_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
     topic_name, pos = read_compact_string(buf, pos)
     topic_id, error_code = _unpack_uh(buf, pos)
     pos += 18
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteShareGroupOffsetsResponseTopic(topic_name, topic_id, error_code, error_message, unknown_tags), pos
 
 
@@ -106,14 +107,14 @@ class DeleteShareGroupOffsetsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 21)
-        responses, pos = read_structs(buf, pos, version, length, _read_delete_share_group_offsets_response_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_delete_share_group_offsets_response_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, responses, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

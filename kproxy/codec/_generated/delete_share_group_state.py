@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -25,10 +26,10 @@ class DeleteShareGroupStateRequestPartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupStateRequestPartitionData, int]:
+def _read_delete_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteShareGroupStateRequestPartitionData, int]:
     (partition,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteShareGroupStateRequestPartitionData(partition, unknown_tags), pos
 
 
@@ -46,12 +47,12 @@ class DeleteShareGroupStateRequestDeleteStateData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_share_group_state_request_delete_state_data(buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupStateRequestDeleteStateData, int]:
+def _read_delete_share_group_state_request_delete_state_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteShareGroupStateRequestDeleteStateData, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 5)
-    partitions, pos = read_structs(buf, pos, version, length, _read_delete_share_group_state_request_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_delete_share_group_state_request_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteShareGroupStateRequestDeleteStateData(topic_id, partitions, unknown_tags), pos
 
 
@@ -75,11 +76,11 @@ class DeleteShareGroupStateRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_delete_share_group_state_request_delete_state_data)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_delete_share_group_state_request_delete_state_data)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -98,12 +99,12 @@ class DeleteShareGroupStateResponsePartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupStateResponsePartitionResult, int]:
+def _read_delete_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteShareGroupStateResponsePartitionResult, int]:
     partition, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteShareGroupStateResponsePartitionResult(partition, error_code, error_message, unknown_tags), pos
 
 
@@ -122,12 +123,12 @@ class DeleteShareGroupStateResponseDeleteStateResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_share_group_state_response_delete_state_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupStateResponseDeleteStateResult, int]:
+def _read_delete_share_group_state_response_delete_state_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteShareGroupStateResponseDeleteStateResult, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_delete_share_group_state_response_partition_result)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_delete_share_group_state_response_partition_result)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteShareGroupStateResponseDeleteStateResult(topic_id, partitions, unknown_tags), pos
 
 
@@ -150,10 +151,10 @@ class DeleteShareGroupStateResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 18)
-        results, pos = read_structs(buf, pos, version, length, _read_delete_share_group_state_response_delete_state_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_delete_share_group_state_response_delete_state_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_string, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_string, write_strings, write_structs, write_tags
@@ -26,7 +27,7 @@ class DeleteTopicsRequestDeleteTopicState(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_topics_request_delete_topic_state(buf: Buffer, pos: int, version: int) -> tuple[DeleteTopicsRequestDeleteTopicState, int]:
+def _read_delete_topics_request_delete_topic_state(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteTopicsRequestDeleteTopicState, int]:
     name: str | None = None
     if version >= 6:
         name, pos = read_compact_nullable_string(buf, pos)
@@ -36,7 +37,7 @@ def _read_delete_topics_request_delete_topic_state(buf: Buffer, pos: int, versio
         pos += 16
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteTopicsRequestDeleteTopicState(name, topic_id, unknown_tags), pos
 
 
@@ -68,20 +69,20 @@ class DeleteTopicsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         topics: list[DeleteTopicsRequestDeleteTopicState] = []
         if version >= 6:
             length, pos = read_length(buf, pos, True, False, 18)
-            topics, pos = read_structs(buf, pos, version, length, _read_delete_topics_request_delete_topic_state)
+            topics, pos = read_structs(buf, pos, version, length, budget, _read_delete_topics_request_delete_topic_state)
         topic_names: list[str] = []
         if version <= 5:
             length, pos = read_length(buf, pos, version >= 4, False, 1)
-            topic_names, pos = read_strings(buf, pos, version >= 4, length)
+            topic_names, pos = read_strings(buf, pos, version >= 4, length, budget)
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, topic_names, timeout_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -107,7 +108,7 @@ class DeleteTopicsResponseDeletableTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_delete_topics_response_deletable_topic_result(buf: Buffer, pos: int, version: int) -> tuple[DeleteTopicsResponseDeletableTopicResult, int]:
+def _read_delete_topics_response_deletable_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DeleteTopicsResponseDeletableTopicResult, int]:
     name: str | None
     name, pos = read_compact_nullable_string(buf, pos) if version >= 6 else read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
     topic_id: bytes = ZERO_UUID
@@ -121,7 +122,7 @@ def _read_delete_topics_response_deletable_topic_result(buf: Buffer, pos: int, v
         error_message, pos = read_compact_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DeleteTopicsResponseDeletableTopicResult(name, topic_id, error_code, error_message, unknown_tags), pos
 
 
@@ -150,16 +151,16 @@ class DeleteTopicsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 4, False, 4)
-        responses, pos = read_structs(buf, pos, version, length, _read_delete_topics_response_deletable_topic_result)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_delete_topics_response_deletable_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, responses, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

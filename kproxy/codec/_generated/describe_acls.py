@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -36,7 +37,7 @@ class DescribeAclsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (resource_type_filter,) = _unpack_b(buf, pos)
         pos += 1
         resource_name_filter: str | None
@@ -53,7 +54,7 @@ class DescribeAclsRequest(Message):
         pos += 2
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -81,14 +82,14 @@ class DescribeAclsResponseAclDescription(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_acls_response_acl_description(buf: Buffer, pos: int, version: int) -> tuple[DescribeAclsResponseAclDescription, int]:
+def _read_describe_acls_response_acl_description(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeAclsResponseAclDescription, int]:
     principal, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     host, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     operation, permission_type = _unpack_bb(buf, pos)
     pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeAclsResponseAclDescription(principal, host, operation, permission_type, unknown_tags), pos
 
 
@@ -111,7 +112,7 @@ class DescribeAclsResponseDescribeAclsResource(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_acls_response_describe_acls_resource(buf: Buffer, pos: int, version: int) -> tuple[DescribeAclsResponseDescribeAclsResource, int]:
+def _read_describe_acls_response_describe_acls_resource(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeAclsResponseDescribeAclsResource, int]:
     (resource_type,) = _unpack_b(buf, pos)
     pos += 1
     resource_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
@@ -120,10 +121,10 @@ def _read_describe_acls_response_describe_acls_resource(buf: Buffer, pos: int, v
         (pattern_type,) = _unpack_b(buf, pos)
         pos += 1
     length, pos = read_length(buf, pos, version >= 2, False, 5)
-    acls, pos = read_structs(buf, pos, version, length, _read_describe_acls_response_acl_description)
+    acls, pos = read_structs(buf, pos, version, length, budget, _read_describe_acls_response_acl_description)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeAclsResponseDescribeAclsResource(resource_type, resource_name, pattern_type, acls, unknown_tags), pos
 
 
@@ -155,16 +156,16 @@ class DescribeAclsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, version >= 2, False, 5)
-        resources, pos = read_structs(buf, pos, version, length, _read_describe_acls_response_describe_acls_resource)
+        resources, pos = read_structs(buf, pos, version, length, budget, _read_describe_acls_response_describe_acls_resource)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, resources, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -28,7 +29,7 @@ class DescribeClientQuotasRequestComponentData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_client_quotas_request_component_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeClientQuotasRequestComponentData, int]:
+def _read_describe_client_quotas_request_component_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeClientQuotasRequestComponentData, int]:
     entity_type, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     (match_type,) = _unpack_b(buf, pos)
     pos += 1
@@ -36,7 +37,7 @@ def _read_describe_client_quotas_request_component_data(buf: Buffer, pos: int, v
     match, pos = read_compact_nullable_string(buf, pos) if version >= 1 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeClientQuotasRequestComponentData(entity_type, match_type, match, unknown_tags), pos
 
 
@@ -62,14 +63,14 @@ class DescribeClientQuotasRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 1, False, 4)
-        components, pos = read_structs(buf, pos, version, length, _read_describe_client_quotas_request_component_data)
+        components, pos = read_structs(buf, pos, version, length, budget, _read_describe_client_quotas_request_component_data)
         (strict,) = _unpack_t(buf, pos)
         pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(components, strict, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -88,13 +89,13 @@ class DescribeClientQuotasResponseEntityData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_client_quotas_response_entity_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeClientQuotasResponseEntityData, int]:
+def _read_describe_client_quotas_response_entity_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeClientQuotasResponseEntityData, int]:
     entity_type, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     entity_name: str | None
     entity_name, pos = read_compact_nullable_string(buf, pos) if version >= 1 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeClientQuotasResponseEntityData(entity_type, entity_name, unknown_tags), pos
 
 
@@ -114,13 +115,13 @@ class DescribeClientQuotasResponseValueData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_client_quotas_response_value_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeClientQuotasResponseValueData, int]:
+def _read_describe_client_quotas_response_value_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeClientQuotasResponseValueData, int]:
     key, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     (value,) = _unpack_d(buf, pos)
     pos += 8
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeClientQuotasResponseValueData(key, value, unknown_tags), pos
 
 
@@ -140,14 +141,14 @@ class DescribeClientQuotasResponseEntryData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_client_quotas_response_entry_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeClientQuotasResponseEntryData, int]:
+def _read_describe_client_quotas_response_entry_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeClientQuotasResponseEntryData, int]:
     length, pos = read_length(buf, pos, version >= 1, False, 3)
-    entity, pos = read_structs(buf, pos, version, length, _read_describe_client_quotas_response_entity_data)
+    entity, pos = read_structs(buf, pos, version, length, budget, _read_describe_client_quotas_response_entity_data)
     length, pos = read_length(buf, pos, version >= 1, False, 10)
-    values, pos = read_structs(buf, pos, version, length, _read_describe_client_quotas_response_value_data)
+    values, pos = read_structs(buf, pos, version, length, budget, _read_describe_client_quotas_response_value_data)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeClientQuotasResponseEntryData(entity, values, unknown_tags), pos
 
 
@@ -174,7 +175,7 @@ class DescribeClientQuotasResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -183,10 +184,10 @@ class DescribeClientQuotasResponse(Message):
         length, pos = read_length(buf, pos, version >= 1, True, 3)
         entries = None
         if length >= 0:
-            entries, pos = read_structs(buf, pos, version, length, _read_describe_client_quotas_response_entry_data)
+            entries, pos = read_structs(buf, pos, version, length, budget, _read_describe_client_quotas_response_entry_data)
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, entries, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

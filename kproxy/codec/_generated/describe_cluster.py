@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -33,7 +34,7 @@ class DescribeClusterRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (include_cluster_authorized_operations,) = _unpack_t(buf, pos)
         pos += 1
         endpoint_type: int = 1
@@ -44,7 +45,7 @@ class DescribeClusterRequest(Message):
         if version >= 2:
             (include_fenced_brokers,) = _unpack_t(buf, pos)
             pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(include_cluster_authorized_operations, endpoint_type, include_fenced_brokers, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -72,7 +73,7 @@ class DescribeClusterResponseDescribeClusterBroker(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_cluster_response_describe_cluster_broker(buf: Buffer, pos: int, version: int) -> tuple[DescribeClusterResponseDescribeClusterBroker, int]:
+def _read_describe_cluster_response_describe_cluster_broker(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeClusterResponseDescribeClusterBroker, int]:
     (broker_id,) = _unpack_i(buf, pos)
     pos += 4
     host, pos = read_compact_string(buf, pos)
@@ -84,7 +85,7 @@ def _read_describe_cluster_response_describe_cluster_broker(buf: Buffer, pos: in
     if version >= 2:
         (is_fenced,) = _unpack_t(buf, pos)
         pos += 1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeClusterResponseDescribeClusterBroker(broker_id, host, port, rack, is_fenced, unknown_tags), pos
 
 
@@ -120,7 +121,7 @@ class DescribeClusterResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -133,10 +134,10 @@ class DescribeClusterResponse(Message):
         (controller_id,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 11)
-        brokers, pos = read_structs(buf, pos, version, length, _read_describe_cluster_response_describe_cluster_broker)
+        brokers, pos = read_structs(buf, pos, version, length, budget, _read_describe_cluster_response_describe_cluster_broker)
         (cluster_authorized_operations,) = _unpack_i(buf, pos)
         pos += 4
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

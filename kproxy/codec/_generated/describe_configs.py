@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_strings, write_structs, write_tags
@@ -28,7 +29,7 @@ class DescribeConfigsRequestDescribeConfigsResource(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_configs_request_describe_configs_resource(buf: Buffer, pos: int, version: int) -> tuple[DescribeConfigsRequestDescribeConfigsResource, int]:
+def _read_describe_configs_request_describe_configs_resource(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeConfigsRequestDescribeConfigsResource, int]:
     (resource_type,) = _unpack_b(buf, pos)
     pos += 1
     resource_name, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
@@ -36,10 +37,10 @@ def _read_describe_configs_request_describe_configs_resource(buf: Buffer, pos: i
     length, pos = read_length(buf, pos, version >= 4, True, 1)
     configuration_keys = None
     if length >= 0:
-        configuration_keys, pos = read_strings(buf, pos, version >= 4, length)
+        configuration_keys, pos = read_strings(buf, pos, version >= 4, length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeConfigsRequestDescribeConfigsResource(resource_type, resource_name, configuration_keys, unknown_tags), pos
 
 
@@ -66,9 +67,9 @@ class DescribeConfigsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 4, False, 4)
-        resources, pos = read_structs(buf, pos, version, length, _read_describe_configs_request_describe_configs_resource)
+        resources, pos = read_structs(buf, pos, version, length, budget, _read_describe_configs_request_describe_configs_resource)
         include_synonyms: bool = False
         if version >= 1:
             (include_synonyms,) = _unpack_t(buf, pos)
@@ -79,7 +80,7 @@ class DescribeConfigsRequest(Message):
             pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(resources, include_synonyms, include_documentation, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -106,7 +107,7 @@ class DescribeConfigsResponseDescribeConfigsSynonym(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_configs_response_describe_configs_synonym(buf: Buffer, pos: int, version: int) -> tuple[DescribeConfigsResponseDescribeConfigsSynonym, int]:
+def _read_describe_configs_response_describe_configs_synonym(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeConfigsResponseDescribeConfigsSynonym, int]:
     name: str = ''
     if version >= 1:
         name, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
@@ -119,7 +120,7 @@ def _read_describe_configs_response_describe_configs_synonym(buf: Buffer, pos: i
         pos += 1
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeConfigsResponseDescribeConfigsSynonym(name, value, source, unknown_tags), pos
 
 
@@ -156,7 +157,7 @@ class DescribeConfigsResponseDescribeConfigsResourceResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_configs_response_describe_configs_resource_result(buf: Buffer, pos: int, version: int) -> tuple[DescribeConfigsResponseDescribeConfigsResourceResult, int]:
+def _read_describe_configs_response_describe_configs_resource_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeConfigsResponseDescribeConfigsResourceResult, int]:
     name, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
     value: str | None
     value, pos = read_compact_nullable_string(buf, pos) if version >= 4 else read_nullable_string(buf, pos)
@@ -175,7 +176,7 @@ def _read_describe_configs_response_describe_configs_resource_result(buf: Buffer
     synonyms: list[DescribeConfigsResponseDescribeConfigsSynonym] = []
     if version >= 1:
         length, pos = read_length(buf, pos, version >= 4, False, 4)
-        synonyms, pos = read_structs(buf, pos, version, length, _read_describe_configs_response_describe_configs_synonym)
+        synonyms, pos = read_structs(buf, pos, version, length, budget, _read_describe_configs_response_describe_configs_synonym)
     config_type: int = 0
     if version >= 3:
         (config_type,) = _unpack_b(buf, pos)
@@ -185,7 +186,7 @@ def _read_describe_configs_response_describe_configs_resource_result(buf: Buffer
         documentation, pos = read_compact_nullable_string(buf, pos) if version >= 4 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeConfigsResponseDescribeConfigsResourceResult(name, value, read_only, is_default, config_source, is_sensitive, synonyms, config_type, documentation, unknown_tags), pos
 
 
@@ -222,7 +223,7 @@ class DescribeConfigsResponseDescribeConfigsResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_configs_response_describe_configs_result(buf: Buffer, pos: int, version: int) -> tuple[DescribeConfigsResponseDescribeConfigsResult, int]:
+def _read_describe_configs_response_describe_configs_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeConfigsResponseDescribeConfigsResult, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -231,10 +232,10 @@ def _read_describe_configs_response_describe_configs_result(buf: Buffer, pos: in
     pos += 1
     resource_name, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 4, False, 7)
-    configs, pos = read_structs(buf, pos, version, length, _read_describe_configs_response_describe_configs_resource_result)
+    configs, pos = read_structs(buf, pos, version, length, budget, _read_describe_configs_response_describe_configs_resource_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeConfigsResponseDescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs, unknown_tags), pos
 
 
@@ -262,14 +263,14 @@ class DescribeConfigsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 4, False, 7)
-        results, pos = read_structs(buf, pos, version, length, _read_describe_configs_response_describe_configs_result)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_describe_configs_response_describe_configs_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

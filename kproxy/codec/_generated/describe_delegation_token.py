@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_string, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_bytes, write_compact_bytes, write_compact_string, write_length, write_string, write_structs, write_tags
@@ -26,12 +27,12 @@ class DescribeDelegationTokenRequestDescribeDelegationTokenOwner(ProtocolStruct)
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_delegation_token_request_describe_delegation_token_owner(buf: Buffer, pos: int, version: int) -> tuple[DescribeDelegationTokenRequestDescribeDelegationTokenOwner, int]:
+def _read_describe_delegation_token_request_describe_delegation_token_owner(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeDelegationTokenRequestDescribeDelegationTokenOwner, int]:
     principal_type, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     principal_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeDelegationTokenRequestDescribeDelegationTokenOwner(principal_type, principal_name, unknown_tags), pos
 
 
@@ -55,15 +56,15 @@ class DescribeDelegationTokenRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         owners: list[DescribeDelegationTokenRequestDescribeDelegationTokenOwner] | None
         length, pos = read_length(buf, pos, version >= 2, True, 3)
         owners = None
         if length >= 0:
-            owners, pos = read_structs(buf, pos, version, length, _read_describe_delegation_token_request_describe_delegation_token_owner)
+            owners, pos = read_structs(buf, pos, version, length, budget, _read_describe_delegation_token_request_describe_delegation_token_owner)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(owners, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -81,12 +82,12 @@ class DescribeDelegationTokenResponseDescribedDelegationTokenRenewer(ProtocolStr
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_delegation_token_response_described_delegation_token_renewer(buf: Buffer, pos: int, version: int) -> tuple[DescribeDelegationTokenResponseDescribedDelegationTokenRenewer, int]:
+def _read_describe_delegation_token_response_described_delegation_token_renewer(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeDelegationTokenResponseDescribedDelegationTokenRenewer, int]:
     principal_type, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     principal_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeDelegationTokenResponseDescribedDelegationTokenRenewer(principal_type, principal_name, unknown_tags), pos
 
 
@@ -114,7 +115,7 @@ class DescribeDelegationTokenResponseDescribedDelegationToken(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_delegation_token_response_described_delegation_token(buf: Buffer, pos: int, version: int) -> tuple[DescribeDelegationTokenResponseDescribedDelegationToken, int]:
+def _read_describe_delegation_token_response_described_delegation_token(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeDelegationTokenResponseDescribedDelegationToken, int]:
     principal_type, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     principal_name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     token_requester_principal_type: str = ''
@@ -128,10 +129,10 @@ def _read_describe_delegation_token_response_described_delegation_token(buf: Buf
     token_id, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     hmac, pos = read_compact_bytes(buf, pos) if version >= 2 else read_bytes(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 3)
-    renewers, pos = read_structs(buf, pos, version, length, _read_describe_delegation_token_response_described_delegation_token_renewer)
+    renewers, pos = read_structs(buf, pos, version, length, budget, _read_describe_delegation_token_response_described_delegation_token_renewer)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeDelegationTokenResponseDescribedDelegationToken(principal_type, principal_name, token_requester_principal_type, token_requester_principal_name, issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers, unknown_tags), pos
 
 
@@ -169,16 +170,16 @@ class DescribeDelegationTokenResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         length, pos = read_length(buf, pos, version >= 2, False, 30)
-        tokens, pos = read_structs(buf, pos, version, length, _read_describe_delegation_token_response_described_delegation_token)
+        tokens, pos = read_structs(buf, pos, version, length, budget, _read_describe_delegation_token_response_described_delegation_token)
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(error_code, tokens, throttle_time_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

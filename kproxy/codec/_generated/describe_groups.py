@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_bytes, write_compact_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_strings, write_structs, write_tags
@@ -31,16 +32,16 @@ class DescribeGroupsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 5, False, 1)
-        groups, pos = read_strings(buf, pos, version >= 5, length)
+        groups, pos = read_strings(buf, pos, version >= 5, length, budget)
         include_authorized_operations: bool = False
         if version >= 3:
             (include_authorized_operations,) = _unpack_t(buf, pos)
             pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 5:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(groups, include_authorized_operations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -66,7 +67,7 @@ class DescribeGroupsResponseDescribedGroupMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_groups_response_described_group_member(buf: Buffer, pos: int, version: int) -> tuple[DescribeGroupsResponseDescribedGroupMember, int]:
+def _read_describe_groups_response_described_group_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeGroupsResponseDescribedGroupMember, int]:
     member_id, pos = read_compact_string(buf, pos) if version >= 5 else read_string(buf, pos)
     group_instance_id: str | None = None
     if version >= 4:
@@ -77,7 +78,7 @@ def _read_describe_groups_response_described_group_member(buf: Buffer, pos: int,
     member_assignment, pos = read_compact_bytes(buf, pos) if version >= 5 else read_bytes(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeGroupsResponseDescribedGroupMember(member_id, group_instance_id, client_id, client_host, member_metadata, member_assignment, unknown_tags), pos
 
 
@@ -108,7 +109,7 @@ class DescribeGroupsResponseDescribedGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_groups_response_described_group(buf: Buffer, pos: int, version: int) -> tuple[DescribeGroupsResponseDescribedGroup, int]:
+def _read_describe_groups_response_described_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeGroupsResponseDescribedGroup, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None = None
@@ -119,14 +120,14 @@ def _read_describe_groups_response_described_group(buf: Buffer, pos: int, versio
     protocol_type, pos = read_compact_string(buf, pos) if version >= 5 else read_string(buf, pos)
     protocol_data, pos = read_compact_string(buf, pos) if version >= 5 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 5, False, 7)
-    members, pos = read_structs(buf, pos, version, length, _read_describe_groups_response_described_group_member)
+    members, pos = read_structs(buf, pos, version, length, budget, _read_describe_groups_response_described_group_member)
     authorized_operations: int = -2147483648
     if version >= 3:
         (authorized_operations,) = _unpack_i(buf, pos)
         pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 5:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeGroupsResponseDescribedGroup(error_code, error_message, group_id, group_state, protocol_type, protocol_data, members, authorized_operations, unknown_tags), pos
 
 
@@ -163,16 +164,16 @@ class DescribeGroupsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 5, False, 12)
-        groups, pos = read_structs(buf, pos, version, length, _read_describe_groups_response_described_group)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_describe_groups_response_described_group)
         unknown_tags: dict[int, bytes] = {}
         if version >= 5:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_ints, write_length, write_string, write_structs, write_tags
@@ -28,13 +29,13 @@ class DescribeLogDirsRequestDescribableLogDirTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_log_dirs_request_describable_log_dir_topic(buf: Buffer, pos: int, version: int) -> tuple[DescribeLogDirsRequestDescribableLogDirTopic, int]:
+def _read_describe_log_dirs_request_describable_log_dir_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeLogDirsRequestDescribableLogDirTopic, int]:
     topic, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeLogDirsRequestDescribableLogDirTopic(topic, partitions, unknown_tags), pos
 
 
@@ -58,15 +59,15 @@ class DescribeLogDirsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         topics: list[DescribeLogDirsRequestDescribableLogDirTopic] | None
         length, pos = read_length(buf, pos, version >= 2, True, 3)
         topics = None
         if length >= 0:
-            topics, pos = read_structs(buf, pos, version, length, _read_describe_log_dirs_request_describable_log_dir_topic)
+            topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_log_dirs_request_describable_log_dir_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -86,12 +87,12 @@ class DescribeLogDirsResponseDescribeLogDirsPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_log_dirs_response_describe_log_dirs_partition(buf: Buffer, pos: int, version: int) -> tuple[DescribeLogDirsResponseDescribeLogDirsPartition, int]:
+def _read_describe_log_dirs_response_describe_log_dirs_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeLogDirsResponseDescribeLogDirsPartition, int]:
     partition_index, partition_size, offset_lag, is_future_key = _unpack_iqqt(buf, pos)
     pos += 21
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeLogDirsResponseDescribeLogDirsPartition(partition_index, partition_size, offset_lag, is_future_key, unknown_tags), pos
 
 
@@ -110,13 +111,13 @@ class DescribeLogDirsResponseDescribeLogDirsTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_log_dirs_response_describe_log_dirs_topic(buf: Buffer, pos: int, version: int) -> tuple[DescribeLogDirsResponseDescribeLogDirsTopic, int]:
+def _read_describe_log_dirs_response_describe_log_dirs_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeLogDirsResponseDescribeLogDirsTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 21)
-    partitions, pos = read_structs(buf, pos, version, length, _read_describe_log_dirs_response_describe_log_dirs_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_describe_log_dirs_response_describe_log_dirs_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeLogDirsResponseDescribeLogDirsTopic(name, partitions, unknown_tags), pos
 
 
@@ -140,12 +141,12 @@ class DescribeLogDirsResponseDescribeLogDirsResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_log_dirs_response_describe_log_dirs_result(buf: Buffer, pos: int, version: int) -> tuple[DescribeLogDirsResponseDescribeLogDirsResult, int]:
+def _read_describe_log_dirs_response_describe_log_dirs_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeLogDirsResponseDescribeLogDirsResult, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     log_dir, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 3)
-    topics, pos = read_structs(buf, pos, version, length, _read_describe_log_dirs_response_describe_log_dirs_topic)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_log_dirs_response_describe_log_dirs_topic)
     total_bytes: int = -1
     usable_bytes: int = -1
     if version >= 4:
@@ -157,7 +158,7 @@ def _read_describe_log_dirs_response_describe_log_dirs_result(buf: Buffer, pos: 
         pos += 1
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeLogDirsResponseDescribeLogDirsResult(error_code, log_dir, topics, total_bytes, usable_bytes, is_cordoned, unknown_tags), pos
 
 
@@ -188,7 +189,7 @@ class DescribeLogDirsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         error_code: int = 0
@@ -196,10 +197,10 @@ class DescribeLogDirsResponse(Message):
             (error_code,) = _unpack_h(buf, pos)
             pos += 2
         length, pos = read_length(buf, pos, version >= 2, False, 5)
-        results, pos = read_structs(buf, pos, version, length, _read_describe_log_dirs_response_describe_log_dirs_result)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_describe_log_dirs_response_describe_log_dirs_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

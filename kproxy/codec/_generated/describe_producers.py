@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -26,11 +27,11 @@ class DescribeProducersRequestTopicRequest(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_producers_request_topic_request(buf: Buffer, pos: int, version: int) -> tuple[DescribeProducersRequestTopicRequest, int]:
+def _read_describe_producers_request_topic_request(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeProducersRequestTopicRequest, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partition_indexes, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partition_indexes, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeProducersRequestTopicRequest(name, partition_indexes, unknown_tags), pos
 
 
@@ -53,10 +54,10 @@ class DescribeProducersRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_producers_request_topic_request)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_producers_request_topic_request)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -77,10 +78,10 @@ class DescribeProducersResponseProducerState(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_producers_response_producer_state(buf: Buffer, pos: int, version: int) -> tuple[DescribeProducersResponseProducerState, int]:
+def _read_describe_producers_response_producer_state(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeProducersResponseProducerState, int]:
     producer_id, producer_epoch, last_sequence, last_timestamp, coordinator_epoch, current_txn_start_offset = _unpack_qiiqiq(buf, pos)
     pos += 36
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeProducersResponseProducerState(producer_id, producer_epoch, last_sequence, last_timestamp, coordinator_epoch, current_txn_start_offset, unknown_tags), pos
 
 
@@ -100,14 +101,14 @@ class DescribeProducersResponsePartitionResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_producers_response_partition_response(buf: Buffer, pos: int, version: int) -> tuple[DescribeProducersResponsePartitionResponse, int]:
+def _read_describe_producers_response_partition_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeProducersResponsePartitionResponse, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 37)
-    active_producers, pos = read_structs(buf, pos, version, length, _read_describe_producers_response_producer_state)
-    unknown_tags, pos = read_tags(buf, pos)
+    active_producers, pos = read_structs(buf, pos, version, length, budget, _read_describe_producers_response_producer_state)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeProducersResponsePartitionResponse(partition_index, error_code, error_message, active_producers, unknown_tags), pos
 
 
@@ -127,11 +128,11 @@ class DescribeProducersResponseTopicResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_producers_response_topic_response(buf: Buffer, pos: int, version: int) -> tuple[DescribeProducersResponseTopicResponse, int]:
+def _read_describe_producers_response_topic_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeProducersResponseTopicResponse, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 9)
-    partitions, pos = read_structs(buf, pos, version, length, _read_describe_producers_response_partition_response)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_describe_producers_response_partition_response)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeProducersResponseTopicResponse(name, partitions, unknown_tags), pos
 
 
@@ -155,12 +156,12 @@ class DescribeProducersResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_producers_response_topic_response)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_producers_response_topic_response)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

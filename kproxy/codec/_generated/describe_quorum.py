@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -30,10 +31,10 @@ class DescribeQuorumRequestPartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_request_partition_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumRequestPartitionData, int]:
+def _read_describe_quorum_request_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumRequestPartitionData, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumRequestPartitionData(partition_index, unknown_tags), pos
 
 
@@ -51,11 +52,11 @@ class DescribeQuorumRequestTopicData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_request_topic_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumRequestTopicData, int]:
+def _read_describe_quorum_request_topic_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumRequestTopicData, int]:
     topic_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 5)
-    partitions, pos = read_structs(buf, pos, version, length, _read_describe_quorum_request_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_request_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumRequestTopicData(topic_name, partitions, unknown_tags), pos
 
 
@@ -78,10 +79,10 @@ class DescribeQuorumRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_quorum_request_topic_data)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_request_topic_data)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -101,7 +102,7 @@ class DescribeQuorumResponseReplicaState(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_response_replica_state(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumResponseReplicaState, int]:
+def _read_describe_quorum_response_replica_state(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumResponseReplicaState, int]:
     (replica_id,) = _unpack_i(buf, pos)
     pos += 4
     replica_directory_id: bytes = ZERO_UUID
@@ -115,7 +116,7 @@ def _read_describe_quorum_response_replica_state(buf: Buffer, pos: int, version:
     if version >= 1:
         last_fetch_timestamp, last_caught_up_timestamp = _unpack_qq(buf, pos)
         pos += 16
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumResponseReplicaState(replica_id, replica_directory_id, log_end_offset, last_fetch_timestamp, last_caught_up_timestamp, unknown_tags), pos
 
 
@@ -146,7 +147,7 @@ class DescribeQuorumResponsePartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_response_partition_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumResponsePartitionData, int]:
+def _read_describe_quorum_response_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumResponsePartitionData, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None = ''
@@ -155,10 +156,10 @@ def _read_describe_quorum_response_partition_data(buf: Buffer, pos: int, version
     leader_id, leader_epoch, high_watermark = _unpack_iiq(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 13)
-    current_voters, pos = read_structs(buf, pos, version, length, _read_describe_quorum_response_replica_state)
+    current_voters, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_response_replica_state)
     length, pos = read_length(buf, pos, True, False, 13)
-    observers, pos = read_structs(buf, pos, version, length, _read_describe_quorum_response_replica_state)
-    unknown_tags, pos = read_tags(buf, pos)
+    observers, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_response_replica_state)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumResponsePartitionData(partition_index, error_code, error_message, leader_id, leader_epoch, high_watermark, current_voters, observers, unknown_tags), pos
 
 
@@ -181,11 +182,11 @@ class DescribeQuorumResponseTopicData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_response_topic_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumResponseTopicData, int]:
+def _read_describe_quorum_response_topic_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumResponseTopicData, int]:
     topic_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 25)
-    partitions, pos = read_structs(buf, pos, version, length, _read_describe_quorum_response_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_response_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumResponseTopicData(topic_name, partitions, unknown_tags), pos
 
 
@@ -205,7 +206,7 @@ class DescribeQuorumResponseListener(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_response_listener(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumResponseListener, int]:
+def _read_describe_quorum_response_listener(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumResponseListener, int]:
     name: str = ''
     if version >= 2:
         name, pos = read_compact_string(buf, pos)
@@ -216,7 +217,7 @@ def _read_describe_quorum_response_listener(buf: Buffer, pos: int, version: int)
     if version >= 2:
         (port,) = _unpack_H(buf, pos)
         pos += 2
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumResponseListener(name, host, port, unknown_tags), pos
 
 
@@ -245,7 +246,7 @@ class DescribeQuorumResponseNode(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_quorum_response_node(buf: Buffer, pos: int, version: int) -> tuple[DescribeQuorumResponseNode, int]:
+def _read_describe_quorum_response_node(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeQuorumResponseNode, int]:
     node_id: int = 0
     if version >= 2:
         (node_id,) = _unpack_i(buf, pos)
@@ -253,8 +254,8 @@ def _read_describe_quorum_response_node(buf: Buffer, pos: int, version: int) -> 
     listeners: list[DescribeQuorumResponseListener] = []
     if version >= 2:
         length, pos = read_length(buf, pos, True, False, 5)
-        listeners, pos = read_structs(buf, pos, version, length, _read_describe_quorum_response_listener)
-    unknown_tags, pos = read_tags(buf, pos)
+        listeners, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_response_listener)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeQuorumResponseNode(node_id, listeners, unknown_tags), pos
 
 
@@ -286,19 +287,19 @@ class DescribeQuorumResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         error_message: str | None = ''
         if version >= 2:
             error_message, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_quorum_response_topic_data)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_response_topic_data)
         nodes: list[DescribeQuorumResponseNode] = []
         if version >= 2:
             length, pos = read_length(buf, pos, True, False, 6)
-            nodes, pos = read_structs(buf, pos, version, length, _read_describe_quorum_response_node)
-        unknown_tags, pos = read_tags(buf, pos)
+            nodes, pos = read_structs(buf, pos, version, length, budget, _read_describe_quorum_response_node)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(error_code, error_message, topics, nodes, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -28,11 +29,11 @@ class DescribeShareGroupOffsetsRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_share_group_offsets_request_topic(buf: Buffer, pos: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
+def _read_describe_share_group_offsets_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
     topic_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeShareGroupOffsetsRequestTopic(topic_name, partitions, unknown_tags), pos
 
 
@@ -51,14 +52,14 @@ class DescribeShareGroupOffsetsRequestGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_share_group_offsets_request_group(buf: Buffer, pos: int, version: int) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
+def _read_describe_share_group_offsets_request_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
     group_id, pos = read_compact_string(buf, pos)
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None
     length, pos = read_length(buf, pos, True, True, 3)
     topics = None
     if length >= 0:
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_share_group_offsets_request_topic)
-    unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_share_group_offsets_request_topic)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeShareGroupOffsetsRequestGroup(group_id, topics, unknown_tags), pos
 
 
@@ -81,10 +82,10 @@ class DescribeShareGroupOffsetsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 3)
-        groups, pos = read_structs(buf, pos, version, length, _read_describe_share_group_offsets_request_group)
-        unknown_tags, pos = read_tags(buf, pos)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_describe_share_group_offsets_request_group)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -105,7 +106,7 @@ class DescribeShareGroupOffsetsResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_share_group_offsets_response_partition(buf: Buffer, pos: int, version: int) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
+def _read_describe_share_group_offsets_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
     partition_index, start_offset, leader_epoch = _unpack_iqi(buf, pos)
     pos += 16
     lag: int = -1
@@ -116,7 +117,7 @@ def _read_describe_share_group_offsets_response_partition(buf: Buffer, pos: int,
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeShareGroupOffsetsResponsePartition(partition_index, start_offset, leader_epoch, lag, error_code, error_message, unknown_tags), pos
 
 
@@ -139,13 +140,13 @@ class DescribeShareGroupOffsetsResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_share_group_offsets_response_topic(buf: Buffer, pos: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
+def _read_describe_share_group_offsets_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
     topic_name, pos = read_compact_string(buf, pos)
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 20)
-    partitions, pos = read_structs(buf, pos, version, length, _read_describe_share_group_offsets_response_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_describe_share_group_offsets_response_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeShareGroupOffsetsResponseTopic(topic_name, topic_id, partitions, unknown_tags), pos
 
 
@@ -167,15 +168,15 @@ class DescribeShareGroupOffsetsResponseGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_share_group_offsets_response_group(buf: Buffer, pos: int, version: int) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
+def _read_describe_share_group_offsets_response_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
     group_id, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 19)
-    topics, pos = read_structs(buf, pos, version, length, _read_describe_share_group_offsets_response_topic)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_share_group_offsets_response_topic)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeShareGroupOffsetsResponseGroup(group_id, topics, error_code, error_message, unknown_tags), pos
 
 
@@ -201,12 +202,12 @@ class DescribeShareGroupOffsetsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 6)
-        groups, pos = read_structs(buf, pos, version, length, _read_describe_share_group_offsets_response_group)
-        unknown_tags, pos = read_tags(buf, pos)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_describe_share_group_offsets_response_group)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

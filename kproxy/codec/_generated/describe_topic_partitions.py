@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_structs, write_tags
@@ -26,9 +27,9 @@ class DescribeTopicPartitionsRequestTopicRequest(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_topic_partitions_request_topic_request(buf: Buffer, pos: int, version: int) -> tuple[DescribeTopicPartitionsRequestTopicRequest, int]:
+def _read_describe_topic_partitions_request_topic_request(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTopicPartitionsRequestTopicRequest, int]:
     name, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTopicPartitionsRequestTopicRequest(name, unknown_tags), pos
 
 
@@ -46,11 +47,11 @@ class DescribeTopicPartitionsRequestCursor(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_topic_partitions_request_cursor(buf: Buffer, pos: int, version: int) -> tuple[DescribeTopicPartitionsRequestCursor, int]:
+def _read_describe_topic_partitions_request_cursor(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTopicPartitionsRequestCursor, int]:
     topic_name, pos = read_compact_string(buf, pos)
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTopicPartitionsRequestCursor(topic_name, partition_index, unknown_tags), pos
 
 
@@ -75,14 +76,14 @@ class DescribeTopicPartitionsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 2)
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_topic_partitions_request_topic_request)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_topic_partitions_request_topic_request)
         (response_partition_limit,) = _unpack_i(buf, pos)
         pos += 4
         cursor: DescribeTopicPartitionsRequestCursor | None
-        cursor, pos = read_nullable_struct(buf, pos, version, _read_describe_topic_partitions_request_cursor)
-        unknown_tags, pos = read_tags(buf, pos)
+        cursor, pos = read_nullable_struct(buf, pos, version, budget, _read_describe_topic_partitions_request_cursor)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, response_partition_limit, cursor, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -108,26 +109,26 @@ class DescribeTopicPartitionsResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_topic_partitions_response_partition(buf: Buffer, pos: int, version: int) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
+def _read_describe_topic_partitions_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
     error_code, partition_index, leader_id, leader_epoch = _unpack_hiii(buf, pos)
     pos += 14
     length, pos = read_length(buf, pos, True, False, 4)
-    replica_nodes, pos = read_ints(buf, pos, "i", length)
+    replica_nodes, pos = read_ints(buf, pos, "i", length, budget)
     length, pos = read_length(buf, pos, True, False, 4)
-    isr_nodes, pos = read_ints(buf, pos, "i", length)
+    isr_nodes, pos = read_ints(buf, pos, "i", length, budget)
     eligible_leader_replicas: list[int] | None
     length, pos = read_length(buf, pos, True, True, 4)
     eligible_leader_replicas = None
     if length >= 0:
-        eligible_leader_replicas, pos = read_ints(buf, pos, "i", length)
+        eligible_leader_replicas, pos = read_ints(buf, pos, "i", length, budget)
     last_known_elr: list[int] | None
     length, pos = read_length(buf, pos, True, True, 4)
     last_known_elr = None
     if length >= 0:
-        last_known_elr, pos = read_ints(buf, pos, "i", length)
+        last_known_elr, pos = read_ints(buf, pos, "i", length, budget)
     length, pos = read_length(buf, pos, True, False, 4)
-    offline_replicas, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    offline_replicas, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTopicPartitionsResponsePartition(error_code, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, eligible_leader_replicas, last_known_elr, offline_replicas, unknown_tags), pos
 
 
@@ -154,7 +155,7 @@ class DescribeTopicPartitionsResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_topic_partitions_response_topic(buf: Buffer, pos: int, version: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
+def _read_describe_topic_partitions_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     name: str | None
@@ -162,10 +163,10 @@ def _read_describe_topic_partitions_response_topic(buf: Buffer, pos: int, versio
     topic_id, is_internal = _unpack_ut(buf, pos)
     pos += 17
     length, pos = read_length(buf, pos, True, False, 20)
-    partitions, pos = read_structs(buf, pos, version, length, _read_describe_topic_partitions_response_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_describe_topic_partitions_response_partition)
     (topic_authorized_operations,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTopicPartitionsResponseTopic(error_code, name, topic_id, is_internal, partitions, topic_authorized_operations, unknown_tags), pos
 
 
@@ -187,11 +188,11 @@ class DescribeTopicPartitionsResponseCursor(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_topic_partitions_response_cursor(buf: Buffer, pos: int, version: int) -> tuple[DescribeTopicPartitionsResponseCursor, int]:
+def _read_describe_topic_partitions_response_cursor(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTopicPartitionsResponseCursor, int]:
     topic_name, pos = read_compact_string(buf, pos)
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTopicPartitionsResponseCursor(topic_name, partition_index, unknown_tags), pos
 
 
@@ -216,14 +217,14 @@ class DescribeTopicPartitionsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 26)
-        topics, pos = read_structs(buf, pos, version, length, _read_describe_topic_partitions_response_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_topic_partitions_response_topic)
         next_cursor: DescribeTopicPartitionsResponseCursor | None
-        next_cursor, pos = read_nullable_struct(buf, pos, version, _read_describe_topic_partitions_response_cursor)
-        unknown_tags, pos = read_tags(buf, pos)
+        next_cursor, pos = read_nullable_struct(buf, pos, version, budget, _read_describe_topic_partitions_response_cursor)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, next_cursor, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_ints, write_length, write_strings, write_structs, write_tags
@@ -30,10 +31,10 @@ class DescribeTransactionsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 1)
-        transactional_ids, pos = read_strings(buf, pos, True, length)
-        unknown_tags, pos = read_tags(buf, pos)
+        transactional_ids, pos = read_strings(buf, pos, True, length, budget)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(transactional_ids, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -50,11 +51,11 @@ class DescribeTransactionsResponseTopicData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_transactions_response_topic_data(buf: Buffer, pos: int, version: int) -> tuple[DescribeTransactionsResponseTopicData, int]:
+def _read_describe_transactions_response_topic_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTransactionsResponseTopicData, int]:
     topic, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTransactionsResponseTopicData(topic, partitions, unknown_tags), pos
 
 
@@ -79,7 +80,7 @@ class DescribeTransactionsResponseTransactionState(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_transactions_response_transaction_state(buf: Buffer, pos: int, version: int) -> tuple[DescribeTransactionsResponseTransactionState, int]:
+def _read_describe_transactions_response_transaction_state(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeTransactionsResponseTransactionState, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     transactional_id, pos = read_compact_string(buf, pos)
@@ -87,8 +88,8 @@ def _read_describe_transactions_response_transaction_state(buf: Buffer, pos: int
     transaction_timeout_ms, transaction_start_time_ms, producer_id, producer_epoch = _unpack_iqqh(buf, pos)
     pos += 22
     length, pos = read_length(buf, pos, True, False, 3)
-    topics, pos = read_structs(buf, pos, version, length, _read_describe_transactions_response_topic_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_describe_transactions_response_topic_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeTransactionsResponseTransactionState(error_code, transactional_id, transaction_state, transaction_timeout_ms, transaction_start_time_ms, producer_id, producer_epoch, topics, unknown_tags), pos
 
 
@@ -115,12 +116,12 @@ class DescribeTransactionsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 28)
-        transaction_states, pos = read_structs(buf, pos, version, length, _read_describe_transactions_response_transaction_state)
-        unknown_tags, pos = read_tags(buf, pos)
+        transaction_states, pos = read_structs(buf, pos, version, length, budget, _read_describe_transactions_response_transaction_state)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, transaction_states, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -25,9 +26,9 @@ class DescribeUserScramCredentialsRequestUserName(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_user_scram_credentials_request_user_name(buf: Buffer, pos: int, version: int) -> tuple[DescribeUserScramCredentialsRequestUserName, int]:
+def _read_describe_user_scram_credentials_request_user_name(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeUserScramCredentialsRequestUserName, int]:
     name, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeUserScramCredentialsRequestUserName(name, unknown_tags), pos
 
 
@@ -49,13 +50,13 @@ class DescribeUserScramCredentialsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         users: list[DescribeUserScramCredentialsRequestUserName] | None
         length, pos = read_length(buf, pos, True, True, 2)
         users = None
         if length >= 0:
-            users, pos = read_structs(buf, pos, version, length, _read_describe_user_scram_credentials_request_user_name)
-        unknown_tags, pos = read_tags(buf, pos)
+            users, pos = read_structs(buf, pos, version, length, budget, _read_describe_user_scram_credentials_request_user_name)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(users, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -72,10 +73,10 @@ class DescribeUserScramCredentialsResponseCredentialInfo(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_user_scram_credentials_response_credential_info(buf: Buffer, pos: int, version: int) -> tuple[DescribeUserScramCredentialsResponseCredentialInfo, int]:
+def _read_describe_user_scram_credentials_response_credential_info(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeUserScramCredentialsResponseCredentialInfo, int]:
     mechanism, iterations = _unpack_bi(buf, pos)
     pos += 5
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeUserScramCredentialsResponseCredentialInfo(mechanism, iterations, unknown_tags), pos
 
 
@@ -95,15 +96,15 @@ class DescribeUserScramCredentialsResponseDescribeUserScramCredentialsResult(Pro
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_describe_user_scram_credentials_response_describe_user_scram_credentials_result(buf: Buffer, pos: int, version: int) -> tuple[DescribeUserScramCredentialsResponseDescribeUserScramCredentialsResult, int]:
+def _read_describe_user_scram_credentials_response_describe_user_scram_credentials_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[DescribeUserScramCredentialsResponseDescribeUserScramCredentialsResult, int]:
     user, pos = read_compact_string(buf, pos)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 6)
-    credential_infos, pos = read_structs(buf, pos, version, length, _read_describe_user_scram_credentials_response_credential_info)
-    unknown_tags, pos = read_tags(buf, pos)
+    credential_infos, pos = read_structs(buf, pos, version, length, budget, _read_describe_user_scram_credentials_response_credential_info)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return DescribeUserScramCredentialsResponseDescribeUserScramCredentialsResult(user, error_code, error_message, credential_infos, unknown_tags), pos
 
 
@@ -131,14 +132,14 @@ class DescribeUserScramCredentialsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 6)
-        results, pos = read_structs(buf, pos, version, length, _read_describe_user_scram_credentials_response_describe_user_scram_credentials_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_describe_user_scram_credentials_response_describe_user_scram_credentials_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -27,13 +28,13 @@ class ElectLeadersRequestTopicPartitions(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_elect_leaders_request_topic_partitions(buf: Buffer, pos: int, version: int) -> tuple[ElectLeadersRequestTopicPartitions, int]:
+def _read_elect_leaders_request_topic_partitions(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ElectLeadersRequestTopicPartitions, int]:
     topic, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ElectLeadersRequestTopicPartitions(topic, partitions, unknown_tags), pos
 
 
@@ -59,7 +60,7 @@ class ElectLeadersRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         election_type: int = 0
         if version >= 1:
             (election_type,) = _unpack_b(buf, pos)
@@ -68,12 +69,12 @@ class ElectLeadersRequest(Message):
         length, pos = read_length(buf, pos, version >= 2, True, 3)
         topic_partitions = None
         if length >= 0:
-            topic_partitions, pos = read_structs(buf, pos, version, length, _read_elect_leaders_request_topic_partitions)
+            topic_partitions, pos = read_structs(buf, pos, version, length, budget, _read_elect_leaders_request_topic_partitions)
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(election_type, topic_partitions, timeout_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -97,14 +98,14 @@ class ElectLeadersResponsePartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_elect_leaders_response_partition_result(buf: Buffer, pos: int, version: int) -> tuple[ElectLeadersResponsePartitionResult, int]:
+def _read_elect_leaders_response_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ElectLeadersResponsePartitionResult, int]:
     partition_id, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ElectLeadersResponsePartitionResult(partition_id, error_code, error_message, unknown_tags), pos
 
 
@@ -124,13 +125,13 @@ class ElectLeadersResponseReplicaElectionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_elect_leaders_response_replica_election_result(buf: Buffer, pos: int, version: int) -> tuple[ElectLeadersResponseReplicaElectionResult, int]:
+def _read_elect_leaders_response_replica_election_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ElectLeadersResponseReplicaElectionResult, int]:
     topic, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 2, False, 8)
-    partition_result, pos = read_structs(buf, pos, version, length, _read_elect_leaders_response_partition_result)
+    partition_result, pos = read_structs(buf, pos, version, length, budget, _read_elect_leaders_response_partition_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ElectLeadersResponseReplicaElectionResult(topic, partition_result, unknown_tags), pos
 
 
@@ -156,7 +157,7 @@ class ElectLeadersResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         error_code: int = 0
@@ -164,10 +165,10 @@ class ElectLeadersResponse(Message):
             (error_code,) = _unpack_h(buf, pos)
             pos += 2
         length, pos = read_length(buf, pos, version >= 2, False, 3)
-        replica_election_results, pos = read_structs(buf, pos, version, length, _read_elect_leaders_response_replica_election_result)
+        replica_election_results, pos = read_structs(buf, pos, version, length, budget, _read_elect_leaders_response_replica_election_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, replica_election_results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_string, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_string, write_tags
@@ -33,13 +34,13 @@ class EndTxnRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         transactional_id, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
         producer_id, producer_epoch, committed = _unpack_qht(buf, pos)
         pos += 11
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(transactional_id, producer_id, producer_epoch, committed, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -65,7 +66,7 @@ class EndTxnResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         producer_id: int = -1
@@ -75,7 +76,7 @@ class EndTxnResponse(Message):
             pos += 10
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, producer_id, producer_epoch, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_tags
 from kproxy.codec.primitive_writers import write_bytes, write_compact_bytes, write_tags
@@ -30,13 +31,13 @@ class ExpireDelegationTokenRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         hmac, pos = read_compact_bytes(buf, pos) if version >= 2 else read_bytes(buf, pos)
         (expiry_time_period_ms,) = _unpack_q(buf, pos)
         pos += 8
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(hmac, expiry_time_period_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -61,12 +62,12 @@ class ExpireDelegationTokenResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         error_code, expiry_timestamp_ms, throttle_time_ms = _unpack_hqi(buf, pos)
         pos += 14
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(error_code, expiry_timestamp_ms, throttle_time_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_records, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_records, read_string, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_bytes, write_string, write_structs, write_tags
@@ -33,7 +34,7 @@ class FetchRequestReplicaState(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_request_replica_state(buf: Buffer, pos: int, version: int) -> tuple[FetchRequestReplicaState, int]:
+def _read_fetch_request_replica_state(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchRequestReplicaState, int]:
     replica_id: int = -1
     replica_epoch: int = -1
     if version >= 15:
@@ -41,7 +42,7 @@ def _read_fetch_request_replica_state(buf: Buffer, pos: int, version: int) -> tu
         pos += 12
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchRequestReplicaState(replica_id, replica_epoch, unknown_tags), pos
 
 
@@ -71,7 +72,7 @@ class FetchRequestFetchPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_request_fetch_partition(buf: Buffer, pos: int, version: int) -> tuple[FetchRequestFetchPartition, int]:
+def _read_fetch_request_fetch_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchRequestFetchPartition, int]:
     (partition,) = _unpack_i(buf, pos)
     pos += 4
     current_leader_epoch: int = -1
@@ -94,7 +95,7 @@ def _read_fetch_request_fetch_partition(buf: Buffer, pos: int, version: int) -> 
     high_watermark: int = 9223372036854775807
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         if unknown_tags:
             if version >= 17 and (raw := unknown_tags.pop(0, None)) is not None:
                 replica_directory_id = whole((_unpack_u(raw, 0)[0], 16), raw)
@@ -138,7 +139,7 @@ class FetchRequestFetchTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_request_fetch_topic(buf: Buffer, pos: int, version: int) -> tuple[FetchRequestFetchTopic, int]:
+def _read_fetch_request_fetch_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchRequestFetchTopic, int]:
     topic: str = ''
     if version <= 12:
         topic, pos = read_compact_string(buf, pos) if version >= 12 else read_string(buf, pos)
@@ -147,10 +148,10 @@ def _read_fetch_request_fetch_topic(buf: Buffer, pos: int, version: int) -> tupl
         (topic_id,) = _unpack_u(buf, pos)
         pos += 16
     length, pos = read_length(buf, pos, version >= 12, False, 16)
-    partitions, pos = read_structs(buf, pos, version, length, _read_fetch_request_fetch_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_fetch_request_fetch_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchRequestFetchTopic(topic, topic_id, partitions, unknown_tags), pos
 
 
@@ -174,7 +175,7 @@ class FetchRequestForgottenTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_request_forgotten_topic(buf: Buffer, pos: int, version: int) -> tuple[FetchRequestForgottenTopic, int]:
+def _read_fetch_request_forgotten_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchRequestForgottenTopic, int]:
     topic: str = ''
     if 7 <= version <= 12:
         topic, pos = read_compact_string(buf, pos) if version >= 12 else read_string(buf, pos)
@@ -185,10 +186,10 @@ def _read_fetch_request_forgotten_topic(buf: Buffer, pos: int, version: int) -> 
     partitions: list[int] = []
     if version >= 7:
         length, pos = read_length(buf, pos, version >= 12, False, 4)
-        partitions, pos = read_ints(buf, pos, "i", length)
+        partitions, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchRequestForgottenTopic(topic, topic_id, partitions, unknown_tags), pos
 
 
@@ -232,7 +233,7 @@ class FetchRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         replica_id: int = -1
         if version <= 14:
             (replica_id,) = _unpack_i(buf, pos)
@@ -253,11 +254,11 @@ class FetchRequest(Message):
             session_id, session_epoch = _unpack_ii(buf, pos)
             pos += 8
         length, pos = read_length(buf, pos, version >= 12, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_fetch_request_fetch_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_fetch_request_fetch_topic)
         forgotten_topics_data: list[FetchRequestForgottenTopic] = []
         if version >= 7:
             length, pos = read_length(buf, pos, version >= 12, False, 3)
-            forgotten_topics_data, pos = read_structs(buf, pos, version, length, _read_fetch_request_forgotten_topic)
+            forgotten_topics_data, pos = read_structs(buf, pos, version, length, budget, _read_fetch_request_forgotten_topic)
         rack_id: str = ''
         if version >= 11:
             rack_id, pos = read_compact_string(buf, pos) if version >= 12 else read_string(buf, pos)
@@ -265,12 +266,12 @@ class FetchRequest(Message):
         replica_state: FetchRequestReplicaState = FetchRequestReplicaState()
         unknown_tags: dict[int, bytes] = {}
         if version >= 12:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
             if unknown_tags:
                 if (raw := unknown_tags.pop(0, None)) is not None:
                     cluster_id = whole(read_compact_nullable_string(raw, 0), raw)
                 if version >= 15 and (raw := unknown_tags.pop(1, None)) is not None:
-                    replica_state = whole(_read_fetch_request_replica_state(raw, 0, version), raw)
+                    replica_state = whole(_read_fetch_request_replica_state(raw, 0, version, budget), raw)
         return cls(cluster_id, replica_id, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -316,7 +317,7 @@ class FetchResponseEpochEndOffset(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_epoch_end_offset(buf: Buffer, pos: int, version: int) -> tuple[FetchResponseEpochEndOffset, int]:
+def _read_fetch_response_epoch_end_offset(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponseEpochEndOffset, int]:
     epoch: int = -1
     end_offset: int = -1
     if version >= 12:
@@ -324,7 +325,7 @@ def _read_fetch_response_epoch_end_offset(buf: Buffer, pos: int, version: int) -
         pos += 12
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchResponseEpochEndOffset(epoch, end_offset, unknown_tags), pos
 
 
@@ -348,7 +349,7 @@ class FetchResponseLeaderIdAndEpoch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int) -> tuple[FetchResponseLeaderIdAndEpoch, int]:
+def _read_fetch_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponseLeaderIdAndEpoch, int]:
     leader_id: int = -1
     leader_epoch: int = -1
     if version >= 12:
@@ -356,7 +357,7 @@ def _read_fetch_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int
         pos += 8
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchResponseLeaderIdAndEpoch(leader_id, leader_epoch, unknown_tags), pos
 
 
@@ -380,12 +381,12 @@ class FetchResponseSnapshotId(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_snapshot_id(buf: Buffer, pos: int, version: int) -> tuple[FetchResponseSnapshotId, int]:
+def _read_fetch_response_snapshot_id(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponseSnapshotId, int]:
     end_offset, epoch = _unpack_qi(buf, pos)
     pos += 12
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchResponseSnapshotId(end_offset, epoch, unknown_tags), pos
 
 
@@ -404,7 +405,7 @@ class FetchResponseAbortedTransaction(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_aborted_transaction(buf: Buffer, pos: int, version: int) -> tuple[FetchResponseAbortedTransaction, int]:
+def _read_fetch_response_aborted_transaction(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponseAbortedTransaction, int]:
     producer_id: int = 0
     first_offset: int = 0
     if version >= 4:
@@ -412,7 +413,7 @@ def _read_fetch_response_aborted_transaction(buf: Buffer, pos: int, version: int
         pos += 16
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchResponseAbortedTransaction(producer_id, first_offset, unknown_tags), pos
 
 
@@ -445,7 +446,7 @@ class FetchResponsePartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_partition_data(buf: Buffer, pos: int, version: int) -> tuple[FetchResponsePartitionData, int]:
+def _read_fetch_response_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponsePartitionData, int]:
     partition_index, error_code, high_watermark = _unpack_ihq(buf, pos)
     pos += 14
     last_stable_offset: int = -1
@@ -461,7 +462,7 @@ def _read_fetch_response_partition_data(buf: Buffer, pos: int, version: int) -> 
         length, pos = read_length(buf, pos, version >= 12, True, 16)
         aborted_transactions = None
         if length >= 0:
-            aborted_transactions, pos = read_structs(buf, pos, version, length, _read_fetch_response_aborted_transaction)
+            aborted_transactions, pos = read_structs(buf, pos, version, length, budget, _read_fetch_response_aborted_transaction)
     preferred_read_replica: int = -1
     if version >= 11:
         (preferred_read_replica,) = _unpack_i(buf, pos)
@@ -473,14 +474,14 @@ def _read_fetch_response_partition_data(buf: Buffer, pos: int, version: int) -> 
     snapshot_id: FetchResponseSnapshotId = FetchResponseSnapshotId()
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         if unknown_tags:
             if (raw := unknown_tags.pop(0, None)) is not None:
-                diverging_epoch = whole(_read_fetch_response_epoch_end_offset(raw, 0, version), raw)
+                diverging_epoch = whole(_read_fetch_response_epoch_end_offset(raw, 0, version, budget), raw)
             if (raw := unknown_tags.pop(1, None)) is not None:
-                current_leader = whole(_read_fetch_response_leader_id_and_epoch(raw, 0, version), raw)
+                current_leader = whole(_read_fetch_response_leader_id_and_epoch(raw, 0, version, budget), raw)
             if (raw := unknown_tags.pop(2, None)) is not None:
-                snapshot_id = whole(_read_fetch_response_snapshot_id(raw, 0, version), raw)
+                snapshot_id = whole(_read_fetch_response_snapshot_id(raw, 0, version, budget), raw)
     return FetchResponsePartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, diverging_epoch, current_leader, snapshot_id, aborted_transactions, preferred_read_replica, records, unknown_tags), pos
 
 
@@ -530,7 +531,7 @@ class FetchResponseFetchableTopicResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_fetchable_topic_response(buf: Buffer, pos: int, version: int) -> tuple[FetchResponseFetchableTopicResponse, int]:
+def _read_fetch_response_fetchable_topic_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponseFetchableTopicResponse, int]:
     topic: str = ''
     if version <= 12:
         topic, pos = read_compact_string(buf, pos) if version >= 12 else read_string(buf, pos)
@@ -539,10 +540,10 @@ def _read_fetch_response_fetchable_topic_response(buf: Buffer, pos: int, version
         (topic_id,) = _unpack_u(buf, pos)
         pos += 16
     length, pos = read_length(buf, pos, version >= 12, False, 18)
-    partitions, pos = read_structs(buf, pos, version, length, _read_fetch_response_partition_data)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_fetch_response_partition_data)
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchResponseFetchableTopicResponse(topic, topic_id, partitions, unknown_tags), pos
 
 
@@ -567,7 +568,7 @@ class FetchResponseNodeEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fetch_response_node_endpoint(buf: Buffer, pos: int, version: int) -> tuple[FetchResponseNodeEndpoint, int]:
+def _read_fetch_response_node_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FetchResponseNodeEndpoint, int]:
     node_id: int = 0
     if version >= 16:
         (node_id,) = _unpack_i(buf, pos)
@@ -584,7 +585,7 @@ def _read_fetch_response_node_endpoint(buf: Buffer, pos: int, version: int) -> t
         rack, pos = read_compact_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 12:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FetchResponseNodeEndpoint(node_id, host, port, rack, unknown_tags), pos
 
 
@@ -631,7 +632,7 @@ class FetchResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -642,15 +643,15 @@ class FetchResponse(Message):
             error_code, session_id = _unpack_hi(buf, pos)
             pos += 6
         length, pos = read_length(buf, pos, version >= 12, False, 3)
-        responses, pos = read_structs(buf, pos, version, length, _read_fetch_response_fetchable_topic_response)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_fetch_response_fetchable_topic_response)
         node_endpoints: list[FetchResponseNodeEndpoint] = []
         unknown_tags: dict[int, bytes] = {}
         if version >= 12:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
             if unknown_tags:
                 if version >= 16 and (raw := unknown_tags.pop(0, None)) is not None:
                     length, start = read_length(raw, 0, True, False, 11)
-                    node_endpoints = whole(read_structs(raw, start, version, length, _read_fetch_response_node_endpoint), raw)
+                    node_endpoints = whole(read_structs(raw, start, version, length, budget, _read_fetch_response_node_endpoint), raw)
         return cls(throttle_time_ms, error_code, session_id, responses, node_endpoints, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

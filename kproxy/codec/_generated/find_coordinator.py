@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_strings, write_structs, write_tags
@@ -33,7 +34,7 @@ class FindCoordinatorRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         key: str = ''
         if version <= 3:
             key, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
@@ -44,10 +45,10 @@ class FindCoordinatorRequest(Message):
         coordinator_keys: list[str] = []
         if version >= 4:
             length, pos = read_length(buf, pos, True, False, 1)
-            coordinator_keys, pos = read_strings(buf, pos, True, length)
+            coordinator_keys, pos = read_strings(buf, pos, True, length, budget)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(key, key_type, coordinator_keys, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -80,7 +81,7 @@ class FindCoordinatorResponseCoordinator(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_find_coordinator_response_coordinator(buf: Buffer, pos: int, version: int) -> tuple[FindCoordinatorResponseCoordinator, int]:
+def _read_find_coordinator_response_coordinator(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FindCoordinatorResponseCoordinator, int]:
     key: str = ''
     if version >= 4:
         key, pos = read_compact_string(buf, pos)
@@ -101,7 +102,7 @@ def _read_find_coordinator_response_coordinator(buf: Buffer, pos: int, version: 
         error_message, pos = read_compact_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return FindCoordinatorResponseCoordinator(key, node_id, host, port, error_code, error_message, unknown_tags), pos
 
 
@@ -149,7 +150,7 @@ class FindCoordinatorResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -175,10 +176,10 @@ class FindCoordinatorResponse(Message):
         coordinators: list[FindCoordinatorResponseCoordinator] = []
         if version >= 4:
             length, pos = read_length(buf, pos, True, False, 14)
-            coordinators, pos = read_structs(buf, pos, version, length, _read_find_coordinator_response_coordinator)
+            coordinators, pos = read_structs(buf, pos, version, length, budget, _read_find_coordinator_response_coordinator)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

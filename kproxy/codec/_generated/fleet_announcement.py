@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_length, write_strings, write_structs, write_tags
@@ -28,14 +29,14 @@ class FleetAnnouncementLegacyClient(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_fleet_announcement_legacy_client(buf: Buffer, pos: int, version: int) -> tuple[FleetAnnouncementLegacyClient, int]:
+def _read_fleet_announcement_legacy_client(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[FleetAnnouncementLegacyClient, int]:
     client_id, pos = read_compact_string(buf, pos)
     software, pos = read_compact_string(buf, pos)
     (requests,) = _unpack_q(buf, pos)
     pos += 8
     length, pos = read_length(buf, pos, True, False, 1)
-    removed, pos = read_strings(buf, pos, True, length)
-    unknown_tags, pos = read_tags(buf, pos)
+    removed, pos = read_strings(buf, pos, True, length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return FleetAnnouncementLegacyClient(client_id, software, requests, removed, unknown_tags), pos
 
 
@@ -69,7 +70,7 @@ class FleetAnnouncement(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         kproxy_version, pos = read_compact_string(buf, pos)
         host, pos = read_compact_string(buf, pos)
         listen, pos = read_compact_string(buf, pos)
@@ -77,12 +78,12 @@ class FleetAnnouncement(Message):
         started_ms, interval_ms, connections = _unpack_qii(buf, pos)
         pos += 16
         length, pos = read_length(buf, pos, True, False, 1)
-        problems, pos = read_strings(buf, pos, True, length)
+        problems, pos = read_strings(buf, pos, True, length, budget)
         (legacy_total,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 12)
-        legacy_clients, pos = read_structs(buf, pos, version, length, _read_fleet_announcement_legacy_client)
-        unknown_tags, pos = read_tags(buf, pos)
+        legacy_clients, pos = read_structs(buf, pos, version, length, budget, _read_fleet_announcement_legacy_client)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(kproxy_version, host, listen, http, started_ms, interval_ms, connections, problems, legacy_total, legacy_clients, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_string
 from kproxy.codec.primitive_writers import write_string
@@ -25,7 +26,7 @@ class FleetAnnouncementKey(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         instance_id, pos = read_string(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         return cls(instance_id, unknown_tags), pos

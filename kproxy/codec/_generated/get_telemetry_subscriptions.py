@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_ints, read_length, read_strings, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_ints, write_length, write_strings, write_tags
@@ -30,10 +31,10 @@ class GetTelemetrySubscriptionsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (client_instance_id,) = _unpack_u(buf, pos)
         pos += 16
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(client_instance_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -62,16 +63,16 @@ class GetTelemetrySubscriptionsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code, client_instance_id, subscription_id = _unpack_ihui(buf, pos)
         pos += 26
         length, pos = read_length(buf, pos, True, False, 1)
-        accepted_compression_types, pos = read_ints(buf, pos, "b", length)
+        accepted_compression_types, pos = read_ints(buf, pos, "b", length, budget)
         push_interval_ms, telemetry_max_bytes, delta_temporality = _unpack_iit(buf, pos)
         pos += 9
         length, pos = read_length(buf, pos, True, False, 1)
-        requested_metrics, pos = read_strings(buf, pos, True, length)
-        unknown_tags, pos = read_tags(buf, pos)
+        requested_metrics, pos = read_strings(buf, pos, True, length, budget)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, client_instance_id, subscription_id, accepted_compression_types, push_interval_ms, telemetry_max_bytes, delta_temporality, requested_metrics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

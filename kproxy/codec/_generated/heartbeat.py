@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_nullable_string, read_string, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_nullable_string, write_string, write_tags
@@ -32,7 +33,7 @@ class HeartbeatRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
         (generation_id,) = _unpack_i(buf, pos)
         pos += 4
@@ -42,7 +43,7 @@ class HeartbeatRequest(Message):
             group_instance_id, pos = read_compact_nullable_string(buf, pos) if version >= 4 else read_nullable_string(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, generation_id, member_id, group_instance_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -71,7 +72,7 @@ class HeartbeatResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -80,7 +81,7 @@ class HeartbeatResponse(Message):
         pos += 2
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -28,7 +29,7 @@ class IncrementalAlterConfigsRequestAlterableConfig(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_incremental_alter_configs_request_alterable_config(buf: Buffer, pos: int, version: int) -> tuple[IncrementalAlterConfigsRequestAlterableConfig, int]:
+def _read_incremental_alter_configs_request_alterable_config(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[IncrementalAlterConfigsRequestAlterableConfig, int]:
     name, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     (config_operation,) = _unpack_b(buf, pos)
     pos += 1
@@ -36,7 +37,7 @@ def _read_incremental_alter_configs_request_alterable_config(buf: Buffer, pos: i
     value, pos = read_compact_nullable_string(buf, pos) if version >= 1 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return IncrementalAlterConfigsRequestAlterableConfig(name, config_operation, value, unknown_tags), pos
 
 
@@ -58,15 +59,15 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_incremental_alter_configs_request_alter_configs_resource(buf: Buffer, pos: int, version: int) -> tuple[IncrementalAlterConfigsRequestAlterConfigsResource, int]:
+def _read_incremental_alter_configs_request_alter_configs_resource(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[IncrementalAlterConfigsRequestAlterConfigsResource, int]:
     (resource_type,) = _unpack_b(buf, pos)
     pos += 1
     resource_name, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 1, False, 4)
-    configs, pos = read_structs(buf, pos, version, length, _read_incremental_alter_configs_request_alterable_config)
+    configs, pos = read_structs(buf, pos, version, length, budget, _read_incremental_alter_configs_request_alterable_config)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return IncrementalAlterConfigsRequestAlterConfigsResource(resource_type, resource_name, configs, unknown_tags), pos
 
 
@@ -92,14 +93,14 @@ class IncrementalAlterConfigsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 1, False, 4)
-        resources, pos = read_structs(buf, pos, version, length, _read_incremental_alter_configs_request_alter_configs_resource)
+        resources, pos = read_structs(buf, pos, version, length, budget, _read_incremental_alter_configs_request_alter_configs_resource)
         (validate_only,) = _unpack_t(buf, pos)
         pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(resources, validate_only, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -120,7 +121,7 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(ProtocolStruct
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_incremental_alter_configs_response_alter_configs_resource_response(buf: Buffer, pos: int, version: int) -> tuple[IncrementalAlterConfigsResponseAlterConfigsResourceResponse, int]:
+def _read_incremental_alter_configs_response_alter_configs_resource_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[IncrementalAlterConfigsResponseAlterConfigsResourceResponse, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -130,7 +131,7 @@ def _read_incremental_alter_configs_response_alter_configs_resource_response(buf
     resource_name, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return IncrementalAlterConfigsResponseAlterConfigsResourceResponse(error_code, error_message, resource_type, resource_name, unknown_tags), pos
 
 
@@ -157,14 +158,14 @@ class IncrementalAlterConfigsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 1, False, 6)
-        responses, pos = read_structs(buf, pos, version, length, _read_incremental_alter_configs_response_alter_configs_resource_response)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_incremental_alter_configs_response_alter_configs_resource_response)
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, responses, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_nullable_string, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_nullable_string, write_tags
@@ -36,7 +37,7 @@ class InitProducerIdRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         transactional_id: str | None
         transactional_id, pos = read_compact_nullable_string(buf, pos) if version >= 2 else read_nullable_string(buf, pos)
         (transaction_timeout_ms,) = _unpack_i(buf, pos)
@@ -53,7 +54,7 @@ class InitProducerIdRequest(Message):
             pos += 2
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -93,7 +94,7 @@ class InitProducerIdResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code, producer_id, producer_epoch = _unpack_ihqh(buf, pos)
         pos += 16
         ongoing_txn_producer_id: int = -1
@@ -103,7 +104,7 @@ class InitProducerIdResponse(Message):
             pos += 10
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

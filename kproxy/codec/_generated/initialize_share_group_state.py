@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -27,10 +28,10 @@ class InitializeShareGroupStateRequestPartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_initialize_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int) -> tuple[InitializeShareGroupStateRequestPartitionData, int]:
+def _read_initialize_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[InitializeShareGroupStateRequestPartitionData, int]:
     partition, state_epoch, start_offset = _unpack_iiq(buf, pos)
     pos += 16
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return InitializeShareGroupStateRequestPartitionData(partition, state_epoch, start_offset, unknown_tags), pos
 
 
@@ -48,12 +49,12 @@ class InitializeShareGroupStateRequestInitializeStateData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_initialize_share_group_state_request_initialize_state_data(buf: Buffer, pos: int, version: int) -> tuple[InitializeShareGroupStateRequestInitializeStateData, int]:
+def _read_initialize_share_group_state_request_initialize_state_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[InitializeShareGroupStateRequestInitializeStateData, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 17)
-    partitions, pos = read_structs(buf, pos, version, length, _read_initialize_share_group_state_request_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_initialize_share_group_state_request_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return InitializeShareGroupStateRequestInitializeStateData(topic_id, partitions, unknown_tags), pos
 
 
@@ -77,11 +78,11 @@ class InitializeShareGroupStateRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_initialize_share_group_state_request_initialize_state_data)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_initialize_share_group_state_request_initialize_state_data)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -100,12 +101,12 @@ class InitializeShareGroupStateResponsePartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_initialize_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int) -> tuple[InitializeShareGroupStateResponsePartitionResult, int]:
+def _read_initialize_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[InitializeShareGroupStateResponsePartitionResult, int]:
     partition, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return InitializeShareGroupStateResponsePartitionResult(partition, error_code, error_message, unknown_tags), pos
 
 
@@ -124,12 +125,12 @@ class InitializeShareGroupStateResponseInitializeStateResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_initialize_share_group_state_response_initialize_state_result(buf: Buffer, pos: int, version: int) -> tuple[InitializeShareGroupStateResponseInitializeStateResult, int]:
+def _read_initialize_share_group_state_response_initialize_state_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[InitializeShareGroupStateResponseInitializeStateResult, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_initialize_share_group_state_response_partition_result)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_initialize_share_group_state_response_partition_result)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return InitializeShareGroupStateResponseInitializeStateResult(topic_id, partitions, unknown_tags), pos
 
 
@@ -152,10 +153,10 @@ class InitializeShareGroupStateResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 18)
-        results, pos = read_structs(buf, pos, version, length, _read_initialize_share_group_state_response_initialize_state_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_initialize_share_group_state_response_initialize_state_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

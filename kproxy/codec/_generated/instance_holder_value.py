@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_compact_nullable_string, read_compact_string, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_bytes, write_compact_nullable_string, write_compact_string, write_tags
@@ -41,7 +42,7 @@ class InstanceHolderValue(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (process_id,) = _unpack_u(buf, pos)
         pos += 16
         host, pos = read_compact_string(buf, pos)
@@ -54,7 +55,7 @@ class InstanceHolderValue(Message):
         producer_id, epoch, stopped, answered = _unpack_qhtu(buf, pos)
         pos += 27
         padding, pos = read_compact_bytes(buf, pos)
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(process_id, host, pid, started_ms, boot_id, namespace, cluster_id, producer_id, epoch, stopped, answered, padding, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_bytes, write_compact_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -26,12 +27,12 @@ class JoinGroupRequestProtocol(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_join_group_request_protocol(buf: Buffer, pos: int, version: int) -> tuple[JoinGroupRequestProtocol, int]:
+def _read_join_group_request_protocol(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[JoinGroupRequestProtocol, int]:
     name, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
     metadata, pos = read_compact_bytes(buf, pos) if version >= 6 else read_bytes(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return JoinGroupRequestProtocol(name, metadata, unknown_tags), pos
 
 
@@ -62,7 +63,7 @@ class JoinGroupRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
         (session_timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
@@ -76,13 +77,13 @@ class JoinGroupRequest(Message):
             group_instance_id, pos = read_compact_nullable_string(buf, pos) if version >= 6 else read_nullable_string(buf, pos)
         protocol_type, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
         length, pos = read_length(buf, pos, version >= 6, False, 3)
-        protocols, pos = read_structs(buf, pos, version, length, _read_join_group_request_protocol)
+        protocols, pos = read_structs(buf, pos, version, length, budget, _read_join_group_request_protocol)
         reason: str | None = None
         if version >= 8:
             reason, pos = read_compact_nullable_string(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         if version >= 6:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -113,7 +114,7 @@ class JoinGroupResponseMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_join_group_response_member(buf: Buffer, pos: int, version: int) -> tuple[JoinGroupResponseMember, int]:
+def _read_join_group_response_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[JoinGroupResponseMember, int]:
     member_id, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
     group_instance_id: str | None = None
     if version >= 5:
@@ -121,7 +122,7 @@ def _read_join_group_response_member(buf: Buffer, pos: int, version: int) -> tup
     metadata, pos = read_compact_bytes(buf, pos) if version >= 6 else read_bytes(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return JoinGroupResponseMember(member_id, group_instance_id, metadata, unknown_tags), pos
 
 
@@ -155,7 +156,7 @@ class JoinGroupResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 2:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -174,10 +175,10 @@ class JoinGroupResponse(Message):
             pos += 1
         member_id, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
         length, pos = read_length(buf, pos, version >= 6, False, 4)
-        members, pos = read_structs(buf, pos, version, length, _read_join_group_response_member)
+        members, pos = read_structs(buf, pos, version, length, budget, _read_join_group_response_member)
         unknown_tags: dict[int, bytes] = {}
         if version >= 6:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

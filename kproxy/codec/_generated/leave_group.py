@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -26,7 +27,7 @@ class LeaveGroupRequestMemberIdentity(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_leave_group_request_member_identity(buf: Buffer, pos: int, version: int) -> tuple[LeaveGroupRequestMemberIdentity, int]:
+def _read_leave_group_request_member_identity(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[LeaveGroupRequestMemberIdentity, int]:
     member_id: str = ''
     if version >= 3:
         member_id, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
@@ -38,7 +39,7 @@ def _read_leave_group_request_member_identity(buf: Buffer, pos: int, version: in
         reason, pos = read_compact_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return LeaveGroupRequestMemberIdentity(member_id, group_instance_id, reason, unknown_tags), pos
 
 
@@ -72,7 +73,7 @@ class LeaveGroupRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
         member_id: str = ''
         if version <= 2:
@@ -80,10 +81,10 @@ class LeaveGroupRequest(Message):
         members: list[LeaveGroupRequestMemberIdentity] = []
         if version >= 3:
             length, pos = read_length(buf, pos, version >= 4, False, 3)
-            members, pos = read_structs(buf, pos, version, length, _read_leave_group_request_member_identity)
+            members, pos = read_structs(buf, pos, version, length, budget, _read_leave_group_request_member_identity)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, member_id, members, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -110,7 +111,7 @@ class LeaveGroupResponseMemberResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_leave_group_response_member_response(buf: Buffer, pos: int, version: int) -> tuple[LeaveGroupResponseMemberResponse, int]:
+def _read_leave_group_response_member_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[LeaveGroupResponseMemberResponse, int]:
     member_id: str = ''
     if version >= 3:
         member_id, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
@@ -123,7 +124,7 @@ def _read_leave_group_response_member_response(buf: Buffer, pos: int, version: i
         pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return LeaveGroupResponseMemberResponse(member_id, group_instance_id, error_code, unknown_tags), pos
 
 
@@ -159,7 +160,7 @@ class LeaveGroupResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -169,10 +170,10 @@ class LeaveGroupResponse(Message):
         members: list[LeaveGroupResponseMemberResponse] = []
         if version >= 3:
             length, pos = read_length(buf, pos, version >= 4, False, 5)
-            members, pos = read_structs(buf, pos, version, length, _read_leave_group_response_member_response)
+            members, pos = read_structs(buf, pos, version, length, budget, _read_leave_group_response_member_response)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, members, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -29,12 +30,12 @@ class ListConfigResourcesRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         resource_types: list[int] = []
         if version >= 1:
             length, pos = read_length(buf, pos, True, False, 1)
-            resource_types, pos = read_ints(buf, pos, "b", length)
-        unknown_tags, pos = read_tags(buf, pos)
+            resource_types, pos = read_ints(buf, pos, "b", length, budget)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(resource_types, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -54,13 +55,13 @@ class ListConfigResourcesResponseConfigResource(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_config_resources_response_config_resource(buf: Buffer, pos: int, version: int) -> tuple[ListConfigResourcesResponseConfigResource, int]:
+def _read_list_config_resources_response_config_resource(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListConfigResourcesResponseConfigResource, int]:
     resource_name, pos = read_compact_string(buf, pos)
     resource_type: int = 16
     if version >= 1:
         (resource_type,) = _unpack_b(buf, pos)
         pos += 1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ListConfigResourcesResponseConfigResource(resource_name, resource_type, unknown_tags), pos
 
 
@@ -86,12 +87,12 @@ class ListConfigResourcesResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         length, pos = read_length(buf, pos, True, False, 2)
-        config_resources, pos = read_structs(buf, pos, version, length, _read_list_config_resources_response_config_resource)
-        unknown_tags, pos = read_tags(buf, pos)
+        config_resources, pos = read_structs(buf, pos, version, length, budget, _read_list_config_resources_response_config_resource)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, config_resources, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_string, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_string, write_length, write_string, write_strings, write_structs, write_tags
@@ -30,18 +31,18 @@ class ListGroupsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         states_filter: list[str] = []
         if version >= 4:
             length, pos = read_length(buf, pos, True, False, 1)
-            states_filter, pos = read_strings(buf, pos, True, length)
+            states_filter, pos = read_strings(buf, pos, True, length, budget)
         types_filter: list[str] = []
         if version >= 5:
             length, pos = read_length(buf, pos, True, False, 1)
-            types_filter, pos = read_strings(buf, pos, True, length)
+            types_filter, pos = read_strings(buf, pos, True, length, budget)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(states_filter, types_filter, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -68,7 +69,7 @@ class ListGroupsResponseListedGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_groups_response_listed_group(buf: Buffer, pos: int, version: int) -> tuple[ListGroupsResponseListedGroup, int]:
+def _read_list_groups_response_listed_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListGroupsResponseListedGroup, int]:
     group_id, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
     protocol_type, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
     group_state: str = ''
@@ -79,7 +80,7 @@ def _read_list_groups_response_listed_group(buf: Buffer, pos: int, version: int)
         group_type, pos = read_compact_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ListGroupsResponseListedGroup(group_id, protocol_type, group_state, group_type, unknown_tags), pos
 
 
@@ -109,7 +110,7 @@ class ListGroupsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -117,10 +118,10 @@ class ListGroupsResponse(Message):
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         length, pos = read_length(buf, pos, version >= 3, False, 3)
-        groups, pos = read_structs(buf, pos, version, length, _read_list_groups_response_listed_group)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_list_groups_response_listed_group)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_string, write_ints, write_length, write_string, write_structs, write_tags
@@ -30,7 +31,7 @@ class ListOffsetsRequestListOffsetsPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_offsets_request_list_offsets_partition(buf: Buffer, pos: int, version: int) -> tuple[ListOffsetsRequestListOffsetsPartition, int]:
+def _read_list_offsets_request_list_offsets_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListOffsetsRequestListOffsetsPartition, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     current_leader_epoch: int = -1
@@ -45,7 +46,7 @@ def _read_list_offsets_request_list_offsets_partition(buf: Buffer, pos: int, ver
         pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ListOffsetsRequestListOffsetsPartition(partition_index, current_leader_epoch, timestamp, max_num_offsets, unknown_tags), pos
 
 
@@ -71,13 +72,13 @@ class ListOffsetsRequestListOffsetsTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_offsets_request_list_offsets_topic(buf: Buffer, pos: int, version: int) -> tuple[ListOffsetsRequestListOffsetsTopic, int]:
+def _read_list_offsets_request_list_offsets_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListOffsetsRequestListOffsetsTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 6, False, 12)
-    partitions, pos = read_structs(buf, pos, version, length, _read_list_offsets_request_list_offsets_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_list_offsets_request_list_offsets_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ListOffsetsRequestListOffsetsTopic(name, partitions, unknown_tags), pos
 
 
@@ -104,7 +105,7 @@ class ListOffsetsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (replica_id,) = _unpack_i(buf, pos)
         pos += 4
         isolation_level: int = 0
@@ -112,14 +113,14 @@ class ListOffsetsRequest(Message):
             (isolation_level,) = _unpack_b(buf, pos)
             pos += 1
         length, pos = read_length(buf, pos, version >= 6, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_list_offsets_request_list_offsets_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_list_offsets_request_list_offsets_topic)
         timeout_ms: int = 0
         if version >= 10:
             (timeout_ms,) = _unpack_i(buf, pos)
             pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 6:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(replica_id, isolation_level, topics, timeout_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -148,13 +149,13 @@ class ListOffsetsResponseListOffsetsPartitionResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_offsets_response_list_offsets_partition_response(buf: Buffer, pos: int, version: int) -> tuple[ListOffsetsResponseListOffsetsPartitionResponse, int]:
+def _read_list_offsets_response_list_offsets_partition_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListOffsetsResponseListOffsetsPartitionResponse, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     old_style_offsets: list[int] = []
     if version <= 0:
         length, pos = read_length(buf, pos, False, False, 8)
-        old_style_offsets, pos = read_ints(buf, pos, "q", length)
+        old_style_offsets, pos = read_ints(buf, pos, "q", length, budget)
     timestamp: int = -1
     offset: int = -1
     if version >= 1:
@@ -166,7 +167,7 @@ def _read_list_offsets_response_list_offsets_partition_response(buf: Buffer, pos
         pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ListOffsetsResponseListOffsetsPartitionResponse(partition_index, error_code, old_style_offsets, timestamp, offset, leader_epoch, unknown_tags), pos
 
 
@@ -199,13 +200,13 @@ class ListOffsetsResponseListOffsetsTopicResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_offsets_response_list_offsets_topic_response(buf: Buffer, pos: int, version: int) -> tuple[ListOffsetsResponseListOffsetsTopicResponse, int]:
+def _read_list_offsets_response_list_offsets_topic_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListOffsetsResponseListOffsetsTopicResponse, int]:
     name, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 6, False, 10)
-    partitions, pos = read_structs(buf, pos, version, length, _read_list_offsets_response_list_offsets_partition_response)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_list_offsets_response_list_offsets_partition_response)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ListOffsetsResponseListOffsetsTopicResponse(name, partitions, unknown_tags), pos
 
 
@@ -230,16 +231,16 @@ class ListOffsetsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 2:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 6, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_list_offsets_response_list_offsets_topic_response)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_list_offsets_response_list_offsets_topic_response)
         unknown_tags: dict[int, bytes] = {}
         if version >= 6:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -25,11 +26,11 @@ class ListPartitionReassignmentsRequestListPartitionReassignmentsTopics(Protocol
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_partition_reassignments_request_list_partition_reassignments_topics(buf: Buffer, pos: int, version: int) -> tuple[ListPartitionReassignmentsRequestListPartitionReassignmentsTopics, int]:
+def _read_list_partition_reassignments_request_list_partition_reassignments_topics(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListPartitionReassignmentsRequestListPartitionReassignmentsTopics, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partition_indexes, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partition_indexes, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ListPartitionReassignmentsRequestListPartitionReassignmentsTopics(name, partition_indexes, unknown_tags), pos
 
 
@@ -53,15 +54,15 @@ class ListPartitionReassignmentsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         topics: list[ListPartitionReassignmentsRequestListPartitionReassignmentsTopics] | None
         length, pos = read_length(buf, pos, True, True, 3)
         topics = None
         if length >= 0:
-            topics, pos = read_structs(buf, pos, version, length, _read_list_partition_reassignments_request_list_partition_reassignments_topics)
-        unknown_tags, pos = read_tags(buf, pos)
+            topics, pos = read_structs(buf, pos, version, length, budget, _read_list_partition_reassignments_request_list_partition_reassignments_topics)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(timeout_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -81,16 +82,16 @@ class ListPartitionReassignmentsResponseOngoingPartitionReassignment(ProtocolStr
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_partition_reassignments_response_ongoing_partition_reassignment(buf: Buffer, pos: int, version: int) -> tuple[ListPartitionReassignmentsResponseOngoingPartitionReassignment, int]:
+def _read_list_partition_reassignments_response_ongoing_partition_reassignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListPartitionReassignmentsResponseOngoingPartitionReassignment, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     length, pos = read_length(buf, pos, True, False, 4)
-    replicas, pos = read_ints(buf, pos, "i", length)
+    replicas, pos = read_ints(buf, pos, "i", length, budget)
     length, pos = read_length(buf, pos, True, False, 4)
-    adding_replicas, pos = read_ints(buf, pos, "i", length)
+    adding_replicas, pos = read_ints(buf, pos, "i", length, budget)
     length, pos = read_length(buf, pos, True, False, 4)
-    removing_replicas, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    removing_replicas, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ListPartitionReassignmentsResponseOngoingPartitionReassignment(partition_index, replicas, adding_replicas, removing_replicas, unknown_tags), pos
 
 
@@ -111,11 +112,11 @@ class ListPartitionReassignmentsResponseOngoingTopicReassignment(ProtocolStruct)
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_partition_reassignments_response_ongoing_topic_reassignment(buf: Buffer, pos: int, version: int) -> tuple[ListPartitionReassignmentsResponseOngoingTopicReassignment, int]:
+def _read_list_partition_reassignments_response_ongoing_topic_reassignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListPartitionReassignmentsResponseOngoingTopicReassignment, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_list_partition_reassignments_response_ongoing_partition_reassignment)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_list_partition_reassignments_response_ongoing_partition_reassignment)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ListPartitionReassignmentsResponseOngoingTopicReassignment(name, partitions, unknown_tags), pos
 
 
@@ -141,14 +142,14 @@ class ListPartitionReassignmentsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_list_partition_reassignments_response_ongoing_topic_reassignment)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_list_partition_reassignments_response_ongoing_topic_reassignment)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

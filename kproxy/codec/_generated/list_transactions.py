@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_strings, write_structs, write_tags
@@ -32,11 +33,11 @@ class ListTransactionsRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 1)
-        state_filters, pos = read_strings(buf, pos, True, length)
+        state_filters, pos = read_strings(buf, pos, True, length, budget)
         length, pos = read_length(buf, pos, True, False, 8)
-        producer_id_filters, pos = read_ints(buf, pos, "q", length)
+        producer_id_filters, pos = read_ints(buf, pos, "q", length, budget)
         duration_filter: int = -1
         if version >= 1:
             (duration_filter,) = _unpack_q(buf, pos)
@@ -44,7 +45,7 @@ class ListTransactionsRequest(Message):
         transactional_id_pattern: str | None = None
         if version >= 2:
             transactional_id_pattern, pos = read_compact_nullable_string(buf, pos)
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(state_filters, producer_id_filters, duration_filter, transactional_id_pattern, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -71,12 +72,12 @@ class ListTransactionsResponseTransactionState(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_list_transactions_response_transaction_state(buf: Buffer, pos: int, version: int) -> tuple[ListTransactionsResponseTransactionState, int]:
+def _read_list_transactions_response_transaction_state(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ListTransactionsResponseTransactionState, int]:
     transactional_id, pos = read_compact_string(buf, pos)
     (producer_id,) = _unpack_q(buf, pos)
     pos += 8
     transaction_state, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ListTransactionsResponseTransactionState(transactional_id, producer_id, transaction_state, unknown_tags), pos
 
 
@@ -103,14 +104,14 @@ class ListTransactionsResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         length, pos = read_length(buf, pos, True, False, 1)
-        unknown_state_filters, pos = read_strings(buf, pos, True, length)
+        unknown_state_filters, pos = read_strings(buf, pos, True, length, budget)
         length, pos = read_length(buf, pos, True, False, 11)
-        transaction_states, pos = read_structs(buf, pos, version, length, _read_list_transactions_response_transaction_state)
-        unknown_tags, pos = read_tags(buf, pos)
+        transaction_states, pos = read_structs(buf, pos, version, length, budget, _read_list_transactions_response_transaction_state)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, unknown_state_filters, transaction_states, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -28,7 +29,7 @@ class MetadataRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_metadata_request_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataRequestTopic, int]:
+def _read_metadata_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[MetadataRequestTopic, int]:
     topic_id: bytes = ZERO_UUID
     if version >= 10:
         (topic_id,) = _unpack_u(buf, pos)
@@ -37,7 +38,7 @@ def _read_metadata_request_topic(buf: Buffer, pos: int, version: int) -> tuple[M
     name, pos = read_compact_nullable_string(buf, pos) if version >= 10 else read_compact_string(buf, pos) if version >= 9 else read_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return MetadataRequestTopic(topic_id, name, unknown_tags), pos
 
 
@@ -65,12 +66,12 @@ class MetadataRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         topics: list[MetadataRequestTopic] | None
         length, pos = read_length(buf, pos, version >= 9, version >= 1, 2)
         topics = None
         if length >= 0:
-            topics, pos = read_structs(buf, pos, version, length, _read_metadata_request_topic)
+            topics, pos = read_structs(buf, pos, version, length, budget, _read_metadata_request_topic)
         allow_auto_topic_creation: bool = True
         if version >= 4:
             (allow_auto_topic_creation,) = _unpack_t(buf, pos)
@@ -85,7 +86,7 @@ class MetadataRequest(Message):
             pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 9:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -117,7 +118,7 @@ class MetadataResponseBroker(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_metadata_response_broker(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseBroker, int]:
+def _read_metadata_response_broker(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[MetadataResponseBroker, int]:
     (node_id,) = _unpack_i(buf, pos)
     pos += 4
     host, pos = read_compact_string(buf, pos) if version >= 9 else read_string(buf, pos)
@@ -128,7 +129,7 @@ def _read_metadata_response_broker(buf: Buffer, pos: int, version: int) -> tuple
         rack, pos = read_compact_nullable_string(buf, pos) if version >= 9 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return MetadataResponseBroker(node_id, host, port, rack, unknown_tags), pos
 
 
@@ -156,7 +157,7 @@ class MetadataResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_metadata_response_partition(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponsePartition, int]:
+def _read_metadata_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[MetadataResponsePartition, int]:
     error_code, partition_index, leader_id = _unpack_hii(buf, pos)
     pos += 10
     leader_epoch: int = -1
@@ -164,16 +165,16 @@ def _read_metadata_response_partition(buf: Buffer, pos: int, version: int) -> tu
         (leader_epoch,) = _unpack_i(buf, pos)
         pos += 4
     length, pos = read_length(buf, pos, version >= 9, False, 4)
-    replica_nodes, pos = read_ints(buf, pos, "i", length)
+    replica_nodes, pos = read_ints(buf, pos, "i", length, budget)
     length, pos = read_length(buf, pos, version >= 9, False, 4)
-    isr_nodes, pos = read_ints(buf, pos, "i", length)
+    isr_nodes, pos = read_ints(buf, pos, "i", length, budget)
     offline_replicas: list[int] = []
     if version >= 5:
         length, pos = read_length(buf, pos, version >= 9, False, 4)
-        offline_replicas, pos = read_ints(buf, pos, "i", length)
+        offline_replicas, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return MetadataResponsePartition(error_code, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas, unknown_tags), pos
 
 
@@ -202,7 +203,7 @@ class MetadataResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_metadata_response_topic(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[MetadataResponseTopic, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     name: str | None
@@ -216,14 +217,14 @@ def _read_metadata_response_topic(buf: Buffer, pos: int, version: int) -> tuple[
         (is_internal,) = _unpack_t(buf, pos)
         pos += 1
     length, pos = read_length(buf, pos, version >= 9, False, 18)
-    partitions, pos = read_structs(buf, pos, version, length, _read_metadata_response_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_metadata_response_partition)
     topic_authorized_operations: int = -2147483648
     if version >= 8:
         (topic_authorized_operations,) = _unpack_i(buf, pos)
         pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return MetadataResponseTopic(error_code, name, topic_id, is_internal, partitions, topic_authorized_operations, unknown_tags), pos
 
 
@@ -262,13 +263,13 @@ class MetadataResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 3:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 9, False, 10)
-        brokers, pos = read_structs(buf, pos, version, length, _read_metadata_response_broker)
+        brokers, pos = read_structs(buf, pos, version, length, budget, _read_metadata_response_broker)
         cluster_id: str | None = None
         if version >= 2:
             cluster_id, pos = read_compact_nullable_string(buf, pos) if version >= 9 else read_nullable_string(buf, pos)
@@ -277,7 +278,7 @@ class MetadataResponse(Message):
             (controller_id,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 9, False, 8)
-        topics, pos = read_structs(buf, pos, version, length, _read_metadata_response_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_metadata_response_topic)
         cluster_authorized_operations: int = -2147483648
         if 8 <= version <= 10:
             (cluster_authorized_operations,) = _unpack_i(buf, pos)
@@ -288,7 +289,7 @@ class MetadataResponse(Message):
             pos += 2
         unknown_tags: dict[int, bytes] = {}
         if version >= 9:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, error_code, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -31,7 +32,7 @@ class OffsetCommitRequestPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_commit_request_partition(buf: Buffer, pos: int, version: int) -> tuple[OffsetCommitRequestPartition, int]:
+def _read_offset_commit_request_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetCommitRequestPartition, int]:
     partition_index, committed_offset = _unpack_iq(buf, pos)
     pos += 12
     committed_leader_epoch: int = -1
@@ -46,7 +47,7 @@ def _read_offset_commit_request_partition(buf: Buffer, pos: int, version: int) -
     committed_metadata, pos = read_compact_nullable_string(buf, pos) if version >= 8 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 8:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetCommitRequestPartition(partition_index, committed_offset, committed_leader_epoch, commit_timestamp, committed_metadata, unknown_tags), pos
 
 
@@ -73,7 +74,7 @@ class OffsetCommitRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_commit_request_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetCommitRequestTopic, int]:
+def _read_offset_commit_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetCommitRequestTopic, int]:
     name: str = ''
     if version <= 9:
         name, pos = read_compact_string(buf, pos) if version >= 8 else read_string(buf, pos)
@@ -82,10 +83,10 @@ def _read_offset_commit_request_topic(buf: Buffer, pos: int, version: int) -> tu
         (topic_id,) = _unpack_u(buf, pos)
         pos += 16
     length, pos = read_length(buf, pos, version >= 8, False, 14)
-    partitions, pos = read_structs(buf, pos, version, length, _read_offset_commit_request_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_commit_request_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 8:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetCommitRequestTopic(name, topic_id, partitions, unknown_tags), pos
 
 
@@ -117,7 +118,7 @@ class OffsetCommitRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos) if version >= 8 else read_string(buf, pos)
         generation_id_or_member_epoch: int = -1
         if version >= 1:
@@ -134,10 +135,10 @@ class OffsetCommitRequest(Message):
             (retention_time_ms,) = _unpack_q(buf, pos)
             pos += 8
         length, pos = read_length(buf, pos, version >= 8, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_commit_request_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_commit_request_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 8:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, generation_id_or_member_epoch, member_id, group_instance_id, retention_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -166,12 +167,12 @@ class OffsetCommitResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_commit_response_partition(buf: Buffer, pos: int, version: int) -> tuple[OffsetCommitResponsePartition, int]:
+def _read_offset_commit_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetCommitResponsePartition, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
     if version >= 8:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetCommitResponsePartition(partition_index, error_code, unknown_tags), pos
 
 
@@ -191,7 +192,7 @@ class OffsetCommitResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_commit_response_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetCommitResponseTopic, int]:
+def _read_offset_commit_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetCommitResponseTopic, int]:
     name: str = ''
     if version <= 9:
         name, pos = read_compact_string(buf, pos) if version >= 8 else read_string(buf, pos)
@@ -200,10 +201,10 @@ def _read_offset_commit_response_topic(buf: Buffer, pos: int, version: int) -> t
         (topic_id,) = _unpack_u(buf, pos)
         pos += 16
     length, pos = read_length(buf, pos, version >= 8, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_offset_commit_response_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_commit_response_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 8:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetCommitResponseTopic(name, topic_id, partitions, unknown_tags), pos
 
 
@@ -231,16 +232,16 @@ class OffsetCommitResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 3:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 8, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_commit_response_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_commit_response_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 8:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_length, read_string, read_structs
 from kproxy.codec.primitive_writers import write_length, write_string, write_structs
@@ -25,7 +26,7 @@ class OffsetDeleteRequestPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_delete_request_partition(buf: Buffer, pos: int, version: int) -> tuple[OffsetDeleteRequestPartition, int]:
+def _read_offset_delete_request_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetDeleteRequestPartition, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     unknown_tags: dict[int, bytes] = {}
@@ -45,10 +46,10 @@ class OffsetDeleteRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_delete_request_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetDeleteRequestTopic, int]:
+def _read_offset_delete_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetDeleteRequestTopic, int]:
     name, pos = read_string(buf, pos)
     length, pos = read_length(buf, pos, False, False, 4)
-    partitions, pos = read_structs(buf, pos, version, length, _read_offset_delete_request_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_delete_request_partition)
     unknown_tags: dict[int, bytes] = {}
     return OffsetDeleteRequestTopic(name, partitions, unknown_tags), pos
 
@@ -72,10 +73,10 @@ class OffsetDeleteRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_string(buf, pos)
         length, pos = read_length(buf, pos, False, False, 6)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_delete_request_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_delete_request_topic)
         unknown_tags: dict[int, bytes] = {}
         return cls(group_id, topics, unknown_tags), pos
 
@@ -93,7 +94,7 @@ class OffsetDeleteResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_delete_response_partition(buf: Buffer, pos: int, version: int) -> tuple[OffsetDeleteResponsePartition, int]:
+def _read_offset_delete_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetDeleteResponsePartition, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
@@ -113,10 +114,10 @@ class OffsetDeleteResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_delete_response_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetDeleteResponseTopic, int]:
+def _read_offset_delete_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetDeleteResponseTopic, int]:
     name, pos = read_string(buf, pos)
     length, pos = read_length(buf, pos, False, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_offset_delete_response_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_delete_response_partition)
     unknown_tags: dict[int, bytes] = {}
     return OffsetDeleteResponseTopic(name, partitions, unknown_tags), pos
 
@@ -141,11 +142,11 @@ class OffsetDeleteResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         error_code, throttle_time_ms = _unpack_hi(buf, pos)
         pos += 6
         length, pos = read_length(buf, pos, False, False, 6)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_delete_response_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_delete_response_topic)
         unknown_tags: dict[int, bytes] = {}
         return cls(error_code, throttle_time_ms, topics, unknown_tags), pos
 

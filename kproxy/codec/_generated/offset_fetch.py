@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -29,17 +30,17 @@ class OffsetFetchRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_request_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchRequestTopic, int]:
+def _read_offset_fetch_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchRequestTopic, int]:
     name: str = ''
     if version <= 7:
         name, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
     partition_indexes: list[int] = []
     if version <= 7:
         length, pos = read_length(buf, pos, version >= 6, False, 4)
-        partition_indexes, pos = read_ints(buf, pos, "i", length)
+        partition_indexes, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchRequestTopic(name, partition_indexes, unknown_tags), pos
 
 
@@ -66,7 +67,7 @@ class OffsetFetchRequestTopics(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_request_topics(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchRequestTopics, int]:
+def _read_offset_fetch_request_topics(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchRequestTopics, int]:
     name: str = ''
     if 8 <= version <= 9:
         name, pos = read_compact_string(buf, pos)
@@ -77,10 +78,10 @@ def _read_offset_fetch_request_topics(buf: Buffer, pos: int, version: int) -> tu
     partition_indexes: list[int] = []
     if version >= 8:
         length, pos = read_length(buf, pos, True, False, 4)
-        partition_indexes, pos = read_ints(buf, pos, "i", length)
+        partition_indexes, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchRequestTopics(name, topic_id, partition_indexes, unknown_tags), pos
 
 
@@ -108,7 +109,7 @@ class OffsetFetchRequestGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_request_group(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchRequestGroup, int]:
+def _read_offset_fetch_request_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchRequestGroup, int]:
     group_id: str = ''
     if version >= 8:
         group_id, pos = read_compact_string(buf, pos)
@@ -124,10 +125,10 @@ def _read_offset_fetch_request_group(buf: Buffer, pos: int, version: int) -> tup
         length, pos = read_length(buf, pos, True, True, 3)
         topics = None
         if length >= 0:
-            topics, pos = read_structs(buf, pos, version, length, _read_offset_fetch_request_topics)
+            topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_request_topics)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics, unknown_tags), pos
 
 
@@ -164,7 +165,7 @@ class OffsetFetchRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id: str = ''
         if version <= 7:
             group_id, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
@@ -173,18 +174,18 @@ class OffsetFetchRequest(Message):
             length, pos = read_length(buf, pos, version >= 6, version >= 2, 3)
             topics = None
             if length >= 0:
-                topics, pos = read_structs(buf, pos, version, length, _read_offset_fetch_request_topic)
+                topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_request_topic)
         groups: list[OffsetFetchRequestGroup] = []
         if version >= 8:
             length, pos = read_length(buf, pos, True, False, 3)
-            groups, pos = read_structs(buf, pos, version, length, _read_offset_fetch_request_group)
+            groups, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_request_group)
         require_stable: bool = False
         if version >= 7:
             (require_stable,) = _unpack_t(buf, pos)
             pos += 1
         unknown_tags: dict[int, bytes] = {}
         if version >= 6:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, groups, require_stable, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -220,7 +221,7 @@ class OffsetFetchResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_response_partition(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchResponsePartition, int]:
+def _read_offset_fetch_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchResponsePartition, int]:
     partition_index: int = 0
     committed_offset: int = 0
     if version <= 7:
@@ -239,7 +240,7 @@ def _read_offset_fetch_response_partition(buf: Buffer, pos: int, version: int) -
         pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchResponsePartition(partition_index, committed_offset, committed_leader_epoch, metadata, error_code, unknown_tags), pos
 
 
@@ -273,17 +274,17 @@ class OffsetFetchResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_response_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchResponseTopic, int]:
+def _read_offset_fetch_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchResponseTopic, int]:
     name: str = ''
     if version <= 7:
         name, pos = read_compact_string(buf, pos) if version >= 6 else read_string(buf, pos)
     partitions: list[OffsetFetchResponsePartition] = []
     if version <= 7:
         length, pos = read_length(buf, pos, version >= 6, False, 16)
-        partitions, pos = read_structs(buf, pos, version, length, _read_offset_fetch_response_partition)
+        partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_response_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchResponseTopic(name, partitions, unknown_tags), pos
 
 
@@ -312,7 +313,7 @@ class OffsetFetchResponsePartitions(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_response_partitions(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchResponsePartitions, int]:
+def _read_offset_fetch_response_partitions(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchResponsePartitions, int]:
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
@@ -328,7 +329,7 @@ def _read_offset_fetch_response_partitions(buf: Buffer, pos: int, version: int) 
         pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchResponsePartitions(partition_index, committed_offset, committed_leader_epoch, metadata, error_code, unknown_tags), pos
 
 
@@ -361,7 +362,7 @@ class OffsetFetchResponseTopics(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_response_topics(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchResponseTopics, int]:
+def _read_offset_fetch_response_topics(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchResponseTopics, int]:
     name: str = ''
     if 8 <= version <= 9:
         name, pos = read_compact_string(buf, pos)
@@ -372,10 +373,10 @@ def _read_offset_fetch_response_topics(buf: Buffer, pos: int, version: int) -> t
     partitions: list[OffsetFetchResponsePartitions] = []
     if version >= 8:
         length, pos = read_length(buf, pos, True, False, 20)
-        partitions, pos = read_structs(buf, pos, version, length, _read_offset_fetch_response_partitions)
+        partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_response_partitions)
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchResponseTopics(name, topic_id, partitions, unknown_tags), pos
 
 
@@ -402,21 +403,21 @@ class OffsetFetchResponseGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_fetch_response_group(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchResponseGroup, int]:
+def _read_offset_fetch_response_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetFetchResponseGroup, int]:
     group_id: str = ''
     if version >= 8:
         group_id, pos = read_compact_string(buf, pos)
     topics: list[OffsetFetchResponseTopics] = []
     if version >= 8:
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_fetch_response_topics)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_response_topics)
     error_code: int = 0
     if version >= 8:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
     unknown_tags: dict[int, bytes] = {}
     if version >= 6:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetFetchResponseGroup(group_id, topics, error_code, unknown_tags), pos
 
 
@@ -453,7 +454,7 @@ class OffsetFetchResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 3:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -461,7 +462,7 @@ class OffsetFetchResponse(Message):
         topics: list[OffsetFetchResponseTopic] = []
         if version <= 7:
             length, pos = read_length(buf, pos, version >= 6, False, 3)
-            topics, pos = read_structs(buf, pos, version, length, _read_offset_fetch_response_topic)
+            topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_response_topic)
         error_code: int = 0
         if 2 <= version <= 7:
             (error_code,) = _unpack_h(buf, pos)
@@ -469,10 +470,10 @@ class OffsetFetchResponse(Message):
         groups: list[OffsetFetchResponseGroup] = []
         if version >= 8:
             length, pos = read_length(buf, pos, True, False, 5)
-            groups, pos = read_structs(buf, pos, version, length, _read_offset_fetch_response_group)
+            groups, pos = read_structs(buf, pos, version, length, budget, _read_offset_fetch_response_group)
         unknown_tags: dict[int, bytes] = {}
         if version >= 6:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, error_code, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_length, write_string, write_structs, write_tags
@@ -27,7 +28,7 @@ class OffsetForLeaderEpochRequestOffsetForLeaderPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_for_leader_epoch_request_offset_for_leader_partition(buf: Buffer, pos: int, version: int) -> tuple[OffsetForLeaderEpochRequestOffsetForLeaderPartition, int]:
+def _read_offset_for_leader_epoch_request_offset_for_leader_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetForLeaderEpochRequestOffsetForLeaderPartition, int]:
     (partition,) = _unpack_i(buf, pos)
     pos += 4
     current_leader_epoch: int = -1
@@ -38,7 +39,7 @@ def _read_offset_for_leader_epoch_request_offset_for_leader_partition(buf: Buffe
     pos += 4
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetForLeaderEpochRequestOffsetForLeaderPartition(partition, current_leader_epoch, leader_epoch, unknown_tags), pos
 
 
@@ -60,13 +61,13 @@ class OffsetForLeaderEpochRequestOffsetForLeaderTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_for_leader_epoch_request_offset_for_leader_topic(buf: Buffer, pos: int, version: int) -> tuple[OffsetForLeaderEpochRequestOffsetForLeaderTopic, int]:
+def _read_offset_for_leader_epoch_request_offset_for_leader_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetForLeaderEpochRequestOffsetForLeaderTopic, int]:
     topic, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 4, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_offset_for_leader_epoch_request_offset_for_leader_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_for_leader_epoch_request_offset_for_leader_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetForLeaderEpochRequestOffsetForLeaderTopic(topic, partitions, unknown_tags), pos
 
 
@@ -91,16 +92,16 @@ class OffsetForLeaderEpochRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         replica_id: int = -2
         if version >= 3:
             (replica_id,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 4, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_for_leader_epoch_request_offset_for_leader_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_for_leader_epoch_request_offset_for_leader_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(replica_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -122,7 +123,7 @@ class OffsetForLeaderEpochResponseEpochEndOffset(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_for_leader_epoch_response_epoch_end_offset(buf: Buffer, pos: int, version: int) -> tuple[OffsetForLeaderEpochResponseEpochEndOffset, int]:
+def _read_offset_for_leader_epoch_response_epoch_end_offset(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetForLeaderEpochResponseEpochEndOffset, int]:
     error_code, partition = _unpack_hi(buf, pos)
     pos += 6
     leader_epoch: int = -1
@@ -133,7 +134,7 @@ def _read_offset_for_leader_epoch_response_epoch_end_offset(buf: Buffer, pos: in
     pos += 8
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetForLeaderEpochResponseEpochEndOffset(error_code, partition, leader_epoch, end_offset, unknown_tags), pos
 
 
@@ -155,13 +156,13 @@ class OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_offset_for_leader_epoch_response_offset_for_leader_topic_result(buf: Buffer, pos: int, version: int) -> tuple[OffsetForLeaderEpochResponseOffsetForLeaderTopicResult, int]:
+def _read_offset_for_leader_epoch_response_offset_for_leader_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[OffsetForLeaderEpochResponseOffsetForLeaderTopicResult, int]:
     topic, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 4, False, 14)
-    partitions, pos = read_structs(buf, pos, version, length, _read_offset_for_leader_epoch_response_epoch_end_offset)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_offset_for_leader_epoch_response_epoch_end_offset)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return OffsetForLeaderEpochResponseOffsetForLeaderTopicResult(topic, partitions, unknown_tags), pos
 
 
@@ -186,16 +187,16 @@ class OffsetForLeaderEpochResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 2:
             (throttle_time_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, version >= 4, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_offset_for_leader_epoch_response_offset_for_leader_topic_result)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_offset_for_leader_epoch_response_offset_for_leader_topic_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_records, read_compact_nullable_string, read_compact_string, read_length, read_nullable_records, read_nullable_string, read_string, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_bytes, write_nullable_string, write_string, write_structs, write_tags
@@ -29,14 +30,14 @@ class ProduceRequestPartitionProduceData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_request_partition_produce_data(buf: Buffer, pos: int, version: int) -> tuple[ProduceRequestPartitionProduceData, int]:
+def _read_produce_request_partition_produce_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceRequestPartitionProduceData, int]:
     (index,) = _unpack_i(buf, pos)
     pos += 4
     records: memoryview | bytes | None
     records, pos = read_compact_nullable_records(buf, pos) if version >= 9 else read_nullable_records(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ProduceRequestPartitionProduceData(index, records, unknown_tags), pos
 
 
@@ -57,7 +58,7 @@ class ProduceRequestTopicProduceData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_request_topic_produce_data(buf: Buffer, pos: int, version: int) -> tuple[ProduceRequestTopicProduceData, int]:
+def _read_produce_request_topic_produce_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceRequestTopicProduceData, int]:
     name: str = ''
     if version <= 12:
         name, pos = read_compact_string(buf, pos) if version >= 9 else read_string(buf, pos)
@@ -66,10 +67,10 @@ def _read_produce_request_topic_produce_data(buf: Buffer, pos: int, version: int
         (topic_id,) = _unpack_u(buf, pos)
         pos += 16
     length, pos = read_length(buf, pos, version >= 9, False, 6)
-    partition_data, pos = read_structs(buf, pos, version, length, _read_produce_request_partition_produce_data)
+    partition_data, pos = read_structs(buf, pos, version, length, budget, _read_produce_request_partition_produce_data)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ProduceRequestTopicProduceData(name, topic_id, partition_data, unknown_tags), pos
 
 
@@ -99,17 +100,17 @@ class ProduceRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         transactional_id: str | None = None
         if version >= 3:
             transactional_id, pos = read_compact_nullable_string(buf, pos) if version >= 9 else read_nullable_string(buf, pos)
         acks, timeout_ms = _unpack_hi(buf, pos)
         pos += 6
         length, pos = read_length(buf, pos, version >= 9, False, 3)
-        topic_data, pos = read_structs(buf, pos, version, length, _read_produce_request_topic_produce_data)
+        topic_data, pos = read_structs(buf, pos, version, length, budget, _read_produce_request_topic_produce_data)
         unknown_tags: dict[int, bytes] = {}
         if version >= 9:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(transactional_id, acks, timeout_ms, topic_data, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -132,7 +133,7 @@ class ProduceResponseBatchIndexAndErrorMessage(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_response_batch_index_and_error_message(buf: Buffer, pos: int, version: int) -> tuple[ProduceResponseBatchIndexAndErrorMessage, int]:
+def _read_produce_response_batch_index_and_error_message(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceResponseBatchIndexAndErrorMessage, int]:
     batch_index: int = 0
     if version >= 8:
         (batch_index,) = _unpack_i(buf, pos)
@@ -142,7 +143,7 @@ def _read_produce_response_batch_index_and_error_message(buf: Buffer, pos: int, 
         batch_index_error_message, pos = read_compact_nullable_string(buf, pos) if version >= 9 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ProduceResponseBatchIndexAndErrorMessage(batch_index, batch_index_error_message, unknown_tags), pos
 
 
@@ -168,7 +169,7 @@ class ProduceResponseLeaderIdAndEpoch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int) -> tuple[ProduceResponseLeaderIdAndEpoch, int]:
+def _read_produce_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceResponseLeaderIdAndEpoch, int]:
     leader_id: int = -1
     leader_epoch: int = -1
     if version >= 10:
@@ -176,7 +177,7 @@ def _read_produce_response_leader_id_and_epoch(buf: Buffer, pos: int, version: i
         pos += 8
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ProduceResponseLeaderIdAndEpoch(leader_id, leader_epoch, unknown_tags), pos
 
 
@@ -206,7 +207,7 @@ class ProduceResponsePartitionProduceResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_response_partition_produce_response(buf: Buffer, pos: int, version: int) -> tuple[ProduceResponsePartitionProduceResponse, int]:
+def _read_produce_response_partition_produce_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceResponsePartitionProduceResponse, int]:
     index, error_code, base_offset = _unpack_ihq(buf, pos)
     pos += 14
     log_append_time_ms: int = -1
@@ -220,17 +221,17 @@ def _read_produce_response_partition_produce_response(buf: Buffer, pos: int, ver
     record_errors: list[ProduceResponseBatchIndexAndErrorMessage] = []
     if version >= 8:
         length, pos = read_length(buf, pos, version >= 9, False, 6)
-        record_errors, pos = read_structs(buf, pos, version, length, _read_produce_response_batch_index_and_error_message)
+        record_errors, pos = read_structs(buf, pos, version, length, budget, _read_produce_response_batch_index_and_error_message)
     error_message: str | None = None
     if version >= 8:
         error_message, pos = read_compact_nullable_string(buf, pos) if version >= 9 else read_nullable_string(buf, pos)
     current_leader: ProduceResponseLeaderIdAndEpoch = ProduceResponseLeaderIdAndEpoch()
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         if unknown_tags:
             if version >= 10 and (raw := unknown_tags.pop(0, None)) is not None:
-                current_leader = whole(_read_produce_response_leader_id_and_epoch(raw, 0, version), raw)
+                current_leader = whole(_read_produce_response_leader_id_and_epoch(raw, 0, version, budget), raw)
     return ProduceResponsePartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, current_leader, unknown_tags), pos
 
 
@@ -265,7 +266,7 @@ class ProduceResponseTopicProduceResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_response_topic_produce_response(buf: Buffer, pos: int, version: int) -> tuple[ProduceResponseTopicProduceResponse, int]:
+def _read_produce_response_topic_produce_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceResponseTopicProduceResponse, int]:
     name: str = ''
     if version <= 12:
         name, pos = read_compact_string(buf, pos) if version >= 9 else read_string(buf, pos)
@@ -274,10 +275,10 @@ def _read_produce_response_topic_produce_response(buf: Buffer, pos: int, version
         (topic_id,) = _unpack_u(buf, pos)
         pos += 16
     length, pos = read_length(buf, pos, version >= 9, False, 14)
-    partition_responses, pos = read_structs(buf, pos, version, length, _read_produce_response_partition_produce_response)
+    partition_responses, pos = read_structs(buf, pos, version, length, budget, _read_produce_response_partition_produce_response)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ProduceResponseTopicProduceResponse(name, topic_id, partition_responses, unknown_tags), pos
 
 
@@ -302,7 +303,7 @@ class ProduceResponseNodeEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_produce_response_node_endpoint(buf: Buffer, pos: int, version: int) -> tuple[ProduceResponseNodeEndpoint, int]:
+def _read_produce_response_node_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProduceResponseNodeEndpoint, int]:
     node_id: int = 0
     if version >= 10:
         (node_id,) = _unpack_i(buf, pos)
@@ -319,7 +320,7 @@ def _read_produce_response_node_endpoint(buf: Buffer, pos: int, version: int) ->
         rack, pos = read_compact_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 9:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return ProduceResponseNodeEndpoint(node_id, host, port, rack, unknown_tags), pos
 
 
@@ -362,9 +363,9 @@ class ProduceResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 9, False, 3)
-        responses, pos = read_structs(buf, pos, version, length, _read_produce_response_topic_produce_response)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_produce_response_topic_produce_response)
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -372,11 +373,11 @@ class ProduceResponse(Message):
         node_endpoints: list[ProduceResponseNodeEndpoint] = []
         unknown_tags: dict[int, bytes] = {}
         if version >= 9:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
             if unknown_tags:
                 if version >= 10 and (raw := unknown_tags.pop(0, None)) is not None:
                     length, start = read_length(raw, 0, True, False, 11)
-                    node_endpoints = whole(read_structs(raw, start, version, length, _read_produce_response_node_endpoint), raw)
+                    node_endpoints = whole(read_structs(raw, start, version, length, budget, _read_produce_response_node_endpoint), raw)
         return cls(responses, throttle_time_ms, node_endpoints, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_bytes, read_compact_string, read_ints, read_length, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import write_compact_bytes, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -32,15 +33,15 @@ class ProducerStateValueBatch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_producer_state_value_batch(buf: Buffer, pos: int, version: int) -> tuple[ProducerStateValueBatch, int]:
+def _read_producer_state_value_batch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProducerStateValueBatch, int]:
     epoch, sequence, base_offset, since_ms, clean = _unpack_hiqqt(buf, pos)
     pos += 23
     offsets: list[int] = []
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     if unknown_tags:
         if (raw := unknown_tags.pop(0, None)) is not None:
             length, start = read_length(raw, 0, True, False, 8)
-            offsets = whole(read_ints(raw, start, "q", length), raw)
+            offsets = whole(read_ints(raw, start, "q", length, budget), raw)
     return ProducerStateValueBatch(epoch, sequence, base_offset, since_ms, clean, offsets, unknown_tags), pos
 
 
@@ -65,13 +66,13 @@ class ProducerStateValuePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_producer_state_value_partition(buf: Buffer, pos: int, version: int) -> tuple[ProducerStateValuePartition, int]:
+def _read_producer_state_value_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ProducerStateValuePartition, int]:
     topic, pos = read_compact_bytes(buf, pos)
     partition, producer_id = _unpack_iq(buf, pos)
     pos += 12
     length, pos = read_length(buf, pos, True, False, 24)
-    batches, pos = read_structs(buf, pos, version, length, _read_producer_state_value_batch)
-    unknown_tags, pos = read_tags(buf, pos)
+    batches, pos = read_structs(buf, pos, version, length, budget, _read_producer_state_value_batch)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ProducerStateValuePartition(topic, partition, producer_id, batches, unknown_tags), pos
 
 
@@ -105,7 +106,7 @@ class ProducerStateValue(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         epoch, last_epoch = _unpack_hh(buf, pos)
         pos += 4
         principal, pos = read_compact_string(buf, pos)
@@ -118,7 +119,7 @@ class ProducerStateValue(Message):
         listed_ms: int = 0
         list_is_cut: bool = False
         listed: list[ProducerStateValuePartition] = []
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         if unknown_tags:
             if (raw := unknown_tags.pop(0, None)) is not None:
                 returned = whole((_unpack_t(raw, 0)[0], 1), raw)
@@ -130,7 +131,7 @@ class ProducerStateValue(Message):
                 list_is_cut = whole((_unpack_t(raw, 0)[0], 1), raw)
             if (raw := unknown_tags.pop(4, None)) is not None:
                 length, start = read_length(raw, 0, True, False, 15)
-                listed = whole(read_structs(raw, start, version, length, _read_producer_state_value_partition), raw)
+                listed = whole(read_structs(raw, start, version, length, budget, _read_producer_state_value_partition), raw)
         return cls(epoch, last_epoch, principal, client_id, host, recorded_ms, returned, shared, listed_ms, list_is_cut, listed, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

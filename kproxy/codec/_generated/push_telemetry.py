@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_bytes, write_tags
@@ -33,11 +34,11 @@ class PushTelemetryRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         client_instance_id, subscription_id, terminating, compression_type = _unpack_uitb(buf, pos)
         pos += 22
         metrics, pos = read_compact_bytes(buf, pos)
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(client_instance_id, subscription_id, terminating, compression_type, metrics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -60,10 +61,10 @@ class PushTelemetryResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -28,10 +29,10 @@ class ReadShareGroupStateRequestPartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateRequestPartitionData, int]:
+def _read_read_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateRequestPartitionData, int]:
     partition, leader_epoch = _unpack_ii(buf, pos)
     pos += 8
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateRequestPartitionData(partition, leader_epoch, unknown_tags), pos
 
 
@@ -49,12 +50,12 @@ class ReadShareGroupStateRequestReadStateData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_request_read_state_data(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateRequestReadStateData, int]:
+def _read_read_share_group_state_request_read_state_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateRequestReadStateData, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 9)
-    partitions, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_request_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_request_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateRequestReadStateData(topic_id, partitions, unknown_tags), pos
 
 
@@ -78,11 +79,11 @@ class ReadShareGroupStateRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_request_read_state_data)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_request_read_state_data)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -102,10 +103,10 @@ class ReadShareGroupStateResponseStateBatch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_response_state_batch(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateResponseStateBatch, int]:
+def _read_read_share_group_state_response_state_batch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateResponseStateBatch, int]:
     first_offset, last_offset, delivery_state, delivery_count = _unpack_qqbh(buf, pos)
     pos += 19
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateResponseStateBatch(first_offset, last_offset, delivery_state, delivery_count, unknown_tags), pos
 
 
@@ -127,7 +128,7 @@ class ReadShareGroupStateResponsePartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateResponsePartitionResult, int]:
+def _read_read_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateResponsePartitionResult, int]:
     partition, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
@@ -135,8 +136,8 @@ def _read_read_share_group_state_response_partition_result(buf: Buffer, pos: int
     state_epoch, start_offset = _unpack_iq(buf, pos)
     pos += 12
     length, pos = read_length(buf, pos, True, False, 20)
-    state_batches, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_response_state_batch)
-    unknown_tags, pos = read_tags(buf, pos)
+    state_batches, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_response_state_batch)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateResponsePartitionResult(partition, error_code, error_message, state_epoch, start_offset, state_batches, unknown_tags), pos
 
 
@@ -157,12 +158,12 @@ class ReadShareGroupStateResponseReadStateResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_response_read_state_result(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateResponseReadStateResult, int]:
+def _read_read_share_group_state_response_read_state_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateResponseReadStateResult, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 21)
-    partitions, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_response_partition_result)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_response_partition_result)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateResponseReadStateResult(topic_id, partitions, unknown_tags), pos
 
 
@@ -185,10 +186,10 @@ class ReadShareGroupStateResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 18)
-        results, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_response_read_state_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_response_read_state_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -28,10 +29,10 @@ class ReadShareGroupStateSummaryRequestPartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_summary_request_partition_data(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateSummaryRequestPartitionData, int]:
+def _read_read_share_group_state_summary_request_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateSummaryRequestPartitionData, int]:
     partition, leader_epoch = _unpack_ii(buf, pos)
     pos += 8
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateSummaryRequestPartitionData(partition, leader_epoch, unknown_tags), pos
 
 
@@ -49,12 +50,12 @@ class ReadShareGroupStateSummaryRequestReadStateSummaryData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_summary_request_read_state_summary_data(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateSummaryRequestReadStateSummaryData, int]:
+def _read_read_share_group_state_summary_request_read_state_summary_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateSummaryRequestReadStateSummaryData, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 9)
-    partitions, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_summary_request_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_summary_request_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateSummaryRequestReadStateSummaryData(topic_id, partitions, unknown_tags), pos
 
 
@@ -78,11 +79,11 @@ class ReadShareGroupStateSummaryRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_summary_request_read_state_summary_data)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_summary_request_read_state_summary_data)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -105,7 +106,7 @@ class ReadShareGroupStateSummaryResponsePartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_summary_response_partition_result(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateSummaryResponsePartitionResult, int]:
+def _read_read_share_group_state_summary_response_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateSummaryResponsePartitionResult, int]:
     partition, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
@@ -116,7 +117,7 @@ def _read_read_share_group_state_summary_response_partition_result(buf: Buffer, 
     if version >= 1:
         (delivery_complete_count,) = _unpack_i(buf, pos)
         pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateSummaryResponsePartitionResult(partition, error_code, error_message, state_epoch, leader_epoch, start_offset, delivery_complete_count, unknown_tags), pos
 
 
@@ -138,12 +139,12 @@ class ReadShareGroupStateSummaryResponseReadStateSummaryResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_read_share_group_state_summary_response_read_state_summary_result(buf: Buffer, pos: int, version: int) -> tuple[ReadShareGroupStateSummaryResponseReadStateSummaryResult, int]:
+def _read_read_share_group_state_summary_response_read_state_summary_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ReadShareGroupStateSummaryResponseReadStateSummaryResult, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 24)
-    partitions, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_summary_response_partition_result)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_summary_response_partition_result)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ReadShareGroupStateSummaryResponseReadStateSummaryResult(topic_id, partitions, unknown_tags), pos
 
 
@@ -166,10 +167,10 @@ class ReadShareGroupStateSummaryResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 18)
-        results, pos = read_structs(buf, pos, version, length, _read_read_share_group_state_summary_response_read_state_summary_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_read_share_group_state_summary_response_read_state_summary_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_nullable_string, read_tags
 from kproxy.codec.primitive_writers import write_bytes, write_compact_bytes, write_compact_nullable_string, write_nullable_string, write_tags
@@ -29,11 +30,11 @@ class SaslAuthenticateRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         auth_bytes, pos = read_compact_bytes(buf, pos) if version >= 2 else read_bytes(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(auth_bytes, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -58,7 +59,7 @@ class SaslAuthenticateResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         error_message: str | None
@@ -70,7 +71,7 @@ class SaslAuthenticateResponse(Message):
             pos += 8
         unknown_tags: dict[int, bytes] = {}
         if version >= 2:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(error_code, error_message, auth_bytes, session_lifetime_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

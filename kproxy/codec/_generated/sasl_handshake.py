@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_length, read_string, read_strings
 from kproxy.codec.primitive_writers import write_length, write_string, write_strings
@@ -28,7 +29,7 @@ class SaslHandshakeRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         mechanism, pos = read_string(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         return cls(mechanism, unknown_tags), pos
@@ -51,11 +52,11 @@ class SaslHandshakeResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (error_code,) = _unpack_h(buf, pos)
         pos += 2
         length, pos = read_length(buf, pos, False, False, 2)
-        mechanisms, pos = read_strings(buf, pos, False, length)
+        mechanisms, pos = read_strings(buf, pos, False, length, budget)
         unknown_tags: dict[int, bytes] = {}
         return cls(error_code, mechanisms, unknown_tags), pos
 

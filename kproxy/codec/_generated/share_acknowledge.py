@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -30,12 +31,12 @@ class ShareAcknowledgeRequestAcknowledgementBatch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_request_acknowledgement_batch(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeRequestAcknowledgementBatch, int]:
+def _read_share_acknowledge_request_acknowledgement_batch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeRequestAcknowledgementBatch, int]:
     first_offset, last_offset = _unpack_qq(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 1)
-    acknowledge_types, pos = read_ints(buf, pos, "b", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    acknowledge_types, pos = read_ints(buf, pos, "b", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeRequestAcknowledgementBatch(first_offset, last_offset, acknowledge_types, unknown_tags), pos
 
 
@@ -54,12 +55,12 @@ class ShareAcknowledgeRequestAcknowledgePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_request_acknowledge_partition(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeRequestAcknowledgePartition, int]:
+def _read_share_acknowledge_request_acknowledge_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeRequestAcknowledgePartition, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     length, pos = read_length(buf, pos, True, False, 18)
-    acknowledgement_batches, pos = read_structs(buf, pos, version, length, _read_share_acknowledge_request_acknowledgement_batch)
-    unknown_tags, pos = read_tags(buf, pos)
+    acknowledgement_batches, pos = read_structs(buf, pos, version, length, budget, _read_share_acknowledge_request_acknowledgement_batch)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeRequestAcknowledgePartition(partition_index, acknowledgement_batches, unknown_tags), pos
 
 
@@ -78,12 +79,12 @@ class ShareAcknowledgeRequestAcknowledgeTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_request_acknowledge_topic(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeRequestAcknowledgeTopic, int]:
+def _read_share_acknowledge_request_acknowledge_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeRequestAcknowledgeTopic, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_share_acknowledge_request_acknowledge_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_share_acknowledge_request_acknowledge_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeRequestAcknowledgeTopic(topic_id, partitions, unknown_tags), pos
 
 
@@ -110,7 +111,7 @@ class ShareAcknowledgeRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id: str | None
         group_id, pos = read_compact_nullable_string(buf, pos)
         member_id: str | None
@@ -122,8 +123,8 @@ class ShareAcknowledgeRequest(Message):
             (is_renew_ack,) = _unpack_t(buf, pos)
             pos += 1
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_share_acknowledge_request_acknowledge_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_share_acknowledge_request_acknowledge_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, member_id, share_session_epoch, is_renew_ack, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -147,10 +148,10 @@ class ShareAcknowledgeResponseLeaderIdAndEpoch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeResponseLeaderIdAndEpoch, int]:
+def _read_share_acknowledge_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeResponseLeaderIdAndEpoch, int]:
     leader_id, leader_epoch = _unpack_ii(buf, pos)
     pos += 8
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeResponseLeaderIdAndEpoch(leader_id, leader_epoch, unknown_tags), pos
 
 
@@ -170,13 +171,13 @@ class ShareAcknowledgeResponsePartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_response_partition_data(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeResponsePartitionData, int]:
+def _read_share_acknowledge_response_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeResponsePartitionData, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    current_leader, pos = _read_share_acknowledge_response_leader_id_and_epoch(buf, pos, version)
-    unknown_tags, pos = read_tags(buf, pos)
+    current_leader, pos = _read_share_acknowledge_response_leader_id_and_epoch(buf, pos, version, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeResponsePartitionData(partition_index, error_code, error_message, current_leader, unknown_tags), pos
 
 
@@ -196,12 +197,12 @@ class ShareAcknowledgeResponseShareAcknowledgeTopicResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_response_share_acknowledge_topic_response(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeResponseShareAcknowledgeTopicResponse, int]:
+def _read_share_acknowledge_response_share_acknowledge_topic_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeResponseShareAcknowledgeTopicResponse, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 17)
-    partitions, pos = read_structs(buf, pos, version, length, _read_share_acknowledge_response_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_share_acknowledge_response_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeResponseShareAcknowledgeTopicResponse(topic_id, partitions, unknown_tags), pos
 
 
@@ -222,7 +223,7 @@ class ShareAcknowledgeResponseNodeEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_acknowledge_response_node_endpoint(buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeResponseNodeEndpoint, int]:
+def _read_share_acknowledge_response_node_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareAcknowledgeResponseNodeEndpoint, int]:
     (node_id,) = _unpack_i(buf, pos)
     pos += 4
     host, pos = read_compact_string(buf, pos)
@@ -230,7 +231,7 @@ def _read_share_acknowledge_response_node_endpoint(buf: Buffer, pos: int, versio
     pos += 4
     rack: str | None
     rack, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareAcknowledgeResponseNodeEndpoint(node_id, host, port, rack, unknown_tags), pos
 
 
@@ -260,7 +261,7 @@ class ShareAcknowledgeResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -270,10 +271,10 @@ class ShareAcknowledgeResponse(Message):
             (acquisition_lock_timeout_ms,) = _unpack_i(buf, pos)
             pos += 4
         length, pos = read_length(buf, pos, True, False, 18)
-        responses, pos = read_structs(buf, pos, version, length, _read_share_acknowledge_response_share_acknowledge_topic_response)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_share_acknowledge_response_share_acknowledge_topic_response)
         length, pos = read_length(buf, pos, True, False, 11)
-        node_endpoints, pos = read_structs(buf, pos, version, length, _read_share_acknowledge_response_node_endpoint)
-        unknown_tags, pos = read_tags(buf, pos)
+        node_endpoints, pos = read_structs(buf, pos, version, length, budget, _read_share_acknowledge_response_node_endpoint)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, acquisition_lock_timeout_ms, responses, node_endpoints, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

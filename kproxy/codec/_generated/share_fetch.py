@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_records, read_compact_string, read_ints, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_structs, write_tags
@@ -33,12 +34,12 @@ class ShareFetchRequestAcknowledgementBatch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_request_acknowledgement_batch(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchRequestAcknowledgementBatch, int]:
+def _read_share_fetch_request_acknowledgement_batch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchRequestAcknowledgementBatch, int]:
     first_offset, last_offset = _unpack_qq(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 1)
-    acknowledge_types, pos = read_ints(buf, pos, "b", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    acknowledge_types, pos = read_ints(buf, pos, "b", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchRequestAcknowledgementBatch(first_offset, last_offset, acknowledge_types, unknown_tags), pos
 
 
@@ -57,12 +58,12 @@ class ShareFetchRequestFetchPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_request_fetch_partition(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchRequestFetchPartition, int]:
+def _read_share_fetch_request_fetch_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchRequestFetchPartition, int]:
     (partition_index,) = _unpack_i(buf, pos)
     pos += 4
     length, pos = read_length(buf, pos, True, False, 18)
-    acknowledgement_batches, pos = read_structs(buf, pos, version, length, _read_share_fetch_request_acknowledgement_batch)
-    unknown_tags, pos = read_tags(buf, pos)
+    acknowledgement_batches, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_request_acknowledgement_batch)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchRequestFetchPartition(partition_index, acknowledgement_batches, unknown_tags), pos
 
 
@@ -81,12 +82,12 @@ class ShareFetchRequestFetchTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_request_fetch_topic(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchRequestFetchTopic, int]:
+def _read_share_fetch_request_fetch_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchRequestFetchTopic, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_share_fetch_request_fetch_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_request_fetch_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchRequestFetchTopic(topic_id, partitions, unknown_tags), pos
 
 
@@ -105,12 +106,12 @@ class ShareFetchRequestForgottenTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_request_forgotten_topic(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchRequestForgottenTopic, int]:
+def _read_share_fetch_request_forgotten_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchRequestForgottenTopic, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchRequestForgottenTopic(topic_id, partitions, unknown_tags), pos
 
 
@@ -144,7 +145,7 @@ class ShareFetchRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id: str | None
         group_id, pos = read_compact_nullable_string(buf, pos)
         member_id: str | None
@@ -157,10 +158,10 @@ class ShareFetchRequest(Message):
             share_acquire_mode, is_renew_ack = _unpack_bt(buf, pos)
             pos += 2
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_share_fetch_request_fetch_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_request_fetch_topic)
         length, pos = read_length(buf, pos, True, False, 18)
-        forgotten_topics_data, pos = read_structs(buf, pos, version, length, _read_share_fetch_request_forgotten_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        forgotten_topics_data, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_request_forgotten_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, topics, forgotten_topics_data, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -185,10 +186,10 @@ class ShareFetchResponseLeaderIdAndEpoch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchResponseLeaderIdAndEpoch, int]:
+def _read_share_fetch_response_leader_id_and_epoch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchResponseLeaderIdAndEpoch, int]:
     leader_id, leader_epoch = _unpack_ii(buf, pos)
     pos += 8
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchResponseLeaderIdAndEpoch(leader_id, leader_epoch, unknown_tags), pos
 
 
@@ -207,10 +208,10 @@ class ShareFetchResponseAcquiredRecords(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_response_acquired_records(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchResponseAcquiredRecords, int]:
+def _read_share_fetch_response_acquired_records(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchResponseAcquiredRecords, int]:
     first_offset, last_offset, delivery_count = _unpack_qqh(buf, pos)
     pos += 18
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchResponseAcquiredRecords(first_offset, last_offset, delivery_count, unknown_tags), pos
 
 
@@ -234,7 +235,7 @@ class ShareFetchResponsePartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_response_partition_data(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchResponsePartitionData, int]:
+def _read_share_fetch_response_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchResponsePartitionData, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
@@ -243,12 +244,12 @@ def _read_share_fetch_response_partition_data(buf: Buffer, pos: int, version: in
     pos += 2
     acknowledge_error_message: str | None
     acknowledge_error_message, pos = read_compact_nullable_string(buf, pos)
-    current_leader, pos = _read_share_fetch_response_leader_id_and_epoch(buf, pos, version)
+    current_leader, pos = _read_share_fetch_response_leader_id_and_epoch(buf, pos, version, budget)
     records: memoryview | bytes | None
     records, pos = read_compact_records(buf, pos)
     length, pos = read_length(buf, pos, True, False, 19)
-    acquired_records, pos = read_structs(buf, pos, version, length, _read_share_fetch_response_acquired_records)
-    unknown_tags, pos = read_tags(buf, pos)
+    acquired_records, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_response_acquired_records)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchResponsePartitionData(partition_index, error_code, error_message, acknowledge_error_code, acknowledge_error_message, current_leader, records, acquired_records, unknown_tags), pos
 
 
@@ -272,12 +273,12 @@ class ShareFetchResponseShareFetchableTopicResponse(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_response_share_fetchable_topic_response(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchResponseShareFetchableTopicResponse, int]:
+def _read_share_fetch_response_share_fetchable_topic_response(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchResponseShareFetchableTopicResponse, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 22)
-    partitions, pos = read_structs(buf, pos, version, length, _read_share_fetch_response_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_response_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchResponseShareFetchableTopicResponse(topic_id, partitions, unknown_tags), pos
 
 
@@ -298,7 +299,7 @@ class ShareFetchResponseNodeEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_fetch_response_node_endpoint(buf: Buffer, pos: int, version: int) -> tuple[ShareFetchResponseNodeEndpoint, int]:
+def _read_share_fetch_response_node_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareFetchResponseNodeEndpoint, int]:
     (node_id,) = _unpack_i(buf, pos)
     pos += 4
     host, pos = read_compact_string(buf, pos)
@@ -306,7 +307,7 @@ def _read_share_fetch_response_node_endpoint(buf: Buffer, pos: int, version: int
     pos += 4
     rack: str | None
     rack, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareFetchResponseNodeEndpoint(node_id, host, port, rack, unknown_tags), pos
 
 
@@ -336,7 +337,7 @@ class ShareFetchResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -344,10 +345,10 @@ class ShareFetchResponse(Message):
         (acquisition_lock_timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 18)
-        responses, pos = read_structs(buf, pos, version, length, _read_share_fetch_response_share_fetchable_topic_response)
+        responses, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_response_share_fetchable_topic_response)
         length, pos = read_length(buf, pos, True, False, 11)
-        node_endpoints, pos = read_structs(buf, pos, version, length, _read_share_fetch_response_node_endpoint)
-        unknown_tags, pos = read_tags(buf, pos)
+        node_endpoints, pos = read_structs(buf, pos, version, length, budget, _read_share_fetch_response_node_endpoint)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, acquisition_lock_timeout_ms, responses, node_endpoints, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

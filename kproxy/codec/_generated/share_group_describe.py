@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_strings, write_structs, write_tags
@@ -33,12 +34,12 @@ class ShareGroupDescribeRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 1)
-        group_ids, pos = read_strings(buf, pos, True, length)
+        group_ids, pos = read_strings(buf, pos, True, length, budget)
         (include_authorized_operations,) = _unpack_t(buf, pos)
         pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_ids, include_authorized_operations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -57,13 +58,13 @@ class ShareGroupDescribeResponseTopicPartitions(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_group_describe_response_topic_partitions(buf: Buffer, pos: int, version: int) -> tuple[ShareGroupDescribeResponseTopicPartitions, int]:
+def _read_share_group_describe_response_topic_partitions(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareGroupDescribeResponseTopicPartitions, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     topic_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareGroupDescribeResponseTopicPartitions(topic_id, topic_name, partitions, unknown_tags), pos
 
 
@@ -82,10 +83,10 @@ class ShareGroupDescribeResponseAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_group_describe_response_assignment(buf: Buffer, pos: int, version: int) -> tuple[ShareGroupDescribeResponseAssignment, int]:
+def _read_share_group_describe_response_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareGroupDescribeResponseAssignment, int]:
     length, pos = read_length(buf, pos, True, False, 19)
-    topic_partitions, pos = read_structs(buf, pos, version, length, _read_share_group_describe_response_topic_partitions)
-    unknown_tags, pos = read_tags(buf, pos)
+    topic_partitions, pos = read_structs(buf, pos, version, length, budget, _read_share_group_describe_response_topic_partitions)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareGroupDescribeResponseAssignment(topic_partitions, unknown_tags), pos
 
 
@@ -108,7 +109,7 @@ class ShareGroupDescribeResponseMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_group_describe_response_member(buf: Buffer, pos: int, version: int) -> tuple[ShareGroupDescribeResponseMember, int]:
+def _read_share_group_describe_response_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareGroupDescribeResponseMember, int]:
     member_id, pos = read_compact_string(buf, pos)
     rack_id: str | None
     rack_id, pos = read_compact_nullable_string(buf, pos)
@@ -117,9 +118,9 @@ def _read_share_group_describe_response_member(buf: Buffer, pos: int, version: i
     client_id, pos = read_compact_string(buf, pos)
     client_host, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 1)
-    subscribed_topic_names, pos = read_strings(buf, pos, True, length)
-    assignment, pos = _read_share_group_describe_response_assignment(buf, pos, version)
-    unknown_tags, pos = read_tags(buf, pos)
+    subscribed_topic_names, pos = read_strings(buf, pos, True, length, budget)
+    assignment, pos = _read_share_group_describe_response_assignment(buf, pos, version, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareGroupDescribeResponseMember(member_id, rack_id, member_epoch, client_id, client_host, subscribed_topic_names, assignment, unknown_tags), pos
 
 
@@ -150,7 +151,7 @@ class ShareGroupDescribeResponseDescribedGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_group_describe_response_described_group(buf: Buffer, pos: int, version: int) -> tuple[ShareGroupDescribeResponseDescribedGroup, int]:
+def _read_share_group_describe_response_described_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareGroupDescribeResponseDescribedGroup, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -161,10 +162,10 @@ def _read_share_group_describe_response_described_group(buf: Buffer, pos: int, v
     pos += 8
     assignor_name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 12)
-    members, pos = read_structs(buf, pos, version, length, _read_share_group_describe_response_member)
+    members, pos = read_structs(buf, pos, version, length, budget, _read_share_group_describe_response_member)
     (authorized_operations,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareGroupDescribeResponseDescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members, authorized_operations, unknown_tags), pos
 
 
@@ -194,12 +195,12 @@ class ShareGroupDescribeResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 20)
-        groups, pos = read_structs(buf, pos, version, length, _read_share_group_describe_response_described_group)
-        unknown_tags, pos = read_tags(buf, pos)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_share_group_describe_response_described_group)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

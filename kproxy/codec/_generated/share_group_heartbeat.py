@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
@@ -35,7 +36,7 @@ class ShareGroupHeartbeatRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         member_id, pos = read_compact_string(buf, pos)
         (member_epoch,) = _unpack_i(buf, pos)
@@ -46,8 +47,8 @@ class ShareGroupHeartbeatRequest(Message):
         length, pos = read_length(buf, pos, True, True, 1)
         subscribed_topic_names = None
         if length >= 0:
-            subscribed_topic_names, pos = read_strings(buf, pos, True, length)
-        unknown_tags, pos = read_tags(buf, pos)
+            subscribed_topic_names, pos = read_strings(buf, pos, True, length, budget)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, member_id, member_epoch, rack_id, subscribed_topic_names, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -68,12 +69,12 @@ class ShareGroupHeartbeatResponseTopicPartitions(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_group_heartbeat_response_topic_partitions(buf: Buffer, pos: int, version: int) -> tuple[ShareGroupHeartbeatResponseTopicPartitions, int]:
+def _read_share_group_heartbeat_response_topic_partitions(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareGroupHeartbeatResponseTopicPartitions, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareGroupHeartbeatResponseTopicPartitions(topic_id, partitions, unknown_tags), pos
 
 
@@ -91,10 +92,10 @@ class ShareGroupHeartbeatResponseAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_share_group_heartbeat_response_assignment(buf: Buffer, pos: int, version: int) -> tuple[ShareGroupHeartbeatResponseAssignment, int]:
+def _read_share_group_heartbeat_response_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[ShareGroupHeartbeatResponseAssignment, int]:
     length, pos = read_length(buf, pos, True, False, 18)
-    topic_partitions, pos = read_structs(buf, pos, version, length, _read_share_group_heartbeat_response_topic_partitions)
-    unknown_tags, pos = read_tags(buf, pos)
+    topic_partitions, pos = read_structs(buf, pos, version, length, budget, _read_share_group_heartbeat_response_topic_partitions)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return ShareGroupHeartbeatResponseAssignment(topic_partitions, unknown_tags), pos
 
 
@@ -122,7 +123,7 @@ class ShareGroupHeartbeatResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -132,8 +133,8 @@ class ShareGroupHeartbeatResponse(Message):
         member_epoch, heartbeat_interval_ms = _unpack_ii(buf, pos)
         pos += 8
         assignment: ShareGroupHeartbeatResponseAssignment | None
-        assignment, pos = read_nullable_struct(buf, pos, version, _read_share_group_heartbeat_response_assignment)
-        unknown_tags, pos = read_tags(buf, pos)
+        assignment, pos = read_nullable_struct(buf, pos, version, budget, _read_share_group_heartbeat_response_assignment)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

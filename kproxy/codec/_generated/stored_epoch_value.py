@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_tags
 from kproxy.codec.primitive_writers import write_tags
@@ -34,10 +35,10 @@ class StoredEpochValue(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         client_producer_id, client_epoch, producer_id, epoch, last_end, transaction_timeout_ms, recorded_ms = _unpack_qhqhbiq(buf, pos)
         pos += 33
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(client_producer_id, client_epoch, producer_id, epoch, last_end, transaction_timeout_ms, recorded_ms, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
@@ -35,12 +36,12 @@ class StreamsGroupDescribeRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 1)
-        group_ids, pos = read_strings(buf, pos, True, length)
+        group_ids, pos = read_strings(buf, pos, True, length, budget)
         (include_authorized_operations,) = _unpack_t(buf, pos)
         pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_ids, include_authorized_operations, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -58,10 +59,10 @@ class StreamsGroupDescribeResponseKeyValue(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_key_value(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseKeyValue, int]:
+def _read_streams_group_describe_response_key_value(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseKeyValue, int]:
     key, pos = read_compact_string(buf, pos)
     value, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseKeyValue(key, value, unknown_tags), pos
 
 
@@ -82,13 +83,13 @@ class StreamsGroupDescribeResponseTopicInfo(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_topic_info(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseTopicInfo, int]:
+def _read_streams_group_describe_response_topic_info(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTopicInfo, int]:
     name, pos = read_compact_string(buf, pos)
     partitions, replication_factor = _unpack_ih(buf, pos)
     pos += 6
     length, pos = read_length(buf, pos, True, False, 3)
-    topic_configs, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_key_value)
-    unknown_tags, pos = read_tags(buf, pos)
+    topic_configs, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_key_value)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseTopicInfo(name, partitions, replication_factor, topic_configs, unknown_tags), pos
 
 
@@ -111,17 +112,17 @@ class StreamsGroupDescribeResponseSubtopology(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_subtopology(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseSubtopology, int]:
+def _read_streams_group_describe_response_subtopology(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseSubtopology, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 1)
-    source_topics, pos = read_strings(buf, pos, True, length)
+    source_topics, pos = read_strings(buf, pos, True, length, budget)
     length, pos = read_length(buf, pos, True, False, 1)
-    repartition_sink_topics, pos = read_strings(buf, pos, True, length)
+    repartition_sink_topics, pos = read_strings(buf, pos, True, length, budget)
     length, pos = read_length(buf, pos, True, False, 9)
-    state_changelog_topics, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_topic_info)
+    state_changelog_topics, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_topic_info)
     length, pos = read_length(buf, pos, True, False, 9)
-    repartition_source_topics, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_topic_info)
-    unknown_tags, pos = read_tags(buf, pos)
+    repartition_source_topics, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_topic_info)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseSubtopology(subtopology_id, source_topics, repartition_sink_topics, state_changelog_topics, repartition_source_topics, unknown_tags), pos
 
 
@@ -143,15 +144,15 @@ class StreamsGroupDescribeResponseTopology(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_topology(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseTopology, int]:
+def _read_streams_group_describe_response_topology(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTopology, int]:
     (epoch,) = _unpack_i(buf, pos)
     pos += 4
     subtopologies: list[StreamsGroupDescribeResponseSubtopology] | None
     length, pos = read_length(buf, pos, True, True, 6)
     subtopologies = None
     if length >= 0:
-        subtopologies, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_subtopology)
-    unknown_tags, pos = read_tags(buf, pos)
+        subtopologies, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_subtopology)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseTopology(epoch, subtopologies, unknown_tags), pos
 
 
@@ -170,11 +171,11 @@ class StreamsGroupDescribeResponseEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_endpoint(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseEndpoint, int]:
+def _read_streams_group_describe_response_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseEndpoint, int]:
     host, pos = read_compact_string(buf, pos)
     (port,) = _unpack_H(buf, pos)
     pos += 2
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseEndpoint(host, port, unknown_tags), pos
 
 
@@ -194,11 +195,11 @@ class StreamsGroupDescribeResponseTaskOffset(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_task_offset(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseTaskOffset, int]:
+def _read_streams_group_describe_response_task_offset(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTaskOffset, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     partition, offset = _unpack_iq(buf, pos)
     pos += 12
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseTaskOffset(subtopology_id, partition, offset, unknown_tags), pos
 
 
@@ -217,11 +218,11 @@ class StreamsGroupDescribeResponseTaskIds(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_task_ids(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseTaskIds, int]:
+def _read_streams_group_describe_response_task_ids(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTaskIds, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseTaskIds(subtopology_id, partitions, unknown_tags), pos
 
 
@@ -241,14 +242,14 @@ class StreamsGroupDescribeResponseAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_assignment(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseAssignment, int]:
+def _read_streams_group_describe_response_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseAssignment, int]:
     length, pos = read_length(buf, pos, True, False, 3)
-    active_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_task_ids)
+    active_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_task_ids)
     length, pos = read_length(buf, pos, True, False, 3)
-    standby_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_task_ids)
+    standby_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_task_ids)
     length, pos = read_length(buf, pos, True, False, 3)
-    warmup_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_task_ids)
-    unknown_tags, pos = read_tags(buf, pos)
+    warmup_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_task_ids)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseAssignment(active_tasks, standby_tasks, warmup_tasks, unknown_tags), pos
 
 
@@ -281,7 +282,7 @@ class StreamsGroupDescribeResponseMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_member(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseMember, int]:
+def _read_streams_group_describe_response_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseMember, int]:
     member_id, pos = read_compact_string(buf, pos)
     (member_epoch,) = _unpack_i(buf, pos)
     pos += 4
@@ -295,18 +296,18 @@ def _read_streams_group_describe_response_member(buf: Buffer, pos: int, version:
     pos += 4
     process_id, pos = read_compact_string(buf, pos)
     user_endpoint: StreamsGroupDescribeResponseEndpoint | None
-    user_endpoint, pos = read_nullable_struct(buf, pos, version, _read_streams_group_describe_response_endpoint)
+    user_endpoint, pos = read_nullable_struct(buf, pos, version, budget, _read_streams_group_describe_response_endpoint)
     length, pos = read_length(buf, pos, True, False, 3)
-    client_tags, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_key_value)
+    client_tags, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_key_value)
     length, pos = read_length(buf, pos, True, False, 14)
-    task_offsets, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_task_offset)
+    task_offsets, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_task_offset)
     length, pos = read_length(buf, pos, True, False, 14)
-    task_end_offsets, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_task_offset)
-    assignment, pos = _read_streams_group_describe_response_assignment(buf, pos, version)
-    target_assignment, pos = _read_streams_group_describe_response_assignment(buf, pos, version)
+    task_end_offsets, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_task_offset)
+    assignment, pos = _read_streams_group_describe_response_assignment(buf, pos, version, budget)
+    target_assignment, pos = _read_streams_group_describe_response_assignment(buf, pos, version, budget)
     (is_classic,) = _unpack_t(buf, pos)
     pos += 1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseMember(member_id, member_epoch, instance_id, rack_id, client_id, client_host, topology_epoch, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets, assignment, target_assignment, is_classic, unknown_tags), pos
 
 
@@ -345,7 +346,7 @@ class StreamsGroupDescribeResponseDescribedGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_describe_response_described_group(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponseDescribedGroup, int]:
+def _read_streams_group_describe_response_described_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseDescribedGroup, int]:
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
@@ -355,12 +356,12 @@ def _read_streams_group_describe_response_described_group(buf: Buffer, pos: int,
     group_epoch, assignment_epoch = _unpack_ii(buf, pos)
     pos += 8
     topology: StreamsGroupDescribeResponseTopology | None
-    topology, pos = read_nullable_struct(buf, pos, version, _read_streams_group_describe_response_topology)
+    topology, pos = read_nullable_struct(buf, pos, version, budget, _read_streams_group_describe_response_topology)
     length, pos = read_length(buf, pos, True, False, 28)
-    members, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_member)
+    members, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_member)
     (authorized_operations,) = _unpack_i(buf, pos)
     pos += 4
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupDescribeResponseDescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members, authorized_operations, unknown_tags), pos
 
 
@@ -390,12 +391,12 @@ class StreamsGroupDescribeResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 20)
-        groups, pos = read_structs(buf, pos, version, length, _read_streams_group_describe_response_described_group)
-        unknown_tags, pos = read_tags(buf, pos)
+        groups, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_described_group)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, groups, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
@@ -31,10 +32,10 @@ class StreamsGroupHeartbeatRequestKeyValue(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_key_value(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestKeyValue, int]:
+def _read_streams_group_heartbeat_request_key_value(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestKeyValue, int]:
     key, pos = read_compact_string(buf, pos)
     value, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestKeyValue(key, value, unknown_tags), pos
 
 
@@ -55,13 +56,13 @@ class StreamsGroupHeartbeatRequestTopicInfo(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_topic_info(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTopicInfo, int]:
+def _read_streams_group_heartbeat_request_topic_info(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestTopicInfo, int]:
     name, pos = read_compact_string(buf, pos)
     partitions, replication_factor = _unpack_ih(buf, pos)
     pos += 6
     length, pos = read_length(buf, pos, True, False, 3)
-    topic_configs, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_key_value)
-    unknown_tags, pos = read_tags(buf, pos)
+    topic_configs, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_key_value)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestTopicInfo(name, partitions, replication_factor, topic_configs, unknown_tags), pos
 
 
@@ -82,14 +83,14 @@ class StreamsGroupHeartbeatRequestCopartitionGroup(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_copartition_group(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestCopartitionGroup, int]:
+def _read_streams_group_heartbeat_request_copartition_group(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestCopartitionGroup, int]:
     length, pos = read_length(buf, pos, True, False, 2)
-    source_topics, pos = read_ints(buf, pos, "h", length)
+    source_topics, pos = read_ints(buf, pos, "h", length, budget)
     length, pos = read_length(buf, pos, True, False, 2)
-    source_topic_regex, pos = read_ints(buf, pos, "h", length)
+    source_topic_regex, pos = read_ints(buf, pos, "h", length, budget)
     length, pos = read_length(buf, pos, True, False, 2)
-    repartition_source_topics, pos = read_ints(buf, pos, "h", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    repartition_source_topics, pos = read_ints(buf, pos, "h", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestCopartitionGroup(source_topics, source_topic_regex, repartition_source_topics, unknown_tags), pos
 
 
@@ -114,21 +115,21 @@ class StreamsGroupHeartbeatRequestSubtopology(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_subtopology(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestSubtopology, int]:
+def _read_streams_group_heartbeat_request_subtopology(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestSubtopology, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 1)
-    source_topics, pos = read_strings(buf, pos, True, length)
+    source_topics, pos = read_strings(buf, pos, True, length, budget)
     length, pos = read_length(buf, pos, True, False, 1)
-    source_topic_regex, pos = read_strings(buf, pos, True, length)
+    source_topic_regex, pos = read_strings(buf, pos, True, length, budget)
     length, pos = read_length(buf, pos, True, False, 9)
-    state_changelog_topics, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_topic_info)
+    state_changelog_topics, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_topic_info)
     length, pos = read_length(buf, pos, True, False, 1)
-    repartition_sink_topics, pos = read_strings(buf, pos, True, length)
+    repartition_sink_topics, pos = read_strings(buf, pos, True, length, budget)
     length, pos = read_length(buf, pos, True, False, 9)
-    repartition_source_topics, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_topic_info)
+    repartition_source_topics, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_topic_info)
     length, pos = read_length(buf, pos, True, False, 4)
-    copartition_groups, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_copartition_group)
-    unknown_tags, pos = read_tags(buf, pos)
+    copartition_groups, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_copartition_group)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestSubtopology(subtopology_id, source_topics, source_topic_regex, state_changelog_topics, repartition_sink_topics, repartition_source_topics, copartition_groups, unknown_tags), pos
 
 
@@ -152,12 +153,12 @@ class StreamsGroupHeartbeatRequestTopology(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_topology(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTopology, int]:
+def _read_streams_group_heartbeat_request_topology(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestTopology, int]:
     (epoch,) = _unpack_i(buf, pos)
     pos += 4
     length, pos = read_length(buf, pos, True, False, 8)
-    subtopologies, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_subtopology)
-    unknown_tags, pos = read_tags(buf, pos)
+    subtopologies, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_subtopology)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestTopology(epoch, subtopologies, unknown_tags), pos
 
 
@@ -176,11 +177,11 @@ class StreamsGroupHeartbeatRequestTaskIds(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_task_ids(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTaskIds, int]:
+def _read_streams_group_heartbeat_request_task_ids(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestTaskIds, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestTaskIds(subtopology_id, partitions, unknown_tags), pos
 
 
@@ -199,11 +200,11 @@ class StreamsGroupHeartbeatRequestEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_endpoint(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestEndpoint, int]:
+def _read_streams_group_heartbeat_request_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestEndpoint, int]:
     host, pos = read_compact_string(buf, pos)
     (port,) = _unpack_H(buf, pos)
     pos += 2
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestEndpoint(host, port, unknown_tags), pos
 
 
@@ -223,11 +224,11 @@ class StreamsGroupHeartbeatRequestTaskOffset(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_request_task_offset(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequestTaskOffset, int]:
+def _read_streams_group_heartbeat_request_task_offset(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatRequestTaskOffset, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     partition, offset = _unpack_iq(buf, pos)
     pos += 12
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatRequestTaskOffset(subtopology_id, partition, offset, unknown_tags), pos
 
 
@@ -266,7 +267,7 @@ class StreamsGroupHeartbeatRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         member_id, pos = read_compact_string(buf, pos)
         member_epoch, endpoint_information_epoch = _unpack_ii(buf, pos)
@@ -278,44 +279,44 @@ class StreamsGroupHeartbeatRequest(Message):
         (rebalance_timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         topology: StreamsGroupHeartbeatRequestTopology | None
-        topology, pos = read_nullable_struct(buf, pos, version, _read_streams_group_heartbeat_request_topology)
+        topology, pos = read_nullable_struct(buf, pos, version, budget, _read_streams_group_heartbeat_request_topology)
         active_tasks: list[StreamsGroupHeartbeatRequestTaskIds] | None
         length, pos = read_length(buf, pos, True, True, 3)
         active_tasks = None
         if length >= 0:
-            active_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_task_ids)
+            active_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_task_ids)
         standby_tasks: list[StreamsGroupHeartbeatRequestTaskIds] | None
         length, pos = read_length(buf, pos, True, True, 3)
         standby_tasks = None
         if length >= 0:
-            standby_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_task_ids)
+            standby_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_task_ids)
         warmup_tasks: list[StreamsGroupHeartbeatRequestTaskIds] | None
         length, pos = read_length(buf, pos, True, True, 3)
         warmup_tasks = None
         if length >= 0:
-            warmup_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_task_ids)
+            warmup_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_task_ids)
         process_id: str | None
         process_id, pos = read_compact_nullable_string(buf, pos)
         user_endpoint: StreamsGroupHeartbeatRequestEndpoint | None
-        user_endpoint, pos = read_nullable_struct(buf, pos, version, _read_streams_group_heartbeat_request_endpoint)
+        user_endpoint, pos = read_nullable_struct(buf, pos, version, budget, _read_streams_group_heartbeat_request_endpoint)
         client_tags: list[StreamsGroupHeartbeatRequestKeyValue] | None
         length, pos = read_length(buf, pos, True, True, 3)
         client_tags = None
         if length >= 0:
-            client_tags, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_key_value)
+            client_tags, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_key_value)
         task_offsets: list[StreamsGroupHeartbeatRequestTaskOffset] | None
         length, pos = read_length(buf, pos, True, True, 14)
         task_offsets = None
         if length >= 0:
-            task_offsets, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_task_offset)
+            task_offsets, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_task_offset)
         task_end_offsets: list[StreamsGroupHeartbeatRequestTaskOffset] | None
         length, pos = read_length(buf, pos, True, True, 14)
         task_end_offsets = None
         if length >= 0:
-            task_end_offsets, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_request_task_offset)
+            task_end_offsets, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_request_task_offset)
         (shutdown_application,) = _unpack_t(buf, pos)
         pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, member_id, member_epoch, endpoint_information_epoch, instance_id, rack_id, rebalance_timeout_ms, topology, active_tasks, standby_tasks, warmup_tasks, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets, shutdown_application, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -347,11 +348,11 @@ class StreamsGroupHeartbeatResponseStatus(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_response_status(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatResponseStatus, int]:
+def _read_streams_group_heartbeat_response_status(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatResponseStatus, int]:
     (status_code,) = _unpack_b(buf, pos)
     pos += 1
     status_detail, pos = read_compact_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatResponseStatus(status_code, status_detail, unknown_tags), pos
 
 
@@ -370,11 +371,11 @@ class StreamsGroupHeartbeatResponseTaskIds(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_response_task_ids(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatResponseTaskIds, int]:
+def _read_streams_group_heartbeat_response_task_ids(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatResponseTaskIds, int]:
     subtopology_id, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatResponseTaskIds(subtopology_id, partitions, unknown_tags), pos
 
 
@@ -393,11 +394,11 @@ class StreamsGroupHeartbeatResponseEndpoint(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_response_endpoint(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatResponseEndpoint, int]:
+def _read_streams_group_heartbeat_response_endpoint(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatResponseEndpoint, int]:
     host, pos = read_compact_string(buf, pos)
     (port,) = _unpack_H(buf, pos)
     pos += 2
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatResponseEndpoint(host, port, unknown_tags), pos
 
 
@@ -416,11 +417,11 @@ class StreamsGroupHeartbeatResponseTopicPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_response_topic_partition(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatResponseTopicPartition, int]:
+def _read_streams_group_heartbeat_response_topic_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatResponseTopicPartition, int]:
     topic, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 4)
-    partitions, pos = read_ints(buf, pos, "i", length)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_ints(buf, pos, "i", length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatResponseTopicPartition(topic, partitions, unknown_tags), pos
 
 
@@ -440,13 +441,13 @@ class StreamsGroupHeartbeatResponseEndpointToPartitions(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_streams_group_heartbeat_response_endpoint_to_partitions(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatResponseEndpointToPartitions, int]:
-    user_endpoint, pos = _read_streams_group_heartbeat_response_endpoint(buf, pos, version)
+def _read_streams_group_heartbeat_response_endpoint_to_partitions(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupHeartbeatResponseEndpointToPartitions, int]:
+    user_endpoint, pos = _read_streams_group_heartbeat_response_endpoint(buf, pos, version, budget)
     length, pos = read_length(buf, pos, True, False, 3)
-    active_partitions, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_topic_partition)
+    active_partitions, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_topic_partition)
     length, pos = read_length(buf, pos, True, False, 3)
-    standby_partitions, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_topic_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    standby_partitions, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_topic_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return StreamsGroupHeartbeatResponseEndpointToPartitions(user_endpoint, active_partitions, standby_partitions, unknown_tags), pos
 
 
@@ -483,7 +484,7 @@ class StreamsGroupHeartbeatResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -495,30 +496,30 @@ class StreamsGroupHeartbeatResponse(Message):
         length, pos = read_length(buf, pos, True, True, 3)
         status = None
         if length >= 0:
-            status, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_status)
+            status, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_status)
         active_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None
         length, pos = read_length(buf, pos, True, True, 3)
         active_tasks = None
         if length >= 0:
-            active_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_task_ids)
+            active_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_task_ids)
         standby_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None
         length, pos = read_length(buf, pos, True, True, 3)
         standby_tasks = None
         if length >= 0:
-            standby_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_task_ids)
+            standby_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_task_ids)
         warmup_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None
         length, pos = read_length(buf, pos, True, True, 3)
         warmup_tasks = None
         if length >= 0:
-            warmup_tasks, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_task_ids)
+            warmup_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_task_ids)
         (endpoint_information_epoch,) = _unpack_i(buf, pos)
         pos += 4
         partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponseEndpointToPartitions] | None
         length, pos = read_length(buf, pos, True, True, 7)
         partitions_by_user_endpoint = None
         if length >= 0:
-            partitions_by_user_endpoint, pos = read_structs(buf, pos, version, length, _read_streams_group_heartbeat_response_endpoint_to_partitions)
-        unknown_tags, pos = read_tags(buf, pos)
+            partitions_by_user_endpoint, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_endpoint_to_partitions)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, acceptable_recovery_lag, task_offset_interval_ms, status, active_tasks, standby_tasks, warmup_tasks, endpoint_information_epoch, partitions_by_user_endpoint, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

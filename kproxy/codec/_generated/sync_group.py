@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_bytes, read_compact_bytes, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_bytes, write_compact_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -25,12 +26,12 @@ class SyncGroupRequestAssignment(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_sync_group_request_assignment(buf: Buffer, pos: int, version: int) -> tuple[SyncGroupRequestAssignment, int]:
+def _read_sync_group_request_assignment(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[SyncGroupRequestAssignment, int]:
     member_id, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
     assignment, pos = read_compact_bytes(buf, pos) if version >= 4 else read_bytes(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 4:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return SyncGroupRequestAssignment(member_id, assignment, unknown_tags), pos
 
 
@@ -60,7 +61,7 @@ class SyncGroupRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos) if version >= 4 else read_string(buf, pos)
         (generation_id,) = _unpack_i(buf, pos)
         pos += 4
@@ -75,10 +76,10 @@ class SyncGroupRequest(Message):
         if version >= 5:
             protocol_name, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, version >= 4, False, 3)
-        assignments, pos = read_structs(buf, pos, version, length, _read_sync_group_request_assignment)
+        assignments, pos = read_structs(buf, pos, version, length, budget, _read_sync_group_request_assignment)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, generation_id, member_id, group_instance_id, protocol_type, protocol_name, assignments, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -115,7 +116,7 @@ class SyncGroupResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms: int = 0
         if version >= 1:
             (throttle_time_ms,) = _unpack_i(buf, pos)
@@ -131,7 +132,7 @@ class SyncGroupResponse(Message):
         assignment, pos = read_compact_bytes(buf, pos) if version >= 4 else read_bytes(buf, pos)
         unknown_tags: dict[int, bytes] = {}
         if version >= 4:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, protocol_type, protocol_name, assignment, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

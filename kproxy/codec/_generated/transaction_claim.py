@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_string, write_tags
@@ -42,7 +43,7 @@ class TransactionClaim(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, resumed_producer_id, resumed_epoch, transaction_timeout_ms = _unpack_uiqhhqhqhi(buf, pos)
         pos += 56
         instance_id, pos = read_compact_string(buf, pos)
@@ -52,7 +53,7 @@ class TransactionClaim(Message):
         if version >= 1:
             continued_producer_id, continued_epoch = _unpack_qh(buf, pos)
             pos += 10
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(nonce, generation, producer_id, first_epoch, epochs, client_producer_id, client_epoch, resumed_producer_id, resumed_epoch, transaction_timeout_ms, instance_id, client_id, continued_producer_id, continued_epoch, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -26,10 +27,10 @@ class TransactionDecisionCopy(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_decision_copy(buf: Buffer, pos: int, version: int) -> tuple[TransactionDecisionCopy, int]:
+def _read_transaction_decision_copy(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionDecisionCopy, int]:
     base_sequence, base_offset = _unpack_iq(buf, pos)
     pos += 12
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionDecisionCopy(base_sequence, base_offset, unknown_tags), pos
 
 
@@ -48,12 +49,12 @@ class TransactionDecisionPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_decision_partition(buf: Buffer, pos: int, version: int) -> tuple[TransactionDecisionPartition, int]:
+def _read_transaction_decision_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionDecisionPartition, int]:
     index, end_offset = _unpack_iq(buf, pos)
     pos += 12
     length, pos = read_length(buf, pos, True, False, 13)
-    copies, pos = read_structs(buf, pos, version, length, _read_transaction_decision_copy)
-    unknown_tags, pos = read_tags(buf, pos)
+    copies, pos = read_structs(buf, pos, version, length, budget, _read_transaction_decision_copy)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionDecisionPartition(index, end_offset, copies, unknown_tags), pos
 
 
@@ -72,11 +73,11 @@ class TransactionDecisionTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_decision_topic(buf: Buffer, pos: int, version: int) -> tuple[TransactionDecisionTopic, int]:
+def _read_transaction_decision_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionDecisionTopic, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 14)
-    partitions, pos = read_structs(buf, pos, version, length, _read_transaction_decision_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_transaction_decision_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionDecisionTopic(name, partitions, unknown_tags), pos
 
 
@@ -96,12 +97,12 @@ class TransactionDecisionPart(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_decision_part(buf: Buffer, pos: int, version: int) -> tuple[TransactionDecisionPart, int]:
+def _read_transaction_decision_part(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionDecisionPart, int]:
     producer_id, epoch = _unpack_qh(buf, pos)
     pos += 10
     length, pos = read_length(buf, pos, True, False, 3)
-    topics, pos = read_structs(buf, pos, version, length, _read_transaction_decision_topic)
-    unknown_tags, pos = read_tags(buf, pos)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_transaction_decision_topic)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionDecisionPart(producer_id, epoch, topics, unknown_tags), pos
 
 
@@ -132,15 +133,15 @@ class TransactionDecision(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         nonce, producer_id, epoch, committed, next_client_producer_id, next_client_epoch = _unpack_uqhtqh(buf, pos)
         pos += 37
         batch_id: str | None
         batch_id, pos = read_compact_nullable_string(buf, pos)
         reason, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 12)
-        parts, pos = read_structs(buf, pos, version, length, _read_transaction_decision_part)
-        unknown_tags, pos = read_tags(buf, pos)
+        parts, pos = read_structs(buf, pos, version, length, budget, _read_transaction_decision_part)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(nonce, producer_id, epoch, committed, next_client_producer_id, next_client_epoch, batch_id, reason, parts, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_nullable_struct, read_tags
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_string, write_nullable_struct, write_tags
@@ -29,7 +30,7 @@ class TransactionMemberNative(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_member_native(buf: Buffer, pos: int, version: int) -> tuple[TransactionMemberNative, int]:
+def _read_transaction_member_native(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionMemberNative, int]:
     transactional_id: str = ''
     if version >= 1:
         transactional_id, pos = read_compact_string(buf, pos)
@@ -40,7 +41,7 @@ def _read_transaction_member_native(buf: Buffer, pos: int, version: int) -> tupl
     if version >= 1:
         producer_id, epoch, level, timeout_ms = _unpack_qhbi(buf, pos)
         pos += 15
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionMemberNative(transactional_id, producer_id, epoch, level, timeout_ms, unknown_tags), pos
 
 
@@ -82,7 +83,7 @@ class TransactionMember(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         nonce, producer_id, epoch = _unpack_uqh(buf, pos)
         pos += 26
         name, pos = read_compact_string(buf, pos)
@@ -90,8 +91,8 @@ class TransactionMember(Message):
         pos += 26
         native: TransactionMemberNative | None = None
         if version >= 1:
-            native, pos = read_nullable_struct(buf, pos, version, _read_transaction_member_native)
-        unknown_tags, pos = read_tags(buf, pos)
+            native, pos = read_nullable_struct(buf, pos, version, budget, _read_transaction_member_native)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(nonce, producer_id, epoch, name, member_producer_id, member_epoch, member_nonce, native, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_tags
@@ -30,11 +31,11 @@ class TransactionMirrored(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         producer_id, epoch = _unpack_qh(buf, pos)
         pos += 10
         group_id, pos = read_compact_string(buf, pos)
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(producer_id, epoch, group_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -28,12 +29,12 @@ class TransactionOffsetsPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_offsets_partition(buf: Buffer, pos: int, version: int) -> tuple[TransactionOffsetsPartition, int]:
+def _read_transaction_offsets_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionOffsetsPartition, int]:
     index, offset, leader_epoch = _unpack_iqi(buf, pos)
     pos += 16
     metadata: str | None
     metadata, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionOffsetsPartition(index, offset, leader_epoch, metadata, unknown_tags), pos
 
 
@@ -52,11 +53,11 @@ class TransactionOffsetsTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_offsets_topic(buf: Buffer, pos: int, version: int) -> tuple[TransactionOffsetsTopic, int]:
+def _read_transaction_offsets_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionOffsetsTopic, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 18)
-    partitions, pos = read_structs(buf, pos, version, length, _read_transaction_offsets_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_transaction_offsets_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionOffsetsTopic(name, partitions, unknown_tags), pos
 
 
@@ -86,7 +87,7 @@ class TransactionOffsets(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         nonce, producer_id, epoch = _unpack_uqh(buf, pos)
         pos += 26
         group_id, pos = read_compact_string(buf, pos)
@@ -96,8 +97,8 @@ class TransactionOffsets(Message):
         group_instance_id: str | None
         group_instance_id, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_transaction_offsets_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_transaction_offsets_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(nonce, producer_id, epoch, group_id, generation_id, member_id, group_instance_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

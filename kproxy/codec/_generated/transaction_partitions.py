@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_length, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_length, write_structs, write_tags
@@ -27,11 +28,11 @@ class TransactionPartitionsPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_partitions_partition(buf: Buffer, pos: int, version: int) -> tuple[TransactionPartitionsPartition, int]:
+def _read_transaction_partitions_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionPartitionsPartition, int]:
     index, end_offset = _unpack_iq(buf, pos)
     pos += 12
     first_sequence: int = -1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     if unknown_tags:
         if (raw := unknown_tags.pop(0, None)) is not None:
             first_sequence = whole((_unpack_i(raw, 0)[0], 4), raw)
@@ -57,11 +58,11 @@ class TransactionPartitionsTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_partitions_topic(buf: Buffer, pos: int, version: int) -> tuple[TransactionPartitionsTopic, int]:
+def _read_transaction_partitions_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionPartitionsTopic, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 13)
-    partitions, pos = read_structs(buf, pos, version, length, _read_transaction_partitions_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_transaction_partitions_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionPartitionsTopic(name, partitions, unknown_tags), pos
 
 
@@ -87,12 +88,12 @@ class TransactionPartitions(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         nonce, producer_id, epoch = _unpack_uqh(buf, pos)
         pos += 26
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_transaction_partitions_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_transaction_partitions_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(nonce, producer_id, epoch, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

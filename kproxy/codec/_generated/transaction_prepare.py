@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_length, write_structs, write_tags
@@ -25,10 +26,10 @@ class TransactionPrepareCopy(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_prepare_copy(buf: Buffer, pos: int, version: int) -> tuple[TransactionPrepareCopy, int]:
+def _read_transaction_prepare_copy(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionPrepareCopy, int]:
     base_sequence, base_offset = _unpack_iq(buf, pos)
     pos += 12
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionPrepareCopy(base_sequence, base_offset, unknown_tags), pos
 
 
@@ -47,12 +48,12 @@ class TransactionPreparePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_prepare_partition(buf: Buffer, pos: int, version: int) -> tuple[TransactionPreparePartition, int]:
+def _read_transaction_prepare_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionPreparePartition, int]:
     index, end_offset = _unpack_iq(buf, pos)
     pos += 12
     length, pos = read_length(buf, pos, True, False, 13)
-    copies, pos = read_structs(buf, pos, version, length, _read_transaction_prepare_copy)
-    unknown_tags, pos = read_tags(buf, pos)
+    copies, pos = read_structs(buf, pos, version, length, budget, _read_transaction_prepare_copy)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionPreparePartition(index, end_offset, copies, unknown_tags), pos
 
 
@@ -71,11 +72,11 @@ class TransactionPrepareTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_prepare_topic(buf: Buffer, pos: int, version: int) -> tuple[TransactionPrepareTopic, int]:
+def _read_transaction_prepare_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionPrepareTopic, int]:
     name, pos = read_compact_string(buf, pos)
     length, pos = read_length(buf, pos, True, False, 14)
-    partitions, pos = read_structs(buf, pos, version, length, _read_transaction_prepare_partition)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_transaction_prepare_partition)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionPrepareTopic(name, partitions, unknown_tags), pos
 
 
@@ -101,12 +102,12 @@ class TransactionPrepare(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         nonce, producer_id, epoch = _unpack_uqh(buf, pos)
         pos += 26
         length, pos = read_length(buf, pos, True, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_transaction_prepare_topic)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_transaction_prepare_topic)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(nonce, producer_id, epoch, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

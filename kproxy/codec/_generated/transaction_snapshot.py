@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_bytes, write_tags
@@ -32,11 +33,11 @@ class TransactionSnapshot(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         up_to, writer, chunk, chunks = _unpack_quii(buf, pos)
         pos += 32
         views, pos = read_compact_bytes(buf, pos)
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(up_to, writer, chunk, chunks, views, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_bytes, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags, whole
 from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_bytes, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
@@ -38,11 +39,11 @@ class TransactionViewsClaim(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_claim(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsClaim, int]:
+def _read_transaction_views_claim(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsClaim, int]:
     record, pos = read_compact_bytes(buf, pos)
     offset, timestamp_ms = _unpack_qq(buf, pos)
     pos += 16
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsClaim(record, offset, timestamp_ms, unknown_tags), pos
 
 
@@ -61,11 +62,11 @@ class TransactionViewsCommitted(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_committed(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsCommitted, int]:
+def _read_transaction_views_committed(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsCommitted, int]:
     (producer_id,) = _unpack_q(buf, pos)
     pos += 8
     epochs, pos = read_compact_bytes(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsCommitted(producer_id, epochs, unknown_tags), pos
 
 
@@ -84,10 +85,10 @@ class TransactionViewsAborted(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_aborted(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsAborted, int]:
+def _read_transaction_views_aborted(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsAborted, int]:
     producer_id, epoch = _unpack_qh(buf, pos)
     pos += 10
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsAborted(producer_id, epoch, unknown_tags), pos
 
 
@@ -109,13 +110,13 @@ class TransactionViewsCopy(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_copy(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsCopy, int]:
+def _read_transaction_views_copy(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsCopy, int]:
     producer_id, epoch = _unpack_qh(buf, pos)
     pos += 10
     topic, pos = read_compact_string(buf, pos)
     partition, base_sequence, base_offset = _unpack_iiq(buf, pos)
     pos += 16
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsCopy(producer_id, epoch, topic, partition, base_sequence, base_offset, unknown_tags), pos
 
 
@@ -138,7 +139,7 @@ class TransactionViewsNative(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_native(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsNative, int]:
+def _read_transaction_views_native(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsNative, int]:
     transactional_id: str = ''
     if version >= 2:
         transactional_id, pos = read_compact_string(buf, pos)
@@ -149,7 +150,7 @@ def _read_transaction_views_native(buf: Buffer, pos: int, version: int) -> tuple
     if version >= 2:
         producer_id, epoch, level, timeout_ms = _unpack_qhbi(buf, pos)
         pos += 15
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsNative(transactional_id, producer_id, epoch, level, timeout_ms, unknown_tags), pos
 
 
@@ -187,7 +188,7 @@ class TransactionViewsMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_member(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsMember, int]:
+def _read_transaction_views_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsMember, int]:
     producer_id, epoch, owner_producer_id, owner_epoch = _unpack_qhqh(buf, pos)
     pos += 20
     name, pos = read_compact_string(buf, pos)
@@ -195,8 +196,8 @@ def _read_transaction_views_member(buf: Buffer, pos: int, version: int) -> tuple
     pos += 32
     native: TransactionViewsNative | None = None
     if version >= 2:
-        native, pos = read_nullable_struct(buf, pos, version, _read_transaction_views_native)
-    unknown_tags, pos = read_tags(buf, pos)
+        native, pos = read_nullable_struct(buf, pos, version, budget, _read_transaction_views_native)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsMember(producer_id, epoch, owner_producer_id, owner_epoch, name, nonce, offset, timestamp_ms, native, unknown_tags), pos
 
 
@@ -224,14 +225,14 @@ class TransactionViewsPrepared(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_prepared(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsPrepared, int]:
+def _read_transaction_views_prepared(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsPrepared, int]:
     record, pos = read_compact_bytes(buf, pos)
     name, pos = read_compact_string(buf, pos)
     offset, timestamp_ms = _unpack_qq(buf, pos)
     pos += 16
     client_producer_id: int = -1
     client_epoch: int = -1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     if unknown_tags:
         if (raw := unknown_tags.pop(0, None)) is not None:
             client_producer_id = whole((_unpack_q(raw, 0)[0], 8), raw)
@@ -269,14 +270,14 @@ class TransactionViewsBound(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_bound(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsBound, int]:
+def _read_transaction_views_bound(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsBound, int]:
     producer_id, epoch = _unpack_qh(buf, pos)
     pos += 10
     topic, pos = read_compact_string(buf, pos)
     partition, offset = _unpack_iq(buf, pos)
     pos += 12
     first_sequence: int = -1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     if unknown_tags:
         if (raw := unknown_tags.pop(0, None)) is not None:
             first_sequence = whole((_unpack_i(raw, 0)[0], 4), raw)
@@ -303,9 +304,9 @@ class TransactionViewsPending(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_pending(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsPending, int]:
+def _read_transaction_views_pending(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsPending, int]:
     record, pos = read_compact_bytes(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsPending(record, unknown_tags), pos
 
 
@@ -322,9 +323,9 @@ class TransactionViewsUnmirrored(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_unmirrored(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsUnmirrored, int]:
+def _read_transaction_views_unmirrored(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsUnmirrored, int]:
     record, pos = read_compact_bytes(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsUnmirrored(record, unknown_tags), pos
 
 
@@ -344,10 +345,10 @@ class TransactionViewsOngoing(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_ongoing(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsOngoing, int]:
+def _read_transaction_views_ongoing(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsOngoing, int]:
     producer_id, epoch, offset, timestamp_ms = _unpack_qhqq(buf, pos)
     pos += 26
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsOngoing(producer_id, epoch, offset, timestamp_ms, unknown_tags), pos
 
 
@@ -374,13 +375,13 @@ class TransactionViewsDecided(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_decided(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsDecided, int]:
+def _read_transaction_views_decided(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsDecided, int]:
     producer_id, epoch, client_producer_id, client_epoch, next_client_producer_id, next_client_epoch, committed = _unpack_qhqhqht(buf, pos)
     pos += 31
     reason, pos = read_compact_string(buf, pos)
     by_claim, offset, timestamp_ms = _unpack_tqq(buf, pos)
     pos += 17
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsDecided(producer_id, epoch, client_producer_id, client_epoch, next_client_producer_id, next_client_epoch, committed, reason, by_claim, offset, timestamp_ms, unknown_tags), pos
 
 
@@ -400,7 +401,7 @@ class TransactionViewsAbortedMember(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_aborted_member(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsAbortedMember, int]:
+def _read_transaction_views_aborted_member(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsAbortedMember, int]:
     producer_id: int = 0
     if version >= 1:
         (producer_id,) = _unpack_q(buf, pos)
@@ -408,7 +409,7 @@ def _read_transaction_views_aborted_member(buf: Buffer, pos: int, version: int) 
     epochs: bytes = b""
     if version >= 1:
         epochs, pos = read_compact_bytes(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsAbortedMember(producer_id, epochs, unknown_tags), pos
 
 
@@ -441,7 +442,7 @@ class TransactionViewsUnended(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_unended(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsUnended, int]:
+def _read_transaction_views_unended(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsUnended, int]:
     producer_id: int = 0
     epoch: int = 0
     if version >= 2:
@@ -465,7 +466,7 @@ def _read_transaction_views_unended(buf: Buffer, pos: int, version: int) -> tupl
     if version >= 2:
         committed, empty = _unpack_tt(buf, pos)
         pos += 2
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsUnended(producer_id, epoch, transactional_id, native_producer_id, native_epoch, level, timeout_ms, name, committed, empty, unknown_tags), pos
 
 
@@ -531,47 +532,47 @@ class TransactionViewsId(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_transaction_views_id(buf: Buffer, pos: int, version: int) -> tuple[TransactionViewsId, int]:
+def _read_transaction_views_id(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TransactionViewsId, int]:
     transactional_id, pos = read_compact_string(buf, pos)
     claim: TransactionViewsClaim | None
-    claim, pos = read_nullable_struct(buf, pos, version, _read_transaction_views_claim)
+    claim, pos = read_nullable_struct(buf, pos, version, budget, _read_transaction_views_claim)
     client_producer_id, client_epoch = _unpack_qh(buf, pos)
     pos += 10
     length, pos = read_length(buf, pos, True, False, 8)
-    generations, pos = read_ints(buf, pos, "q", length)
+    generations, pos = read_ints(buf, pos, "q", length, budget)
     length, pos = read_length(buf, pos, True, False, 10)
-    committed, pos = read_structs(buf, pos, version, length, _read_transaction_views_committed)
+    committed, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_committed)
     length, pos = read_length(buf, pos, True, False, 11)
-    aborted, pos = read_structs(buf, pos, version, length, _read_transaction_views_aborted)
+    aborted, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_aborted)
     length, pos = read_length(buf, pos, True, False, 28)
-    copies, pos = read_structs(buf, pos, version, length, _read_transaction_views_copy)
+    copies, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_copy)
     length, pos = read_length(buf, pos, True, False, 54)
-    members, pos = read_structs(buf, pos, version, length, _read_transaction_views_member)
+    members, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_member)
     length, pos = read_length(buf, pos, True, False, 19)
-    prepared, pos = read_structs(buf, pos, version, length, _read_transaction_views_prepared)
+    prepared, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_prepared)
     length, pos = read_length(buf, pos, True, False, 24)
-    bounds, pos = read_structs(buf, pos, version, length, _read_transaction_views_bound)
+    bounds, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_bound)
     length, pos = read_length(buf, pos, True, False, 2)
-    pending, pos = read_structs(buf, pos, version, length, _read_transaction_views_pending)
+    pending, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_pending)
     length, pos = read_length(buf, pos, True, False, 2)
-    unmirrored, pos = read_structs(buf, pos, version, length, _read_transaction_views_unmirrored)
+    unmirrored, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_unmirrored)
     ongoing: TransactionViewsOngoing | None
-    ongoing, pos = read_nullable_struct(buf, pos, version, _read_transaction_views_ongoing)
+    ongoing, pos = read_nullable_struct(buf, pos, version, budget, _read_transaction_views_ongoing)
     last: TransactionViewsDecided | None
-    last, pos = read_nullable_struct(buf, pos, version, _read_transaction_views_decided)
+    last, pos = read_nullable_struct(buf, pos, version, budget, _read_transaction_views_decided)
     length, pos = read_length(buf, pos, True, False, 1)
-    batch_ids, pos = read_strings(buf, pos, True, length)
+    batch_ids, pos = read_strings(buf, pos, True, length, budget)
     expired, touched_offset, touched_timestamp_ms = _unpack_tqq(buf, pos)
     pos += 17
     aborted_members: list[TransactionViewsAbortedMember] = []
     if version >= 1:
         length, pos = read_length(buf, pos, True, False, 10)
-        aborted_members, pos = read_structs(buf, pos, version, length, _read_transaction_views_aborted_member)
+        aborted_members, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_aborted_member)
     unended: list[TransactionViewsUnended] = []
     if version >= 2:
         length, pos = read_length(buf, pos, True, False, 30)
-        unended, pos = read_structs(buf, pos, version, length, _read_transaction_views_unended)
-    unknown_tags, pos = read_tags(buf, pos)
+        unended, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_unended)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, aborted_members, unended, unknown_tags), pos
 
 
@@ -617,14 +618,14 @@ class TransactionViews(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 42)
-        ids, pos = read_structs(buf, pos, version, length, _read_transaction_views_id)
+        ids, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_id)
         rejected: list[int] = []
         if version >= 1:
             length, pos = read_length(buf, pos, True, False, 8)
-            rejected, pos = read_ints(buf, pos, "q", length)
-        unknown_tags, pos = read_tags(buf, pos)
+            rejected, pos = read_ints(buf, pos, "q", length, budget)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(ids, rejected, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
@@ -29,7 +30,7 @@ class TxnOffsetCommitRequestPartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_txn_offset_commit_request_partition(buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
+def _read_txn_offset_commit_request_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TxnOffsetCommitRequestPartition, int]:
     partition_index, committed_offset = _unpack_iq(buf, pos)
     pos += 12
     committed_leader_epoch: int = -1
@@ -40,7 +41,7 @@ def _read_txn_offset_commit_request_partition(buf: Buffer, pos: int, version: in
     committed_metadata, pos = read_compact_nullable_string(buf, pos) if version >= 3 else read_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return TxnOffsetCommitRequestPartition(partition_index, committed_offset, committed_leader_epoch, committed_metadata, unknown_tags), pos
 
 
@@ -62,13 +63,13 @@ class TxnOffsetCommitRequestTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_txn_offset_commit_request_topic(buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
+def _read_txn_offset_commit_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TxnOffsetCommitRequestTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 3, False, 14)
-    partitions, pos = read_structs(buf, pos, version, length, _read_txn_offset_commit_request_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_txn_offset_commit_request_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return TxnOffsetCommitRequestTopic(name, partitions, unknown_tags), pos
 
 
@@ -99,7 +100,7 @@ class TxnOffsetCommitRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         transactional_id, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
         group_id, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
         producer_id, producer_epoch = _unpack_qh(buf, pos)
@@ -115,10 +116,10 @@ class TxnOffsetCommitRequest(Message):
         if version >= 3:
             group_instance_id, pos = read_compact_nullable_string(buf, pos)
         length, pos = read_length(buf, pos, version >= 3, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_txn_offset_commit_request_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_txn_offset_commit_request_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(transactional_id, group_id, producer_id, producer_epoch, generation_id, member_id, group_instance_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -151,12 +152,12 @@ class TxnOffsetCommitResponsePartition(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_txn_offset_commit_response_partition(buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
+def _read_txn_offset_commit_response_partition(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TxnOffsetCommitResponsePartition, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return TxnOffsetCommitResponsePartition(partition_index, error_code, unknown_tags), pos
 
 
@@ -175,13 +176,13 @@ class TxnOffsetCommitResponseTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_txn_offset_commit_response_topic(buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
+def _read_txn_offset_commit_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TxnOffsetCommitResponseTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 3, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_txn_offset_commit_response_partition)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_txn_offset_commit_response_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return TxnOffsetCommitResponseTopic(name, partitions, unknown_tags), pos
 
 
@@ -206,14 +207,14 @@ class TxnOffsetCommitResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (throttle_time_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, version >= 3, False, 3)
-        topics, pos = read_structs(buf, pos, version, length, _read_txn_offset_commit_response_topic)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_txn_offset_commit_response_topic)
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -30,7 +31,7 @@ class UpdateFeaturesRequestFeatureUpdateKey(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_update_features_request_feature_update_key(buf: Buffer, pos: int, version: int) -> tuple[UpdateFeaturesRequestFeatureUpdateKey, int]:
+def _read_update_features_request_feature_update_key(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[UpdateFeaturesRequestFeatureUpdateKey, int]:
     feature, pos = read_compact_string(buf, pos)
     (max_version_level,) = _unpack_h(buf, pos)
     pos += 2
@@ -42,7 +43,7 @@ def _read_update_features_request_feature_update_key(buf: Buffer, pos: int, vers
     if version >= 1:
         (upgrade_type,) = _unpack_b(buf, pos)
         pos += 1
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return UpdateFeaturesRequestFeatureUpdateKey(feature, max_version_level, allow_downgrade, upgrade_type, unknown_tags), pos
 
 
@@ -75,16 +76,16 @@ class UpdateFeaturesRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         (timeout_ms,) = _unpack_i(buf, pos)
         pos += 4
         length, pos = read_length(buf, pos, True, False, 5)
-        feature_updates, pos = read_structs(buf, pos, version, length, _read_update_features_request_feature_update_key)
+        feature_updates, pos = read_structs(buf, pos, version, length, budget, _read_update_features_request_feature_update_key)
         validate_only: bool = False
         if version >= 1:
             (validate_only,) = _unpack_t(buf, pos)
             pos += 1
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(timeout_ms, feature_updates, validate_only, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -107,13 +108,13 @@ class UpdateFeaturesResponseUpdatableFeatureResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_update_features_response_updatable_feature_result(buf: Buffer, pos: int, version: int) -> tuple[UpdateFeaturesResponseUpdatableFeatureResult, int]:
+def _read_update_features_response_updatable_feature_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[UpdateFeaturesResponseUpdatableFeatureResult, int]:
     feature, pos = read_compact_string(buf, pos)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return UpdateFeaturesResponseUpdatableFeatureResult(feature, error_code, error_message, unknown_tags), pos
 
 
@@ -140,7 +141,7 @@ class UpdateFeaturesResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         throttle_time_ms, error_code = _unpack_ih(buf, pos)
         pos += 6
         error_message: str | None
@@ -148,8 +149,8 @@ class UpdateFeaturesResponse(Message):
         results: list[UpdateFeaturesResponseUpdatableFeatureResult] = []
         if version <= 1:
             length, pos = read_length(buf, pos, True, False, 5)
-            results, pos = read_structs(buf, pos, version, length, _read_update_features_response_updatable_feature_result)
-        unknown_tags, pos = read_tags(buf, pos)
+            results, pos = read_structs(buf, pos, version, length, budget, _read_update_features_response_updatable_feature_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(throttle_time_ms, error_code, error_message, results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

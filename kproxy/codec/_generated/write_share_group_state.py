@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags
 from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
@@ -30,10 +31,10 @@ class WriteShareGroupStateRequestStateBatch(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_share_group_state_request_state_batch(buf: Buffer, pos: int, version: int) -> tuple[WriteShareGroupStateRequestStateBatch, int]:
+def _read_write_share_group_state_request_state_batch(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteShareGroupStateRequestStateBatch, int]:
     first_offset, last_offset, delivery_state, delivery_count = _unpack_qqbh(buf, pos)
     pos += 19
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteShareGroupStateRequestStateBatch(first_offset, last_offset, delivery_state, delivery_count, unknown_tags), pos
 
 
@@ -55,7 +56,7 @@ class WriteShareGroupStateRequestPartitionData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int) -> tuple[WriteShareGroupStateRequestPartitionData, int]:
+def _read_write_share_group_state_request_partition_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteShareGroupStateRequestPartitionData, int]:
     partition, state_epoch, leader_epoch, start_offset = _unpack_iiiq(buf, pos)
     pos += 20
     delivery_complete_count: int = -1
@@ -63,8 +64,8 @@ def _read_write_share_group_state_request_partition_data(buf: Buffer, pos: int, 
         (delivery_complete_count,) = _unpack_i(buf, pos)
         pos += 4
     length, pos = read_length(buf, pos, True, False, 20)
-    state_batches, pos = read_structs(buf, pos, version, length, _read_write_share_group_state_request_state_batch)
-    unknown_tags, pos = read_tags(buf, pos)
+    state_batches, pos = read_structs(buf, pos, version, length, budget, _read_write_share_group_state_request_state_batch)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteShareGroupStateRequestPartitionData(partition, state_epoch, leader_epoch, start_offset, delivery_complete_count, state_batches, unknown_tags), pos
 
 
@@ -85,12 +86,12 @@ class WriteShareGroupStateRequestWriteStateData(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_share_group_state_request_write_state_data(buf: Buffer, pos: int, version: int) -> tuple[WriteShareGroupStateRequestWriteStateData, int]:
+def _read_write_share_group_state_request_write_state_data(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteShareGroupStateRequestWriteStateData, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 22)
-    partitions, pos = read_structs(buf, pos, version, length, _read_write_share_group_state_request_partition_data)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_write_share_group_state_request_partition_data)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteShareGroupStateRequestWriteStateData(topic_id, partitions, unknown_tags), pos
 
 
@@ -114,11 +115,11 @@ class WriteShareGroupStateRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         group_id, pos = read_compact_string(buf, pos)
         length, pos = read_length(buf, pos, True, False, 18)
-        topics, pos = read_structs(buf, pos, version, length, _read_write_share_group_state_request_write_state_data)
-        unknown_tags, pos = read_tags(buf, pos)
+        topics, pos = read_structs(buf, pos, version, length, budget, _read_write_share_group_state_request_write_state_data)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(group_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -137,12 +138,12 @@ class WriteShareGroupStateResponsePartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int) -> tuple[WriteShareGroupStateResponsePartitionResult, int]:
+def _read_write_share_group_state_response_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteShareGroupStateResponsePartitionResult, int]:
     partition, error_code = _unpack_ih(buf, pos)
     pos += 6
     error_message: str | None
     error_message, pos = read_compact_nullable_string(buf, pos)
-    unknown_tags, pos = read_tags(buf, pos)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteShareGroupStateResponsePartitionResult(partition, error_code, error_message, unknown_tags), pos
 
 
@@ -161,12 +162,12 @@ class WriteShareGroupStateResponseWriteStateResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_share_group_state_response_write_state_result(buf: Buffer, pos: int, version: int) -> tuple[WriteShareGroupStateResponseWriteStateResult, int]:
+def _read_write_share_group_state_response_write_state_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteShareGroupStateResponseWriteStateResult, int]:
     (topic_id,) = _unpack_u(buf, pos)
     pos += 16
     length, pos = read_length(buf, pos, True, False, 8)
-    partitions, pos = read_structs(buf, pos, version, length, _read_write_share_group_state_response_partition_result)
-    unknown_tags, pos = read_tags(buf, pos)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_write_share_group_state_response_partition_result)
+    unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteShareGroupStateResponseWriteStateResult(topic_id, partitions, unknown_tags), pos
 
 
@@ -189,10 +190,10 @@ class WriteShareGroupStateResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, True, False, 18)
-        results, pos = read_structs(buf, pos, version, length, _read_write_share_group_state_response_write_state_result)
-        unknown_tags, pos = read_tags(buf, pos)
+        results, pos = read_structs(buf, pos, version, length, budget, _read_write_share_group_state_response_write_state_result)
+        unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(results, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Self
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_string, read_ints, read_length, read_string, read_structs, read_tags
 from kproxy.codec.primitive_writers import write_compact_string, write_ints, write_length, write_string, write_structs, write_tags
@@ -28,13 +29,13 @@ class WriteTxnMarkersRequestWritableTxnMarkerTopic(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_txn_markers_request_writable_txn_marker_topic(buf: Buffer, pos: int, version: int) -> tuple[WriteTxnMarkersRequestWritableTxnMarkerTopic, int]:
+def _read_write_txn_markers_request_writable_txn_marker_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteTxnMarkersRequestWritableTxnMarkerTopic, int]:
     name, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 1, False, 4)
-    partition_indexes, pos = read_ints(buf, pos, "i", length)
+    partition_indexes, pos = read_ints(buf, pos, "i", length, budget)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteTxnMarkersRequestWritableTxnMarkerTopic(name, partition_indexes, unknown_tags), pos
 
 
@@ -58,11 +59,11 @@ class WriteTxnMarkersRequestWritableTxnMarker(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_txn_markers_request_writable_txn_marker(buf: Buffer, pos: int, version: int) -> tuple[WriteTxnMarkersRequestWritableTxnMarker, int]:
+def _read_write_txn_markers_request_writable_txn_marker(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteTxnMarkersRequestWritableTxnMarker, int]:
     producer_id, producer_epoch, transaction_result = _unpack_qht(buf, pos)
     pos += 11
     length, pos = read_length(buf, pos, version >= 1, False, 3)
-    topics, pos = read_structs(buf, pos, version, length, _read_write_txn_markers_request_writable_txn_marker_topic)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_write_txn_markers_request_writable_txn_marker_topic)
     (coordinator_epoch,) = _unpack_i(buf, pos)
     pos += 4
     transaction_version: int = 0
@@ -71,7 +72,7 @@ def _read_write_txn_markers_request_writable_txn_marker(buf: Buffer, pos: int, v
         pos += 1
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteTxnMarkersRequestWritableTxnMarker(producer_id, producer_epoch, transaction_result, topics, coordinator_epoch, transaction_version, unknown_tags), pos
 
 
@@ -98,12 +99,12 @@ class WriteTxnMarkersRequest(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 1, False, 17)
-        markers, pos = read_structs(buf, pos, version, length, _read_write_txn_markers_request_writable_txn_marker)
+        markers, pos = read_structs(buf, pos, version, length, budget, _read_write_txn_markers_request_writable_txn_marker)
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(markers, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
@@ -121,12 +122,12 @@ class WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_txn_markers_response_writable_txn_marker_partition_result(buf: Buffer, pos: int, version: int) -> tuple[WriteTxnMarkersResponseWritableTxnMarkerPartitionResult, int]:
+def _read_write_txn_markers_response_writable_txn_marker_partition_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteTxnMarkersResponseWritableTxnMarkerPartitionResult, int]:
     partition_index, error_code = _unpack_ih(buf, pos)
     pos += 6
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteTxnMarkersResponseWritableTxnMarkerPartitionResult(partition_index, error_code, unknown_tags), pos
 
 
@@ -145,13 +146,13 @@ class WriteTxnMarkersResponseWritableTxnMarkerTopicResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_txn_markers_response_writable_txn_marker_topic_result(buf: Buffer, pos: int, version: int) -> tuple[WriteTxnMarkersResponseWritableTxnMarkerTopicResult, int]:
+def _read_write_txn_markers_response_writable_txn_marker_topic_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteTxnMarkersResponseWritableTxnMarkerTopicResult, int]:
     name, pos = read_compact_string(buf, pos) if version >= 1 else read_string(buf, pos)
     length, pos = read_length(buf, pos, version >= 1, False, 6)
-    partitions, pos = read_structs(buf, pos, version, length, _read_write_txn_markers_response_writable_txn_marker_partition_result)
+    partitions, pos = read_structs(buf, pos, version, length, budget, _read_write_txn_markers_response_writable_txn_marker_partition_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteTxnMarkersResponseWritableTxnMarkerTopicResult(name, partitions, unknown_tags), pos
 
 
@@ -171,14 +172,14 @@ class WriteTxnMarkersResponseWritableTxnMarkerResult(ProtocolStruct):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
-def _read_write_txn_markers_response_writable_txn_marker_result(buf: Buffer, pos: int, version: int) -> tuple[WriteTxnMarkersResponseWritableTxnMarkerResult, int]:
+def _read_write_txn_markers_response_writable_txn_marker_result(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[WriteTxnMarkersResponseWritableTxnMarkerResult, int]:
     (producer_id,) = _unpack_q(buf, pos)
     pos += 8
     length, pos = read_length(buf, pos, version >= 1, False, 3)
-    topics, pos = read_structs(buf, pos, version, length, _read_write_txn_markers_response_writable_txn_marker_topic_result)
+    topics, pos = read_structs(buf, pos, version, length, budget, _read_write_txn_markers_response_writable_txn_marker_topic_result)
     unknown_tags: dict[int, bytes] = {}
     if version >= 1:
-        unknown_tags, pos = read_tags(buf, pos)
+        unknown_tags, pos = read_tags(buf, pos, budget)
     return WriteTxnMarkersResponseWritableTxnMarkerResult(producer_id, topics, unknown_tags), pos
 
 
@@ -202,12 +203,12 @@ class WriteTxnMarkersResponse(Message):
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
         length, pos = read_length(buf, pos, version >= 1, False, 10)
-        markers, pos = read_structs(buf, pos, version, length, _read_write_txn_markers_response_writable_txn_marker_result)
+        markers, pos = read_structs(buf, pos, version, length, budget, _read_write_txn_markers_response_writable_txn_marker_result)
         unknown_tags: dict[int, bytes] = {}
         if version >= 1:
-            unknown_tags, pos = read_tags(buf, pos)
+            unknown_tags, pos = read_tags(buf, pos, budget)
         return cls(markers, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:

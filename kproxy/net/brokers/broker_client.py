@@ -8,13 +8,14 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from kproxy import __version__
+from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, standalone
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.long_work import LONG_BYTES, beside
+from kproxy.net.long_work import done
 from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.releases import release_of
 from kproxy.proxy.routing import Address
@@ -132,7 +133,7 @@ class BrokerClient:
     def _api_versions(body: memoryview, version: int) -> ApiVersionsResponse:
         if int.from_bytes(body[:2], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
             version = 0  # a broker that doesn't know the version answers in the oldest shape (KIP-511)
-        return ApiVersionsResponse.decode(body, version, most_elements=_MOST_VERSIONS)
+        return ApiVersionsResponse.decode(body, version, RequestBudget(_MOST_VERSIONS, 0, 0))
 
     async def call(
         self,
@@ -150,9 +151,7 @@ class BrokerClient:
             raise OSError(f"connection to {self._address} is closed")
         try:
             body = await self._exchange(request, version, extra_ms)
-            if len(body) <= LONG_BYTES:
-                return answer.decode(body, version)
-            return await beside(partial(answer.decode, body, version))
+            return await done(len(body) * MESSAGE_BYTE_STEPS, partial(answer.decode, body, version, standalone()))
         except BaseException:
             self.close()
             raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
+from kproxy.budget import MESSAGE_BYTE_STEPS, is_long, standalone
 from kproxy.codec.frame import PREFIX, FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message
@@ -15,7 +16,7 @@ from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import CLIENT_ID, LARGEST_RESPONSE, READ_BYTES, M, as_it_is
 from kproxy.net.end_of_turn import EndOfTurn
-from kproxy.net.long_work import LONG_BYTES, beside
+from kproxy.net.long_work import beside
 from kproxy.net.network import ByteIO
 from kproxy.proxy.routing import Address
 
@@ -191,7 +192,7 @@ class PipelinedClient:
             if count == 0:
                 return
             frames = splitter.feed(buffer[:count])
-            if frames and len(frames[0]) > LONG_BYTES:  # those that come in one piece are short
+            if frames and is_long(len(frames[0]) * MESSAGE_BYTE_STEPS):  # those that come in one piece are short
                 long = frames.pop(0)
                 self._take(await beside(partial(self._read_answer, long)))
             with self._turn.shortened():
@@ -228,6 +229,6 @@ def reader_of(answer: type[M]) -> Read[M]:
 
     def read(frame: bytearray, version: int) -> M:
         body = memoryview(frame)[PREFIX:]
-        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version)
+        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version, standalone())
 
     return read

@@ -5,8 +5,10 @@ to responses.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kproxy.budget import SCREENED_BYTE_STEPS, SCREENED_PARTITION_STEPS, RequestBudget, Share, Work, is_long
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, Message, decode_request, response_class
 from kproxy.codec.primitives import Buffer
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
     from kproxy.proxy.authorization.acl_rules import Subject
 
 _PREFIX = 4
-#: Requests of fewer bytes, or of Produce with fewer partitions, are screened at once.
-_SHORT_BYTES: Final = 16_384
-_SHORT_PARTITIONS: Final = 1_000
 
 #: Changes whole response frames, as a ``Slot`` holds them.
 Finish: TypeAlias = Callable[[bytes], bytes]
@@ -42,44 +41,40 @@ class Screening(NamedTuple):
 
 
 def takes_long(frame: bytearray) -> bool:
-    """Whether it takes more than about 50 ms to screen a request (prefix included)."""
-    if len(frame) <= _SHORT_BYTES:
+    """Whether a request (prefix included) has to be screened beside the loop (``LongScreening``)."""
+    if not is_long(len(frame) * SCREENED_BYTE_STEPS):
         return False
     header = decode_request_header(memoryview(frame)[_PREFIX:])
     if header.api_key != ApiKey.PRODUCE:
         return True
     layout = walk_request(frame, _PREFIX + header.size, header.api_version)
-    return len(layout.partitions) > _SHORT_PARTITIONS
+    return is_long(len(layout.partitions) * SCREENED_PARTITION_STEPS)
 
 
-class LongScreening:
+class LongScreening(Work[Screening]):
     """The screening of a long request: found in another thread, reported in the session's."""
 
-    def __init__(self, access: Access, frame: bytearray, most_elements: int) -> None:
+    __slots__ = ("_access", "_apart", "_refused", "frame")
+
+    def __init__(self, access: Access, frame: bytearray, share: Share) -> None:
         """As ``screen``."""
         self.frame = frame
         self._access = access
         self._refused: list[tuple[Subject, Refusal]] = []
         refused = self._refused  # not by way of this object: in a cycle, all would stay until a full collection
         self._apart = access.apart(lambda subject, refusal: refused.append((subject, refusal)))
-        self._most_elements = most_elements
-        self._found: Screening | None = None
-
-    def whole(self) -> None:
-        """Finds it, however long that takes. RemoteProtocolError as ``screen``."""
-        self._found = screen(self._apart, self.frame, self._most_elements)
+        super().__init__(share.of_request(), partial(screen, self._apart, frame, share))
 
     def take(self) -> Screening:
         """Returns what was found, and reports the refusals."""
-        assert self._found is not None
         self._access.makes_topics = self._apart.makes_topics
         for subject, refusal in self._refused:
             self._access.told(subject, refusal)
-        return self._found
+        return self.found
 
 
-def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
-    """What is forwarded of a request (prefix included), which may have so many array elements unless it is Produce.
+def screen(access: Access, frame: bytearray, share: Share, budget: RequestBudget) -> Screening:
+    """What is forwarded of a request (prefix included), for which ``budget`` is; ``share`` has that of its response.
 
     RemoteProtocolError if it is malformed, or of no known API.
     """
@@ -95,9 +90,9 @@ def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
     partitions = 0
     if header.api_key == ApiKey.PRODUCE:  # they are counted before they are decoded
         partitions = len(walk_request(frame, _PREFIX + header.size, version).partitions)
-    request: Any
-    request, elements = decode_request(header.api_key, view[header.size :], version, most_elements)
-    parts = elements or 2 * partitions
+    most = budget.elements
+    request: Any = decode_request(header.api_key, view[header.size :], version, budget)
+    parts = (most - budget.elements) or 2 * partitions
     screened = guard(access, request, version)
     if screened.answer is not None:
         waits = header.api_key != ApiKey.PRODUCE or request.acks != 0
@@ -107,12 +102,14 @@ def screen(access: Access, frame: bytearray, most_elements: int) -> Screening:
     amend = screened.amend
     if amend is None:
         return Screening(frame)
-    return Screening(frame, None, lambda answer: _amended(answer, header.api_key, version, amend), parts)
+    return Screening(
+        frame, None, lambda answer: _amended(answer, header.api_key, version, amend, share.of_response()), parts
+    )
 
 
-def _amended(frame: Buffer, api_key: int, version: int, amend: Callable[[Any], None]) -> bytes:
+def _amended(frame: Buffer, api_key: int, version: int, amend: Callable[[Any], None], budget: RequestBudget) -> bytes:
     view = memoryview(frame)[_PREFIX:]
     correlation_id = int.from_bytes(view[:4], "big", signed=True)
-    answer = response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version)
+    answer = response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version, budget)
     amend(answer)
     return encode_response(answer, version, correlation_id)

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from kproxy.budget import standalone
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec.header import encode_request, response_header_size
@@ -107,7 +108,7 @@ class LoginFrames:
         view = memoryview(frame)[4:]
         key, version = self._asked.request.API_KEY, self._asked.version
         kind = SaslHandshakeResponse if key == ApiKey.SASL_HANDSHAKE else SaslAuthenticateResponse
-        asked = self._login.answer(kind.decode(view[response_header_size(key, version, view) :], version))
+        asked = self._login.answer(kind.decode(view[response_header_size(key, version, view) :], version, standalone()))
         if asked is not None:
             self._asked = asked
         return asked is not None

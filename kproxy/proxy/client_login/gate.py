@@ -132,10 +132,14 @@ class LoginGate:
         if header.api_key == ApiKey.API_VERSIONS and login is None:
             return self._api_versions(asked, header, body)
         if header.api_key == ApiKey.SASL_HANDSHAKE and login is None:
-            mechanism = SaslHandshakeRequest.decode(body, header.api_version, surplus=True).mechanism
+            mechanism = SaslHandshakeRequest.decode(
+                body, header.api_version, self._ctx.share.of_request(), surplus=True
+            ).mechanism
             return self._handshake(asked, mechanism, bare=header.api_version == 0)
         if header.api_key == ApiKey.SASL_AUTHENTICATE:
-            token = SaslAuthenticateRequest.decode(body, header.api_version, surplus=True).auth_bytes
+            token = SaslAuthenticateRequest.decode(
+                body, header.api_version, self._ctx.share.of_request(), surplus=True
+            ).auth_bytes
             if login is not None:
                 return self._token(asked, login, token)
             message = "SaslHandshake must come first"
@@ -151,7 +155,7 @@ class LoginGate:
         if header.api_version > newest:
             self._answer(asked, unsupported_version(newest), version=0)
             return None
-        request = ApiVersionsRequest.decode(body, header.api_version, surplus=True)
+        request = ApiVersionsRequest.decode(body, header.api_version, self._ctx.share.of_request(), surplus=True)
         self._note_versions(request, header.api_version)
         self._answer(asked, own_answer(self._ctx, said))
         return None

@@ -8,6 +8,7 @@ A broker for which kproxy has no port is left out, so that no client ever connec
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -44,7 +45,7 @@ class DescribeCluster(AddressHandler):
             return ()
         return [(row.broker_id, row.host, row.port) for row in response.brokers]
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | Again | AsItIs:
         rows = response.brokers if response.endpoint_type == _BROKERS else ()
         response.brokers = [row for row in rows if advertise(ctx, row, row.broker_id)]
         answer: Message = response
@@ -57,7 +58,7 @@ class FindCoordinator(AddressHandler):
     Any port serves the transactional ids that kproxy coordinates; the response names one of them.
     """
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local:
         request: FindCoordinatorRequest = exchange.request
         if request.key_type != _TRANSACTION or not (ctx.decides_transactions or ctx.permits.rules):
             return request
@@ -77,7 +78,7 @@ class FindCoordinator(AddressHandler):
         rows = [response, *response.coordinators]
         return [(row.node_id, row.host, row.port) for row in rows if row.node_id >= 0 and row.host]
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | Again | AsItIs:
         for row in [response, *response.coordinators]:
             if row.node_id >= 0 and row.host and not advertise(ctx, row, row.node_id):
                 _refuse(row, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -97,7 +98,7 @@ class PassedProduce(Handler):
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         return [(row.node_id, row.host, row.port) for row in response.node_endpoints]
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | Again | AsItIs:
         rows = response.node_endpoints
         response.node_endpoints = [row for row in rows if advertise(ctx, row, row.node_id)]
         answer: Message = response

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.proxy.context import Context
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler
@@ -14,7 +15,7 @@ _DEFAULT_CONFIG = 5
 class DescribeConfigs(Handler):
     """v0 from the source of each value."""
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | Again | AsItIs:
         if exchange.client_version == 0 and exchange.upstream_version > 0:
             for result in response.results:
                 for row in result.configs:

@@ -7,6 +7,7 @@ whether clients join partitions to transactions by writing, which kproxy serves 
 
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.proxy.context import Context
@@ -21,7 +22,7 @@ class ApiVersions(Handler):
         """Always: the ranges are kproxy's."""
         return True
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | Again | AsItIs:
         return own_answer(ctx, response)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, TypeAlias
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message, response_class
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.proxy.context import Context
@@ -88,7 +89,7 @@ class Handler:
         """The version for the broker, given the one that ``upstream_version`` chose."""
         return upstream
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         """What to ask the broker, or whom else."""
         request: Message = exchange.request
         return request
@@ -97,7 +98,9 @@ class Handler:
         """The brokers (node id, host, port) that a response names: each needs an address of kproxy's first."""
         return ()
 
-    def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
+    def long_work(
+        self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget
+    ) -> Callable[[], None] | None:
         """What takes long of ``lower``: to be called before it, by any thread; None if nothing does."""
         return None
 
@@ -105,12 +108,14 @@ class Handler:
         """The class of the response to the question of the exchange, which was asked by ``api_key``."""
         return response_class(api_key)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """What to answer the client, or what else to ask or wait for."""
         answer: Message = response
         return answer
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
+    def resume(
+        self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None], budget: RequestBudget
+    ) -> Lowered:
         """As ``lower``, after a ``Park`` or ``Stable``; ``told`` is what the latter asked for.
 
         May be called early. Only for handlers that return these.

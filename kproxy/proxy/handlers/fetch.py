@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.fetch import FetchRequest, FetchResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec.conversion_memo import ConversionMemo
@@ -69,7 +70,7 @@ class Fetch(Handler):
             return upstream
         return max(upstream, min(FIRST_ZSTD, _newest(ctx)))
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local:
         """The request without a session, and with bounds on the response; untouched where it may be relayed."""
         request: FetchRequest = exchange.request
         version = exchange.client_version
@@ -87,14 +88,16 @@ class Fetch(Handler):
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in reading.unnamed]
         return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
-    def long_work(self, ctx: Context, exchange: Exchange, response: Any) -> Callable[[], None] | None:
+    def long_work(
+        self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget
+    ) -> Callable[[], None] | None:
         """The conversion of what is long, or compressed."""
         version = exchange.client_version
         if not isinstance(response, FetchResponse) or not (version < FIRST_ZSTD or ctx.transcode):
             return None
         reading: FetchReading | None = exchange.notes.get("reading")
         if reading is not None:
-            reading.bound(response)
+            reading.bound(response, budget)
         rows = [
             (row.records, 0 if reading is None else reading.position(ref(topic), row.partition_index))
             for topic in response.responses
@@ -111,14 +114,14 @@ class Fetch(Handler):
         def convert() -> None:
             for records, position in rows:
                 with suppress(RemoteProtocolError):  # lower meets it, too
-                    readable(apart, version, records, position)
+                    readable(apart, version, records, position, budget)
 
         return convert
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         reading: FetchReading | None = exchange.notes.get("reading")
         if reading is None:
-            return self._watched(ctx, exchange, response)
+            return self._watched(ctx, exchange, response, budget)
         if isinstance(response, MetadataResponse):
             for topic in response.topics:
                 ctx.cluster.learn_name(topic.topic_id, topic.name or "")
@@ -127,15 +130,19 @@ class Fetch(Handler):
         if exchange.upstream_version < FIRST_ZSTD and _refuses_zstd(ctx, response):
             ctx.fetched.reencodes = True
             return Again(reading.first(), self.ask_version(ctx, exchange.client_version, exchange.upstream_version))
-        return reading.take(response, exchange.upstream_version == exchange.client_version)
+        return reading.take(response, exchange.upstream_version == exchange.client_version, budget)
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
+    def resume(
+        self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None], budget: RequestBudget
+    ) -> Lowered:
         reading: FetchReading = exchange.notes["reading"]
         return reading.resume(told)
 
-    def _watched(self, ctx: Context, exchange: Exchange, response: FetchResponse) -> Again | AsItIs | FetchResponse:
+    def _watched(
+        self, ctx: Context, exchange: Exchange, response: FetchResponse, budget: RequestBudget
+    ) -> Again | AsItIs | FetchResponse:
         if not _refuses_zstd(ctx, response):
-            return self._recoded(ctx, exchange, response)
+            return self._recoded(ctx, exchange, response, budget)
         ctx.fetched.reencodes = True
         request: FetchRequest = exchange.request
         if request.session_id:
@@ -146,11 +153,13 @@ class Fetch(Handler):
         exchange.notes["reading"] = reading
         return Again(reading.first(), version)
 
-    def _recoded(self, ctx: Context, exchange: Exchange, response: FetchResponse) -> AsItIs | FetchResponse:
+    def _recoded(
+        self, ctx: Context, exchange: Exchange, response: FetchResponse, budget: RequestBudget
+    ) -> AsItIs | FetchResponse:
         rows = [row for t in response.responses for row in t.partitions if row.records and has_codec(row.records, ZSTD)]
         for row in rows:
             with partition_errors(row):
-                row.records = recoded(ctx, row.records or b"", ZSTD_TO_GZIP)
+                row.records = recoded(ctx, row.records or b"", ZSTD_TO_GZIP, budget)
         if not rows and exchange.upstream_version == exchange.client_version:
             return AsItIs()
         leave_unsayable(response, exchange.client_version)

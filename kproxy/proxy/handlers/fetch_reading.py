@@ -12,6 +12,7 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from kproxy.budget import BATCH_STEPS, RequestBudget
 from kproxy.codec._generated.fetch import (
     FetchRequest,
     FetchResponse,
@@ -44,9 +45,7 @@ from kproxy.txn.visibility import Aborted, Seen, marker, visible
 _LOOK_SECONDS: Final = 0.05
 #: So long a response waits at most for what is known of last stable offsets (seconds).
 _STABLE_SECONDS: Final = 0.5
-#: Batches of one response that are looked through, in about 70 ms, and at least of each of its partitions; and the
-#: fewest bytes that an entry or batch has.
-_MOST_BATCHES: Final = 6_000
+#: Batches of each partition that are looked through at least; and the fewest bytes that an entry or batch has.
 _LEAST_BATCHES: Final = 8
 _SHORTEST_BATCH: Final = 26
 #: Places that are remembered for one connection.
@@ -129,10 +128,13 @@ class FetchReading:
 
     # -- from the broker
 
-    def bound(self, response: FetchResponse) -> None:
-        """Leaves out what would take long to look through; the client, or kproxy, asks for it next."""
+    def bound(self, response: FetchResponse, budget: RequestBudget) -> None:
+        """Leaves out what would take long to look through; the client, or kproxy, asks for it next.
+
+        Of one response about 6,000 batches are looked through, on the loop: verdicts change there.
+        """
         rows = [row for topic in response.responses for row in topic.partitions if row.records]
-        most = max(_LEAST_BATCHES, _MOST_BATCHES // max(1, len(rows)))
+        most = max(_LEAST_BATCHES, budget.on_loop().steps // BATCH_STEPS // max(1, len(rows)))
         for row in rows:
             records = row.records or b""
             if len(records) <= most * _SHORTEST_BATCH:
@@ -141,19 +143,19 @@ class FetchReading:
             if end < len(records):
                 row.records, self._changed = memoryview(records)[:end], True
 
-    def take(self, response: FetchResponse, same_version: bool) -> Lowered:
+    def take(self, response: FetchResponse, same_version: bool, budget: RequestBudget) -> Lowered:
         """The broker's response; ``same_version``: it is in the client's version."""
         self._response = response
-        self.bound(response)
+        self.bound(response, budget)
         self._changed = self._changed or not same_version or bool(response.node_endpoints)
         for topic in response.responses:
             for row in topic.partitions:
                 part = self._parts.get((ref(topic), row.partition_index))
                 if part is not None:
-                    self._take_row(part, row)
+                    self._take_row(part, row, budget)
         return self._go_on()
 
-    def _take_row(self, part: Part, row: FetchResponsePartitionData) -> None:
+    def _take_row(self, part: Part, row: FetchResponsePartitionData, budget: RequestBudget) -> None:
         name_error(row, self._version)
         part.row, part.ahead = row, False
         if self._is_another_log(part, row):
@@ -166,7 +168,7 @@ class FetchReading:
         data = row.records or b""
         if not row.error_code and data:
             with partition_errors(row):
-                row.records = self._look_through(part, row, data)
+                row.records = self._look_through(part, row, data, budget)
         else:
             row.records = row.records or b""
             part.decided = part.position
@@ -183,7 +185,9 @@ class FetchReading:
             not row.error_code and 0 <= row.high_watermark < part.least_end
         )
 
-    def _look_through(self, part: Part, row: FetchResponsePartitionData, data: Records) -> Records:
+    def _look_through(
+        self, part: Part, row: FetchResponsePartitionData, data: Records, budget: RequestBudget
+    ) -> Records:
         seen = Seen(part.position, [data])
         # batches of kproxy's own topics carry its producer ids, but are part of no transaction
         judged = self._isolation.filtered and not is_own_topic(part.name)
@@ -210,7 +214,7 @@ class FetchReading:
         if seen.leader_epoch >= 0:
             part.leader_epoch = seen.leader_epoch
         if data:
-            data, behind = readable(self._ctx, self._version, data, part.position)
+            data, behind = readable(self._ctx, self._version, data, part.position, budget)
             seen.next_offset = max(seen.next_offset, behind)
         if not data:
             part.ahead = seen.next_offset > part.position and seen.undecided is None

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from kproxy.budget import CONVERTED_BYTE_STEPS, CONVERTED_RECORD_STEPS, RequestBudget, is_long
 from kproxy.codec._generated.fetch import (
     FetchResponse,
     FetchResponseEpochEndOffset,
@@ -28,10 +29,6 @@ _COMPRESSED: Final = range(1, ZSTD + 1)
 ZSTD_TO_GZIP: Final[Mapping[int, int]] = {ZSTD: 1}
 
 _FIRST_MAGIC_1: Final = 2
-#: Records of a partition that one response in an old format holds, unless its first batch has more.
-_MOST_RECORDS: Final = 500_000
-#: What is converted at once, about 20 ms: bytes of batches that are not compressed.
-_SHORT: Final = 1 << 17
 _STORAGE_ERROR_KNOWN: Final = 6
 _FIRST_REPLICA_CHOICE: Final = 11
 _FIRST_LEADER_HINT: Final = 12
@@ -60,8 +57,11 @@ def name_error(row: FetchResponsePartitionData, version: int) -> None:
         row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Records, int]:
+def readable(ctx: Context, version: int, data: Records, offset: int, budget: RequestBudget) -> tuple[Records, int]:
     """Records as the client can read them, and the offset up to which there is nothing for it if these are none.
+
+    ``budget`` bounds the bytes of one batch at a time, decompressed, and the records of a partition in an old format,
+    unless its first batch has more.
 
     The very same object where nothing has to be changed. Raises ``RemoteProtocolError`` if they can't be read.
     """
@@ -69,16 +69,16 @@ def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Re
         codecs = _codecs(ctx, version)
         if not any(has_codec(data, codec) for codec in codecs):
             return data, offset
-        return recoded(ctx, data, codecs), offset
+        return recoded(ctx, data, codecs, budget), offset
     magic = 0 if version < _FIRST_MAGIC_1 else 1
     result = from_v2(
         data,
         magic=magic,
         first_offset=offset,
         transcode={**ZSTD_TO_GZIP, **ctx.transcode},
-        max_decompressed_bytes=ctx.policy.max_decompressed_bytes,
+        max_decompressed_bytes=budget.bytes,
         max_bytes=ctx.policy.fetch_max_bytes,
-        max_records=_MOST_RECORDS,
+        max_records=budget.steps // CONVERTED_RECORD_STEPS,
         memo=ctx.fetched.conversions,
     )
     ctx.fetched.count_converted("down", magic, 1, result.record_count)
@@ -88,7 +88,7 @@ def readable(ctx: Context, version: int, data: Records, offset: int) -> tuple[Re
 def takes_long(ctx: Context, version: int, data: Records) -> bool:
     """Whether it takes long to make records readable: they are many, or compressed, so that their number is unknown."""
     if version < FIRST_V2:
-        return len(data) > _SHORT or any(has_codec(data, codec) for codec in _COMPRESSED)
+        return is_long(len(data) * CONVERTED_BYTE_STEPS) or any(has_codec(data, codec) for codec in _COMPRESSED)
     return any(has_codec(data, codec) for codec in _codecs(ctx, version))
 
 
@@ -96,13 +96,13 @@ def _codecs(ctx: Context, version: int) -> Mapping[int, int]:
     return ctx.transcode if version >= FIRST_ZSTD else {**ZSTD_TO_GZIP, **ctx.transcode}
 
 
-def recoded(ctx: Context, data: Records, codecs: Mapping[int, int]) -> bytes:
+def recoded(ctx: Context, data: Records, codecs: Mapping[int, int], budget: RequestBudget) -> bytes:
     """Records in other compressions. Raises ``RemoteProtocolError`` if they can't be read."""
     return b"".join(
         recode(
             memoryview(data),
             codecs,
-            max_decompressed_bytes=ctx.policy.max_decompressed_bytes,
+            max_decompressed_bytes=budget.bytes,
             memo=ctx.fetched.conversions,
         )
     )

@@ -9,6 +9,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestListOffsetsPartition,
@@ -53,7 +54,7 @@ class ListOffsets(Handler):
         newest = ctx.broker_versions.get(ListOffsetsRequest.API_KEY, (0, upstream))[1]
         return max(upstream, min(_FIRST_ISOLATION, newest))
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local:
         """The request with the isolation level that holds; for v0 the first question."""
         request: ListOffsetsRequest = exchange.request
         version = exchange.client_version
@@ -75,7 +76,7 @@ class ListOffsets(Handler):
         exchange.notes["question"] = asked
         return asked
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         isolation: Isolation | None = exchange.notes.get("isolation")
         if isolation is None:
             answer: Message = response
@@ -93,7 +94,9 @@ class ListOffsets(Handler):
             ctx.services.stable.question_of(ends, (place for place, time in times.items() if time == _LATEST))
         )
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
+    def resume(
+        self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None], budget: RequestBudget
+    ) -> Lowered:
         response: ListOffsetsResponse = exchange.notes.pop("response")
         times = _times(exchange.notes["question"])
         for topic in response.topics:

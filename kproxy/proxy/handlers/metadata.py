@@ -10,6 +10,7 @@ no-kafka) take for the last word. So kproxy asks again for them, until the topic
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.metadata_rows import MetadataBrokers
 from kproxy.codec.topic_partition import TopicPartition
@@ -35,7 +36,7 @@ _NEXT_ASKED_AT: Final = "next"
 class Metadata(AddressHandler):
     """Rewrites the list of brokers, and waits for topics that the broker creates for the request."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message:
         """The request; where it names a topic of kproxy's, or its client may not, no topic is created for it.
 
         Created by the broker for a client that asks, the state topic would not be compacted.
@@ -59,7 +60,7 @@ class Metadata(AddressHandler):
         same = exchange.upstream_version == exchange.client_version
         return MetadataBrokers if same else super().read_as(api_key, exchange)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """The response with kproxy's addresses; or a wait, where a topic of it may appear at any moment."""
         if _REQUEST in exchange.notes and _lacks_a_topic(response) and _waits(ctx, exchange):
             return Park(exchange.notes[_NEXT_ASKED_AT])
@@ -71,7 +72,9 @@ class Metadata(AddressHandler):
         answer: Message = response
         return answer
 
-    def resume(self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None]) -> Lowered:
+    def resume(
+        self, ctx: Context, exchange: Exchange, told: Mapping[TopicPartition, int | None], budget: RequestBudget
+    ) -> Lowered:
         """The same request, when it is time."""
         at: float = exchange.notes[_NEXT_ASKED_AT]
         return Park(at) if ctx.now < at else Again(exchange.notes[_REQUEST])

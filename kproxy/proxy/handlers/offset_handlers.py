@@ -8,6 +8,7 @@ group's coordinator. OffsetCommit v1 is the simple consumer's: generation -1, no
 
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -70,14 +71,14 @@ class _Offsets(Handler):
 class _Change(_Offsets):
     """A request that changes offsets: first the broker gets what transactions have committed."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         """Waits for the transaction log, if offsets may be in it."""
         if not ctx.services.follows_groups:
             return self._ask(exchange)
         exchange.notes[_WAITING] = True
         return BeforeOffsetChange(self._groups(exchange.request))
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """The broker's response, after what was committed before."""
         if exchange.notes.pop(_WAITING, False):
             if response.error_code:
@@ -120,7 +121,7 @@ class OffsetDelete(_Change):
 class OffsetCommit(_Change):
     """v0 and v1 as a commit to Kafka's groups; the timestamp of v1 is the broker's business since v2."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         """Drops what later versions can't say: a timestamp for each partition, and retention from v5 on."""
         request: Any = exchange.request
         if exchange.upstream_version != 1:
@@ -129,7 +130,7 @@ class OffsetCommit(_Change):
                     row.commit_timestamp = -1
         if exchange.upstream_version > 4:
             request.retention_time_ms = -1
-        return super().lift(ctx, exchange)
+        return super().lift(ctx, exchange, budget)
 
     def _refused(self, request: OffsetCommitRequest, error_code: int) -> Message:
         return refused_commit(request, error_code)
@@ -138,7 +139,7 @@ class OffsetCommit(_Change):
 class OffsetFetch(_Offsets):
     """v0: a partition without an offset is UNKNOWN_TOPIC_OR_PARTITION, as it was in ZooKeeper's days."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         if not ctx.services.follows_groups:
             return self._ask(exchange)
         exchange.notes[_WAITING] = True
@@ -150,7 +151,7 @@ class OffsetFetch(_Offsets):
         stable = stable_requests(request, version)
         return BeforeOffsetFetch(groups_of(request, version), unstable, version >= FIRST_OF_IDS, stable)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """The broker's response with what the log says, with the old error where nothing was committed."""
         request, version = exchange.request, exchange.client_version
         if exchange.notes.pop(_WAITING, False):

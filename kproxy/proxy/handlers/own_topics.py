@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponseReassignablePartitionResponse,
     AlterPartitionReassignmentsResponseReassignableTopicResponse,
@@ -85,7 +86,7 @@ class OwnTopics(Handler):
         """Always: any request may name such a topic."""
         return True
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local:
         """The request without kproxy's topics; answered at once if nothing else is in it."""
         request = exchange.request
         screened = _PARTS[request.API_KEY](ctx, request, exchange.client_version)
@@ -95,7 +96,7 @@ class OwnTopics(Handler):
         rest: Message = screened.request or request
         return rest
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Message | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | AsItIs:
         amend = exchange.notes["amend"]
         if amend is not None:
             amend(response)
@@ -108,9 +109,9 @@ class OwnTopics(Handler):
 class ElectLeaders(OwnTopics):
     """ElectLeaders (43, KIP-460). A request for all partitions passes if the election is not unclean."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local:
         """An unclean election of all partitions would take kproxy's own topics along: refused as a whole."""
         request = exchange.request
         if request.topic_partitions is None and request.election_type == _UNCLEAN:
             return Local(ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
-        return super().lift(ctx, exchange)
+        return super().lift(ctx, exchange, budget)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeResponse
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
@@ -28,8 +29,8 @@ class _Sasl(Handler):
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         return not ctx.policy.passes_sasl or super().rewrites(ctx, version, upstream)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
-        return super().lift(ctx, exchange) if ctx.policy.passes_sasl else Local(self.refusal())
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
+        return super().lift(ctx, exchange, budget) if ctx.policy.passes_sasl else Local(self.refusal())
 
 
 class SaslHandshake(_Sasl):
@@ -47,9 +48,9 @@ class SaslAuthenticate(_Sasl):
 class _Proof(Handler):
     """Any response of the broker, to a question of kproxy's own, shows that the client's login was taken."""
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         ctx.logged_in = True
-        return super().lower(ctx, exchange, response)
+        return super().lower(ctx, exchange, response, budget)
 
 
 PROOF: Final = _Proof()

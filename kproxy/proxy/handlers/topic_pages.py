@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
@@ -28,7 +29,7 @@ class DescribeTopicPartitions(Handler):
         """Where access rules hide topics."""
         return ctx.access is not None or upstream != version
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """The first page, with the cursor on the next visible topic; ``Again`` while that is not known."""
         access: Access | None = ctx.access
         answer: DescribeTopicPartitionsResponse = exchange.notes.setdefault(_ANSWER, response)

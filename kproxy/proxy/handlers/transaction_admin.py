@@ -9,6 +9,7 @@ Everywhere a transaction goes by the producer id and epoch that its client knows
 from fnmatch import fnmatchcase
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.describe_producers import DescribeProducersResponse, DescribeProducersResponseProducerState
 from kproxy.codec._generated.describe_transactions import (
     DescribeTransactionsRequest,
@@ -47,7 +48,7 @@ class _Beside(Handler):
 class ListTransactions(_Beside):
     """Each of kproxy's is listed by one broker alone: admin clients ask all of them and add up."""
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         if ctx.services.views is not None and not response.error_code:
             states, producer_ids = set(exchange.request.state_filters), set(exchange.request.producer_id_filters)
             response.transaction_states += [
@@ -81,7 +82,7 @@ def _matches(pattern: str, transactional_id: str) -> bool:
 class DescribeTransactions(_Beside):
     """The ids that kproxy's log knows are not asked of the broker."""
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         request = exchange.request
         assert ctx.services.views is not None
         own = [view for name in request.transactional_ids if (view := ctx.services.views.of(name)) is not None]
@@ -96,7 +97,7 @@ class DescribeTransactions(_Beside):
         exchange.notes["own"] = rows
         return DescribeTransactionsRequest(transactional_ids=left)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         own = exchange.notes.get("own")
         if own is None and exchange.upstream_version == exchange.client_version:
             return AsItIs()
@@ -123,7 +124,7 @@ def _row(one: Described) -> DescribeTransactionsResponseTransactionState:
 class DescribeProducers(_Beside):
     """Producers of kproxy's transactions by their clients' names, with the offset at which what is open begins."""
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         found: DescribeProducersResponse = response
         if ctx.services.views is None:
             return found
@@ -152,7 +153,7 @@ class WriteTxnMarkers(Handler):
         """Always: it is not for the broker."""
         return True
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         """An abort of what is open here goes to the coordinator; anything else is refused, marker by marker."""
         request: WriteTxnMarkersRequest = exchange.request
         view = _to_abort(ctx, request)

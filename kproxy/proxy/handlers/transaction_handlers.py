@@ -6,6 +6,7 @@ of none, relayed. WriteTxnMarkers (27) and AddPartitionsToTxn from v4 on are bet
 
 from typing import TYPE_CHECKING, Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ErrorCode, Message
@@ -53,7 +54,7 @@ class Transactional(Handler):
         """A request that may name a transactional id of kproxy's own writers: these fence each other."""
         return _OWN in bytes(request)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         request = exchange.request
         transactional_id = self.transactional_id(request)
         if transactional_id is not None and not ctx.may_use(transactional_id):
@@ -77,7 +78,7 @@ class Transactional(Handler):
         who = txn_request_of(exchange.request, ctx.client.connection, ctx.client.client_id)
         return TransactionRequest(who, exchange.request, ctx.client.principal)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         if exchange.upstream_version == exchange.client_version and _ASKED_HERE not in exchange.notes:
             return AsItIs()
         answer: Message = response
@@ -103,13 +104,13 @@ class InitProducerId(Transactional):
             error = ErrorCode.UNSUPPORTED_VERSION
         return Local(failed(request, exchange.client_version, error)) if error else super().ask(ctx, exchange)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """The response, or an error if kproxy would take the producer's batches for its own.
 
         A producer without a transactional id asks again, and gets another one. That of a transactional id stays.
         """
         if _ASKED_HERE in exchange.notes or not is_reserved_producer_id(response.producer_id):
-            return super().lower(ctx, exchange, response)
+            return super().lower(ctx, exchange, response, budget)
         kept = exchange.request.transactional_id is not None
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
@@ -137,14 +138,14 @@ class TxnOffsetCommit(Transactional):
                 request.generation_id, request.member_id, request.group_instance_id = member
         return super().ask(ctx, exchange)
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any) -> Lowered:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:
         """As others; it may be told that the group does not know the member. What was refused comes last."""
         response.topics += exchange.notes.get(_REFUSED, ())
         if _NAMED_HERE in exchange.notes and ctx.services.memberships is not None:
             codes = {row.error_code for topic in response.topics for row in topic.partitions}
             if codes & _NO_MEMBER:
                 ctx.services.memberships.refused(ctx.client.identity, exchange.request.group_id)
-        return super().lower(ctx, exchange, response)
+        return super().lower(ctx, exchange, response, budget)
 
 
 class AddPartitionsToTxn(Transactional):
@@ -153,10 +154,10 @@ class AddPartitionsToTxn(Transactional):
     def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
         return version >= _FIRST_OF_BROKERS or super().rewrites(ctx, version, upstream)
 
-    def lift(self, ctx: Context, exchange: Exchange) -> Message | Local | CoordinatorRequest:
+    def lift(self, ctx: Context, exchange: Exchange, budget: RequestBudget) -> Message | Local | CoordinatorRequest:
         if exchange.client_version >= _FIRST_OF_BROKERS:
             return Local(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        return super().lift(ctx, exchange)
+        return super().lift(ctx, exchange, budget)
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """The first of a transaction is its beginning: clients that don't add partitions say who has read."""

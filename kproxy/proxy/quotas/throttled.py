@@ -3,6 +3,7 @@
 from struct import Struct
 from typing import Any
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.header import encode_response, response_header_size
 from kproxy.codec.messages import ApiKey, response_class
 
@@ -12,7 +13,7 @@ _MS = Struct(">i")
 _FIRST_FETCH = 1
 
 
-def throttled(frame: bytes, api_key: int, version: int, ms: int) -> bytes:
+def throttled(frame: bytes, api_key: int, version: int, ms: int, budget: RequestBudget) -> bytes:
     """A response (prefix included) with ``throttle_time_ms``, if its version can say so; never less than before."""
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, version, view)
@@ -21,7 +22,7 @@ def throttled(frame: bytes, api_key: int, version: int, ms: int) -> bytes:
     kind = response_class(api_key)
     if not hasattr(kind(), "throttle_time_ms"):
         return frame
-    answer: Any = kind.decode(view[body:], version)
+    answer: Any = kind.decode(view[body:], version, budget)
     answer.throttle_time_ms = max(answer.throttle_time_ms, ms)
     return encode_response(answer, version, _MS.unpack_from(view)[0])
 

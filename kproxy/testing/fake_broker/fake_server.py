@@ -14,6 +14,7 @@ from typing import Final
 import trio
 import trio.testing
 
+from kproxy.budget import RequestBudget
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import ApiKey, request_class
 from kproxy.errors import RemoteProtocolError
@@ -140,7 +141,7 @@ class FakeServer:
                 raise CloseConnection
             return encode_response(fallback(), 0, correlation_id)
         header = decode_request_header(frame)
-        request = request_class(key).decode(frame, version, header.size, most_elements=_MOST_ELEMENTS)
+        request = request_class(key).decode(frame, version, RequestBudget(_MOST_ELEMENTS, 0, 0), header.size)
         expire_transactions(self.cluster)
         call = Call(self.cluster, broker_id, connection, client_host, header.client_id, version, request, _SERVED)
         name_topics(call)

@@ -10,6 +10,7 @@ from typing import Self
 import pytest
 import trio
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kproxy.codec.header import encode_response
@@ -204,9 +205,9 @@ async def test_a_long_answer_is_taken_from_a_broker_that_is_verified_and_decoded
 
     class Response(MetadataResponse):
         @classmethod
-        def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
+        def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
             threads.append(threading.current_thread())
-            return super()._read(buf, pos, version)
+            return super()._read(buf, pos, version, budget)
 
     async with open_fake_cluster() as fake:
         topics = [MetadataResponseTopic(name="x" * 32_000)] * 40

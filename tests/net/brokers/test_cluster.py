@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from kproxy.budget import RequestBudget
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
@@ -144,6 +145,6 @@ class Refused(MetadataResponse):
     """A response that is refused once it is read."""
 
     @classmethod
-    def _read(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
-        read, _ = super()._read(buf, pos, version)
+    def _read(cls, buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[Self, int]:
+        read, _ = super()._read(buf, pos, version, budget)
         raise OSError(f"{len(read.brokers)} brokers")

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.fetch import (
     FetchResponse,
     FetchResponseEpochEndOffset,
@@ -48,8 +49,8 @@ class Leader:
     ) -> Message:
         version = choose_version({request.API_KEY: self.served}, request, versions)
         trim(request, version)
-        self.asked.append((version, type(request).decode(request.encode(version), version)))
-        return kind.decode(self.answer.encode(version), version)
+        self.asked.append((version, type(request).decode(request.encode(version), version, unbounded())))
+        return kind.decode(self.answer.encode(version), version, unbounded())
 
 
 def part(index: int = 2) -> LogPartition:

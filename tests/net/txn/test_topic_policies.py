@@ -9,6 +9,7 @@ import pytest
 import structlog
 import trio
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.describe_configs import DescribeConfigsResponse
 from kproxy.codec._generated.describe_configs import DescribeConfigsResponseDescribeConfigsResourceResult as Setting
 from kproxy.codec._generated.describe_configs import DescribeConfigsResponseDescribeConfigsResult as Described
@@ -159,7 +160,7 @@ async def test_a_broker_of_the_oldest_version_is_asked() -> None:
             request.encode(version)
             setting = Setting(name="cleanup.policy", value="compact")
             answer = DescribeConfigsResponse(results=[Described(resource_name="c", configs=[setting])])
-            return kind.decode(answer.encode(version), version)
+            return kind.decode(answer.encode(version), version, unbounded())
 
     assert await TopicPolicies(cast(Cluster, Old())).is_compacted("c")
 

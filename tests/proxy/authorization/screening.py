@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from kproxy.budget import Share, unbounded
 from kproxy.codec.header import decode_request_header, encode_request, encode_response, response_header_size
 from kproxy.codec.messages import Message, request_class, response_class
 from kproxy.proxy.authorization.access import Access, Policy, Refusal
@@ -17,6 +18,7 @@ from kproxy.proxy.authorization.acl_rules import (
     Subject,
 )
 from kproxy.proxy.authorization.screen import Screening, screen
+from kproxy.proxy.context import Policy as Limits
 
 _TYPES = {
     "t": ResourceType.TOPIC,
@@ -49,7 +51,8 @@ class Screened:
     def screen(self, request: Message, version: int) -> tuple[Screening, bytearray]:
         """What becomes of a request, and its frame."""
         frame = bytearray(encode_request(request, version, 7, "client"))
-        return screen(self.access, frame, 10_000), frame
+        share = Share(Limits())
+        return screen(self.access, frame, share, share.of_request()), frame
 
     def refused(self, request: Message, version: int) -> Any:
         """The response to a request that is not forwarded at all, as its client decodes it."""
@@ -64,7 +67,7 @@ class Screened:
         assert screening.frame is not None
         view = memoryview(screening.frame)[4:]
         header = decode_request_header(view)
-        asked = request_class(header.api_key).decode(view[header.size :], header.api_version)
+        asked = request_class(header.api_key).decode(view[header.size :], header.api_version, unbounded())
         if answer is None:
             return asked, None
         frame = encode_response(answer, version, 7)
@@ -80,4 +83,4 @@ class Screened:
 def decoded(frame: bytes, api_key: int, version: int) -> Any:
     """The response in a frame."""
     view = memoryview(frame)[4:]
-    return response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version)
+    return response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version, unbounded())

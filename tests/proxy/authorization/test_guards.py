@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import Share, unbounded
 from kproxy.codec._generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
@@ -82,6 +83,7 @@ from kproxy.codec._generated.streams_group_heartbeat import (
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.authorization.screen import screen
+from kproxy.proxy.context import Policy as Limits
 from tests.proxy.authorization.screening import Screened, allow
 
 TOPIC = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -457,4 +459,4 @@ def test_a_refusal_is_logged_with_who_what_and_why() -> None:
 def test_an_api_without_a_guard_is_not_served() -> None:
     frame = bytearray(b"\0\0\0\x0a\x03\xe7\0\0\0\0\0\x07\xff\xff")
     with pytest.raises(RemoteProtocolError, match="API key 999 is not served"):
-        screen(Screened("All c:").access, frame, 10_000)
+        screen(Screened("All c:").access, frame, Share(Limits()), unbounded())

@@ -1,10 +1,13 @@
 """Long requests and responses are screened by another thread, with the same results."""
 
 import gc
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from kproxy.budget import Share, TooManyElements, unbounded
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest
+from kproxy.codec._generated.list_groups import ListGroupsRequest, ListGroupsResponse, ListGroupsResponseListedGroup
 from kproxy.codec._generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -19,8 +22,9 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.authorization.acl_rules import Rules
-from kproxy.proxy.authorization.screen import LongScreening, takes_long
-from kproxy.proxy.commands import Encode, Read
+from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long
+from kproxy.proxy.commands import Beside, Encode
+from kproxy.proxy.context import Policy as Limits
 from tests.proxy.authorization.screening import Screened, allow
 from tests.proxy.playbook import Play
 
@@ -61,7 +65,7 @@ def test_a_long_request_is_screened_as_a_short_one_and_its_refusals_are_reported
     request = metadata(COUNT, "open")
     at_once, apart = Screened("Describe t:open"), Screened("Describe t:open")
     expected, frame = at_once.screen(request, 1)
-    long = LongScreening(apart.access, frame, 10_000)
+    long = LongScreening(apart.access, frame, Share(Limits()))
     long.whole()
     assert not apart.told
     found = long.take()
@@ -81,7 +85,7 @@ def test_what_was_made_of_a_long_request_is_free_at_once() -> None:
     gc.disable()
     try:
         before = topics()
-        long = LongScreening(Screened("Describe t:open").access, frame_of(metadata(COUNT), 1), 10_000)
+        long = LongScreening(Screened("Describe t:open").access, frame_of(metadata(COUNT), 1), Share(Limits()))
         long.whole()
         long.take()
         del long
@@ -101,8 +105,8 @@ def test_a_session_has_long_requests_screened_and_their_refusals_encoded_by_anot
     play = play_of(Screened("Describe t:open"))
     frame = play.frame(FindCoordinatorRequest(coordinator_keys=[f"group-{number}" for number in range(COUNT)]), 4)
     need = play.session.request(frame, 1.0)
-    assert isinstance(need, Read)
-    need.reading.whole()
+    assert isinstance(need, Beside)
+    need.work.whole()
     assert play.session.request(frame, 1.0) is None
     assert not play.session.to_upstream
     (encode,) = play.commands()
@@ -117,8 +121,8 @@ def test_refusals_are_added_to_a_response_by_another_thread() -> None:
     play = play_of(Screened("Describe t:open"))
     frame = play.frame(metadata(COUNT, "open"), 1)
     need = play.session.request(frame, 1.0)
-    assert isinstance(need, Read)
-    need.reading.whole()
+    assert isinstance(need, Beside)
+    need.work.whole()
     assert play.session.request(frame, 1.0) is None
     version, correlation_id, asked = play.sent()
     assert [topic.name for topic in asked.topics] == ["open"]
@@ -136,11 +140,26 @@ def test_rules_that_change_meanwhile_hold() -> None:
     play = play_of(screened)
     frame = play.frame(metadata(COUNT), 1)
     need = play.session.request(frame, 1.0)
-    assert isinstance(need, Read)
-    need.reading.whole()
+    assert isinstance(need, Beside)
+    need.work.whole()
     screened.policy.use(Rules(allow("Describe t:open")))
     again = play.session.request(frame, 1.0)
-    assert isinstance(again, Read)
-    again.reading.whole()
+    assert isinstance(again, Beside)
+    again.work.whole()
     assert play.session.request(frame, 1.0) is None
     assert play.sent()[2].topics == []
+
+
+def test_a_response_that_is_changed_may_have_as_many_elements_as_any_response() -> None:
+    """Once it had at most 131,072, whatever ``buffer.memory`` was."""
+    groups = ListGroupsResponse(groups=[ListGroupsResponseListedGroup(group_id=f"g{number}") for number in range(3)])
+    answer, frame = encode_response(groups, 1, 1), frame_of(ListGroupsRequest(), 1)
+    expected: list[tuple[int, AbstractContextManager[object]]] = [
+        (2, pytest.raises(TooManyElements)),
+        (3, nullcontext()),
+    ]
+    for most, ends in expected:
+        found = screen(Screened("Describe g:g1").access, frame, Share(Limits(max_response_elements=most)), unbounded())
+        assert found.finish is not None
+        with ends:
+            assert found.finish(answer) != answer

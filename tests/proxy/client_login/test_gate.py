@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.metadata import MetadataRequest
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -32,7 +33,7 @@ class Play:
     def __init__(self, *mechanisms: str, max_reauth_ms: int = 0) -> None:
         self.stats = Stats()
         self.ctx = Context(Services(ClusterMap()), Policy(logs_in_here=True))
-        self.link = Link(self.stats.apis)
+        self.link = Link(self.stats.apis, self.ctx.share)
         self.software: list[tuple[str, str]] = []
         policy = LoginPolicy(mechanisms or ALL, max_reauth_ms, lambda: USERS, lambda: "nonce")
         self.gate = LoginGate(self.ctx, self.link, self.stats.clients, policy, self._note_versions)
@@ -58,7 +59,7 @@ class Play:
         """The only answer."""
         frame = memoryview(self.frame())
         assert int.from_bytes(frame[:4], "big") == 7
-        return kind.decode(frame, version, response_header_size(kind.API_KEY, version, frame))
+        return kind.decode(frame, version, unbounded(), response_header_size(kind.API_KEY, version, frame))
 
     def frame(self) -> bytes:
         [frame] = self.link.to_client

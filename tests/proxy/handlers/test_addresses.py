@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -173,7 +174,7 @@ def test_the_new_leader_stays_and_its_address_is_kproxys() -> None:
         node_endpoints=[ProduceResponseNodeEndpoint(2, "h2", 9092, "rack")],
     )
     assert PassedProduce().brokers_in(response) == [(2, "h2", 9092)]
-    answer = PassedProduce().lower(context(), Exchange(None, 12, 12), response)
+    answer = PassedProduce().lower(context(), Exchange(None, 12, 12), response, unbounded())
     assert isinstance(answer, ProduceResponse)
     assert answer.node_endpoints == [ProduceResponseNodeEndpoint(2, "proxy", 1002, "rack")]
     assert answer.responses[0].partition_responses[0].current_leader == leader

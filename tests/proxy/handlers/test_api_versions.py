@@ -1,5 +1,6 @@
 """ApiVersions: kproxy's ranges, the broker's features."""
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.api_versions import (
     ApiVersionsResponse,
     ApiVersionsResponseApiVersion,
@@ -18,7 +19,7 @@ def lowered(*rows: tuple[int, int, int]) -> ApiVersionsResponse:
         finalized_features=features,
         finalized_features_epoch=7,
     )
-    answer = ApiVersions().lower(context(), Exchange(None, 3, 3), response)
+    answer = ApiVersions().lower(context(), Exchange(None, 3, 3), response, unbounded())
     assert isinstance(answer, ApiVersionsResponse)
     assert (answer.finalized_features, answer.finalized_features_epoch) == (features, 7)
     return answer

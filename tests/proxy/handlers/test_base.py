@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.proxy.handlers import HANDLERS, handler_of
 from kproxy.proxy.handlers.base import Exchange, Handler
@@ -16,8 +17,8 @@ def test_a_key_without_a_handler_is_relayed_or_recoded() -> None:
     assert handler.rewrites(context(), 0, 1)
     assert not handler.rewrites(context(), 1, 1)
     assert handler.ask_version(context(), 0, 1) == 1
-    assert handler.lift(context(), exchange) is request
-    assert handler.lower(context(), exchange, response) is response
+    assert handler.lift(context(), exchange, unbounded()) is request
+    assert handler.lower(context(), exchange, response, unbounded()) is response
     assert list(handler.brokers_in(response)) == []
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.budget import BATCH_STEPS, unbounded
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.fetch import (
     FetchResponse,
@@ -115,7 +116,9 @@ def test_a_response_that_is_looked_through_in_part_loses_nothing(
     kind: tuple[str, int, bool], some: list[tuple[str, int, int]], most: int
 ) -> None:
     log = log_of(some)
-    with mock.patch.multiple(fetch_reading, _MOST_BATCHES=most, _LEAST_BATCHES=1, _SHORTEST_BATCH=1):
+    with mock.patch.multiple(
+        fetch_reading, BATCH_STEPS=unbounded().on_loop().steps // most, _LEAST_BATCHES=1, _SHORTEST_BATCH=1
+    ):
         client = reader(*kind, log)
         read_all(client, log)
     assert client.got[0] == log.visible(0)
@@ -123,11 +126,11 @@ def test_a_response_that_is_looked_through_in_part_loses_nothing(
 
 def test_so_many_batches_of_one_response_are_looked_through() -> None:
     """Once 60,000 batches of one record each took 0.7 s."""
-    log, count = MixedLog(), 7_000
+    log, count, most = MixedLog(), 7_000, unbounded().on_loop().steps // BATCH_STEPS
     for number in range(count):
         log.add("aborted" if number == 100 else "plain")
     client = reader("", 2, True, log, max_bytes=16 << 20)
-    assert len(records_in(client.poll().responses[0].partitions[0].records)) == 6_000 - 1
+    assert len(records_in(client.poll().responses[0].partitions[0].records)) == most - 1
     read_all(client, log)
     assert client.got[0] == log.visible(0)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.alter_configs import AlterConfigsRequest, AlterConfigsRequestAlterConfigsResource
 from kproxy.codec._generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -131,7 +132,7 @@ def test_what_else_a_request_names_is_done(make: Callable[..., Message], version
     play = Play(served=SERVED)
     play.ask(make(OWN, "t", "not__kproxy_"), version)
     asked, correlation_id, request = play.sent()
-    assert request == type(request).decode(bytes(make("t", "not__kproxy_").encode(asked)), asked)
+    assert request == type(request).decode(bytes(make("t", "not__kproxy_").encode(asked)), asked, unbounded())
     play.reply(response_class(request.API_KEY)(), asked, correlation_id)
     assert told(play.answer()) == {OWN: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 

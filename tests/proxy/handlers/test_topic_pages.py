@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -31,7 +32,7 @@ def read(*pages: DescribeTopicPartitionsResponse) -> tuple[Page | AsItIs, list[t
     exchange = Exchange(DescribeTopicPartitionsRequest(response_partition_limit=1), 0, 0)
     asked = []
     for each in pages:
-        found = HANDLER.lower(ctx, exchange, each)
+        found = HANDLER.lower(ctx, exchange, each, unbounded())
         if not isinstance(found, Again):
             assert each is pages[-1]
             assert isinstance(found, Page | AsItIs)
@@ -52,7 +53,7 @@ def cursor_of(answer: Page | AsItIs) -> tuple[str, int] | None:
 def test_without_rules_pages_pass() -> None:
     exchange = Exchange(DescribeTopicPartitionsRequest(), 0, 0)
     assert not HANDLER.rewrites(context(), 0, 0)
-    assert isinstance(HANDLER.lower(context(), exchange, page("x", following="y")), AsItIs)
+    assert isinstance(HANDLER.lower(context(), exchange, page("x", following="y"), unbounded()), AsItIs)
 
 
 def test_the_last_page_passes() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec.header import encode_response, response_header_size
 from kproxy.codec.messages import APIS, response_class
 from kproxy.proxy.quotas.throttled import throttled
@@ -12,7 +13,7 @@ from tests.support.samples import Sampler
 
 def decoded(frame: bytes, api_key: int, version: int) -> Any:
     view = memoryview(frame)[4:]
-    return response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version)
+    return response_class(api_key).decode(view[response_header_size(api_key, version, view) :], version, unbounded())
 
 
 @pytest.mark.parametrize("api_key", APIS)
@@ -21,7 +22,7 @@ def test_the_wait_is_in_the_answer_if_its_version_can_say_so(api_key: int) -> No
     for version in range(first, last + 1):
         message, _ = Sampler(f"{name}Response", version, 1).message()
         before = encode_response(message, version, 7)
-        answer = decoded(throttled(before, api_key, version, 1 << 30), api_key, version)
+        answer = decoded(throttled(before, api_key, version, 1 << 30, unbounded()), api_key, version)
         expected = decoded(before, api_key, version)
         if hasattr(answer, "throttle_time_ms") and answer.throttle_time_ms:
             expected.throttle_time_ms = max(expected.throttle_time_ms, 1 << 30)
@@ -32,8 +33,8 @@ def test_a_longer_wait_that_the_broker_asks_for_stays() -> None:
     for api_key, version in ((0, 8), (1, 4), (12, 1)):
         message: Any = response_class(api_key)(throttle_time_ms=500)
         frame = encode_response(message, version, 7)
-        assert decoded(throttled(frame, api_key, version, 100), api_key, version).throttle_time_ms == 500
-        assert decoded(throttled(frame, api_key, version, 900), api_key, version).throttle_time_ms == 900
+        assert decoded(throttled(frame, api_key, version, 100, unbounded()), api_key, version).throttle_time_ms == 500
+        assert decoded(throttled(frame, api_key, version, 900, unbounded()), api_key, version).throttle_time_ms == 900
 
 
 def test_the_versions_that_can_say_it_do() -> None:
@@ -41,7 +42,9 @@ def test_the_versions_that_can_say_it_do() -> None:
         (api_key, version)
         for api_key, version in ((0, 0), (0, 1), (0, 9), (0, 13), (1, 0), (1, 1), (1, 12), (12, 0), (12, 1), (12, 4))
         if decoded(
-            throttled(encode_response(response_class(api_key)(), version, 7), api_key, version, 9), api_key, version
+            throttled(encode_response(response_class(api_key)(), version, 7), api_key, version, 9, unbounded()),
+            api_key,
+            version,
         ).throttle_time_ms
     }
     assert said == {(0, 1), (0, 9), (0, 13), (1, 1), (1, 12), (12, 1), (12, 4)}

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from kproxy.budget import unbounded
 from kproxy.codec._generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersRequestTopicRequest,
@@ -60,7 +61,9 @@ async def _call(stream: trio.abc.Stream, message: Message, version: int) -> Mess
             raise ConnectionError
         data += more
     frame = data[4:]
-    return response_class(message.API_KEY).decode(frame, version, response_header_size(message.API_KEY, version, frame))
+    return response_class(message.API_KEY).decode(
+        frame, version, unbounded(), response_header_size(message.API_KEY, version, frame)
+    )
 
 
 async def _produce(stream: trio.abc.Stream, seq: int = -1, first_ms: int = 0) -> tuple[ErrorCode, int]:

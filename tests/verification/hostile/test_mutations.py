@@ -2,6 +2,7 @@ from collections import Counter
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec.messages import APIS, request_class
 from verification.hostile.mutations import Kind, frames, requests
 
@@ -23,7 +24,9 @@ def test_at_least_half_of_the_frames_are_well_formed_but_for_one_field() -> None
     for frame in sent:
         if frame.kind is Kind.ONE_FIELD:
             body = _body(frame.data, flexible=frame.version >= APIS[frame.api_key][3])
-            request_class(frame.api_key).decode(body, frame.version)  # RemoteProtocolError if it can't be read
+            request_class(frame.api_key).decode(
+                body, frame.version, unbounded()
+            )  # RemoteProtocolError if it can't be read
 
 
 def test_every_frame_is_as_long_as_it_says() -> None:

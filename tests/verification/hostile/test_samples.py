@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.budget import unbounded
 from verification.hostile.mutations import requests
 from verification.hostile.samples import Samples
 
@@ -22,7 +23,7 @@ def test_well_formed_requests_are_read_as_they_were_written(seed: int) -> None:
     samples = Samples(Random(seed))
     for name, _, version in requests():
         message = samples.well_formed(name, version)
-        assert type(message).decode(message.encode(version), version) == message
+        assert type(message).decode(message.encode(version), version, unbounded()) == message
 
 
 def test_one_field_is_wrong_and_no_other() -> None:

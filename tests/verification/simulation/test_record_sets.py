@@ -2,8 +2,9 @@
 
 import pytest
 
+from kproxy.budget import unbounded
 from kproxy.codec.batch import iter_records
-from kproxy.codec.message_formats import Room, to_v2
+from kproxy.codec.message_formats import to_v2
 from verification.simulation.contents import Content
 from verification.simulation.record_sets import record_set
 
@@ -14,7 +15,7 @@ ROWS = [(5, Content(b"a", b"k", (("h", b"1"),))), (6, Content(b"b")), (6, Conten
 def test_what_is_written_can_be_read(magic: int, codec: int) -> None:
     data = record_set(magic, codec, ROWS)
     if magic < 2:
-        batches = to_v2(data, arrival_ms=99, max_batch_bytes=1 << 20, room=Room(1 << 20, 1_000_000))
+        batches = to_v2(data, arrival_ms=99, max_batch_bytes=1 << 20, budget=unbounded())
         data = b"".join(bytes(batch.data) for batch in batches)
     records = list(iter_records(data, max_decompressed_bytes=1 << 20))
     assert [record.value for record in records] == [b"a", b"b", b"c"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import trio
 
+from kproxy.budget import unbounded
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import decode_request_header, encode_response
 from kproxy.codec.messages import Message, request_class
@@ -59,7 +60,7 @@ class Peer:
 
     async def _one(self, io: VirtualIO, frame: memoryview, number: int) -> bool:
         header = decode_request_header(frame)
-        request = request_class(header.api_key).decode(frame[header.size :], header.api_version)
+        request = request_class(header.api_key).decode(frame[header.size :], header.api_version, unbounded())
         self.asked.append((number, request))
         answer = self._answer(request, header.api_version)
         if answer is not None:
