@@ -77,5 +77,5 @@ DIGESTS_TARGET: Final = Target(
     check_digests,
     _seeds,
     Bound(steps=1_000_000, steps_of_byte=500, memory=3_000_000, memory_of_byte=500),
-    ("kproxy.dedup.digest", "kproxy.codec.batch_reader"),
+    ("kproxy.dedup.digest", "kproxy.dedup.quick_check"),
 )

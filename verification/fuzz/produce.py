@@ -31,8 +31,8 @@ def check_request(data: bytes) -> None:
     start = len(_head(version))
     layout = _layout(frame, start, version)
     decoded = _decoded(ProduceRequest, frame, start, version)
-    if layout is None or decoded is None:
-        # what both refuse, or one of both: names that are refused in what is skipped, tags that come twice
+    expect(layout is not None or decoded is None, "a request is refused that is none the worse")
+    if layout is None or decoded is None:  # tags that are skipped may be what the class refuses
         return
     name = transactional_id(frame, start, version)
     expect(name == decoded.transactional_id, "another transactional id")
@@ -45,7 +45,9 @@ def check_request(data: bytes) -> None:
 
 def _layout(frame: bytearray, start: int, version: int) -> ProduceLayout | None:
     try:
-        return walk_request(frame, start, version)
+        layout = walk_request(frame, start, version)
+        transactional_id(frame, start, version)
+        return layout
     except RemoteProtocolError:
         return None
 
