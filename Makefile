@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help archives backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile soak generate image lock system chaos network clean
+.PHONY: help archives backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -89,6 +89,10 @@ mutate: $(STAMP) ## one rule changed at a time: which changes no test notices (A
 
 hostile: $(STAMP) ## attacks and mutated frames on a live kproxy, and what they cost it (ARGS=--short for a minute)
 	timeout --kill-after=60 1800 $(BIN)/python -m verification.hostile $(ARGS)
+
+fuzz: $(STAMP)   ## coverage-guided fuzzing of all that reads what others send, for an hour (Linux; ARGS="fetch --seconds 60")
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m verification.fuzz $(ARGS)
 
 soak: $(STAMP)   ## clients of several kinds come and go: whether kproxy grows (ARGS="--minutes 90 --json soak.json")
 	$(BIN)/python -m verification.soak $(ARGS)

@@ -9,7 +9,7 @@ from typing import Final
 
 import cramjam
 
-from kproxy.codec import lz4_frame, snappy_frame
+from kproxy.codec import lz4_frame, snappy_frame, zstd_frame
 from kproxy.codec.records import DecompressionLimit, UnsupportedCodec
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 
@@ -86,35 +86,23 @@ def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def _unzstd(data: bytes | memoryview, max_bytes: int) -> memoryview:
-    declared = _zstd_content_size(data)
+    declared = zstd_frame.declared_size(data)
     if declared is not None and declared > max_bytes:
         raise DecompressionLimit(f"zstd content declares {declared} bytes, the limit is {max_bytes}")
-    room = min(max_bytes, max(_ZSTD_FIRST_GUESS, 8 * len(data)) if declared is None else declared)
+    bound = zstd_frame.content_bound(data)
+    most = min(bound, max_bytes)
+    room = min(most, max(_ZSTD_FIRST_GUESS, 8 * len(data)) if declared is None else declared)
     while True:
         out = bytearray(room)
         try:
             return memoryview(out)[: cramjam.zstd.decompress_into(data, out)]
         except cramjam.DecompressionError as error:
             # The library says only in prose whether the room or the input was bad, and a streaming writer declares no
-            # size: so more room is tried until the limit, a few times at most.
-            if room >= max_bytes:
-                kind = DecompressionLimit if "whole buffer" in str(error) else RemoteProtocolError
+            # size: so more room is tried until no more can be held, a few times at most.
+            if room >= most:
+                kind = DecompressionLimit if bound > max_bytes and "whole buffer" in str(error) else RemoteProtocolError
                 raise kind(f"bad zstd stream, or one of more than {max_bytes} bytes: {error}") from error
-        room = min(max_bytes, 4 * room + _ZSTD_FIRST_GUESS)
-
-
-def _zstd_content_size(data: bytes | memoryview) -> int | None:
-    """The content size that the first frame header declares (RFC 8878, section 3.1.1.1), or None."""
-    if len(data) < 5 or bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
-        return None
-    descriptor = data[4]
-    single = descriptor >> 5 & 1
-    width = (single, 2, 4, 8)[descriptor >> 6]
-    start = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3]
-    if width == 0 or start + width > len(data):
-        return None
-    size = int.from_bytes(data[start : start + width], "little")
-    return size + 256 if width == 2 else size
+        room = min(most, 4 * room + _ZSTD_FIRST_GUESS)
 
 
 _DECODERS: Final[dict[int, Callable[[bytes | memoryview, int], bytes | memoryview]]] = {

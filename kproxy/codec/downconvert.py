@@ -95,6 +95,12 @@ class _Converter:
 
     def convert(self, entry: memoryview) -> tuple[bytes | memoryview, int, int]:
         """Convert one whole entry or batch; returns ``(bytes, records in them, offset behind it)``."""
+        try:
+            return self._convert(entry)
+        except StructError as error:
+            raise CorruptRecord("offsets or times of an entry or batch that no record can have") from error
+
+    def _convert(self, entry: memoryview) -> tuple[bytes | memoryview, int, int]:
         if entry[MAGIC_OFFSET] < 2:
             return self._convert_legacy(entry)
         header = read_header(entry)

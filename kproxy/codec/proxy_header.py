@@ -3,9 +3,11 @@
 Specification: haproxy.org, doc/proxy-protocol.txt. The Python packages for it are tied to asyncio.
 """
 
+import re
 import struct
-from ipaddress import ip_address
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.errors import RemoteProtocolError
 
@@ -18,6 +20,10 @@ _LOCAL, _PROXY = 0x20, 0x21
 #: Addresses with what follows them (TLS details, checksums): balancers send some hundred bytes.
 _MOST_BODY: Final = 4096
 _TCP4, _TCP6 = 0x11, 0x21
+_Family: TypeAlias = type[IPv4Address] | type[IPv6Address]
+_FAMILIES: Final[Mapping[str, _Family]] = {"TCP4": IPv4Address, "TCP6": IPv6Address}
+_PORT: Final = re.compile("[0-9]{1,5}")
+_MOST_PORT: Final = 65_535
 
 
 class Ends(NamedTuple):
@@ -48,11 +54,12 @@ def read_line(line: bytes) -> Ends | None:
     :raises RemoteProtocolError: it is malformed.
     """
     words = line.decode("latin-1").removesuffix("\r\n").split(" ")
-    if words[1:2] == ["UNKNOWN"]:
+    is_whole = line.endswith(b"\r\n")
+    if is_whole and words[1:2] == ["UNKNOWN"]:
         return None
-    if len(words) != 6 or words[1] not in ("TCP4", "TCP6") or not words[4].isdecimal():
+    if not is_whole or len(words) != 6 or words[1] not in _FAMILIES or not _PORT.fullmatch(words[4]):
         raise RemoteProtocolError(f"malformed PROXY protocol line {line[:MOST_LINE]!r}")
-    return _ends(words[2], int(words[4]), words[3])
+    return _ends(words[2], int(words[4]), words[3], _FAMILIES[words[1]])
 
 
 def body_size(fixed: bytes) -> int:
@@ -80,11 +87,13 @@ def read_binary(fixed: bytes, body: bytes) -> Ends | None:
     if len(body) < 2 * size + 4:
         raise RemoteProtocolError(f"PROXY protocol header with {len(body)} bytes of addresses")
     (port,) = struct.unpack_from(">H", body, 2 * size)
-    return _ends(body[:size], port, body[size : 2 * size])
+    return _ends(body[:size], port, body[size : 2 * size], IPv4Address if family == _TCP4 else IPv6Address)
 
 
-def _ends(client: str | bytes, port: int, balancer: str | bytes) -> Ends:
+def _ends(client: str | bytes, port: int, balancer: str | bytes, family: type[IPv4Address] | type[IPv6Address]) -> Ends:
+    if port > _MOST_PORT:
+        raise RemoteProtocolError(f"PROXY protocol header with port {port}")
     try:
-        return Ends(str(ip_address(client)), port, str(ip_address(balancer)))
+        return Ends(str(family(client)), port, str(family(balancer)))
     except ValueError as error:
         raise RemoteProtocolError(f"PROXY protocol header: {error}") from None

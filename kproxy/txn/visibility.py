@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kproxy.codec.batch import BatchHeader, Record, build_batch, iter_records, read_header
 from kproxy.codec.batch_header import extend
 from kproxy.codec.batch_reader import entry_size, walk_batches
-from kproxy.codec.records import CONTROL, MAGIC_OFFSET, TRANSACTIONAL
+from kproxy.codec.records import CONTROL, MAGIC_OFFSET, TRANSACTIONAL, CorruptRecord
 from kproxy.txn.ids import TXN_BITS, Producer, is_transactional_producer_id
 from kproxy.txn.verdict import Decisions, Verdict
 
@@ -27,6 +27,7 @@ _OFFSETS: Final = Struct(">q15xi")
 _MAGIC_V2: Final = 2
 #: Above all producer ids.
 _NONE: Final = 1 << 63
+_MOST_OFFSET: Final = (1 << 63) - 1
 #: Key and value of the record in an end marker (Kafka's ``EndTransactionMarker``): version and type; coordinator epoch.
 _ABORT_KEY: Final = bytes(4)
 _MARKER_VALUE: Final = bytes(6)
@@ -160,10 +161,10 @@ class _Walk:
         """Takes the next whole entry; False if nothing from it on may be seen yet."""
         seen = self.seen
         if entry[MAGIC_OFFSET] != _MAGIC_V2:
-            self._show(entry, None, _OFFSET.unpack_from(entry)[0] + 1)
+            self._show(entry, None, _next(_OFFSET.unpack_from(entry)[0]))
             return True
         header = read_header(entry)
-        behind = header.base_offset + header.last_offset_delta + 1
+        behind = _next(header.base_offset + header.last_offset_delta)
         if header.record_count and _verdict(header, self._decisions) is Verdict.UNDECIDED:
             seen.changed, seen.undecided = True, _producer_of(header)
             seen.next_offset = max(seen.next_offset, header.base_offset)
@@ -211,6 +212,13 @@ class _Walk:
                 self._aborting.discard(header.producer_id)
             return True
         return header.is_transactional
+
+
+def _next(offset: int) -> int:
+    """The offset after the last one of an entry or batch. CorruptRecord if there is none, as in no log."""
+    if offset >= _MOST_OFFSET:
+        raise CorruptRecord(f"a record at offset {offset}")
+    return offset + 1
 
 
 def _verdict(header: BatchHeader, decisions: Decisions | None) -> Verdict | None:

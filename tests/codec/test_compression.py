@@ -138,3 +138,26 @@ def test_a_bomb_is_refused_and_memory_stays_near_the_limit(codec: int, bomb: Cal
         tracemalloc.stop()
     assert peak < 3 * limit + 2 * len(data)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 16 * 1024  # KiB
+
+
+def zstd_frame(descriptor: int, after: bytes) -> bytes:
+    return b"\x28\xb5\x2f\xfd" + bytes([descriptor]) + after
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        zstd_frame(0, b"\0" + b"garbage that is no block at all"),
+        zstd_frame(0x20, b"\x07"),
+        zstd_frame(0xA0, (64 * MIB).to_bytes(4, "little") + b"\x05\0\0\0"),  # an empty last block
+        zstd_frame(0, b"\x58" + b"\x45\0\0" + bytes(8)),  # a last block that is said to be compressed
+    ],
+)
+def test_a_damaged_zstd_stream_takes_no_memory_for_what_it_does_not_hold(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError):
+            decompress(compression.ZSTD, data, max_bytes=64 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()

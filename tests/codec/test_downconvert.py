@@ -155,6 +155,16 @@ class TestOldSegments:
         )
         assert got == (entry(5, None, b"b", magic=0), 6, 1)
 
+    def test_a_wrapper_whose_offsets_are_too_far_apart_is_corrupt(self) -> None:
+        with pytest.raises(CorruptRecord):
+            down(wrapper(1, [entry(0, None, b"a"), entry(1 << 31, None, b"b")], offset=1 << 31), magic=0)
+
+    @pytest.mark.parametrize("magic", [0, 1])
+    def test_a_batch_whose_offsets_are_beyond_64_bits_is_corrupt(self, magic: int) -> None:
+        batch = build_batch([Record(n, NOW, None, b"x") for n in range(2)], codec=1, base_offset=(1 << 63) - 1)
+        with pytest.raises(CorruptRecord):
+            down(batch, magic=magic)
+
     def test_an_empty_wrapper_only_moves_the_offset(self) -> None:
         assert down(wrapper(1, [], offset=8), magic=0) == (b"", 9, 0)
 

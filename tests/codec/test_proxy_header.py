@@ -40,6 +40,11 @@ def test_a_line(line: bytes, ends: Ends | None) -> None:
         b"PROXY TCP4 192.0.2.777 10.0.0.1 50123 19092\r\n",
         b"PROXY TCP4 example.org 10.0.0.1 50123 19092\r\n",
         b"PROXY TCP4 192.0.2.7 10.0.0.1 x 19092\r\n",
+        b"PROXY TCP4 192.0.2.7 10.0.0.1 65536 19092\r\n",
+        b"PROXY TCP4 2001:db8::7 2001:db8::1 50123 19092\r\n",
+        b"PROXY TCP6 192.0.2.7 10.0.0.1 50123 19092\r\n",
+        b"PROXY TCP4 192.0.2.7 10.0.0.1 50123 19092",
+        b"PROXY UNKNOWN" + b" x" * 47,
         b"PROXY \xff\xfe \r\n",
     ],
 )

@@ -222,6 +222,14 @@ class TestVisible:
         with pytest.raises(CorruptRecord):
             visible(bytes(100), topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
 
+    @pytest.mark.parametrize("old", [False, True])
+    def test_an_entry_after_which_there_is_no_offset_is_reported(self, old: bool) -> None:
+        last = (1 << 63) - 1
+        marking = build_batch([Record(0, 0, bytes(4), bytes(6))], base_offset=last, is_control=True)
+        data = message_sets.entry(last, None, b"v") + bytes(marking) if old else bytes(marking)
+        with pytest.raises(CorruptRecord):
+            visible(data, topic="t", partition=0, first_offset=0, aborted=(), decisions=NothingKnown())
+
     @pytest.mark.parametrize("length", [-(1 << 31), -12, -1, 0, 48])
     def test_a_batch_that_says_it_is_shorter_than_its_header_is_reported(self, length: int) -> None:
         data = bytearray(log_of([("plain", 1, 0)]).read(0))

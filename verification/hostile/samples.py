@@ -12,14 +12,15 @@ from tools.codec_tables import Field, TableParser
 from tools.codec_tables import Message as Table
 from tools.generate_codec import SCHEMA
 
-#: By the name of a request, its module and its table.
-TABLES: Final[dict[str, tuple[str, Table]]] = {
+#: By the name of a message, its module and its table.
+MESSAGES: Final[dict[str, tuple[str, Table]]] = {
     table.name: (path.stem, table)
-    for path in sorted(SCHEMA.glob("*.txt"))
+    for path in sorted(SCHEMA.rglob("*.txt"))
     if path.name != "errors.txt"
     for table in TableParser(path).messages()
-    if table.name.endswith("Request")
 }
+#: The same of requests alone.
+TABLES: Final = {name: found for name, found in MESSAGES.items() if name.endswith("Request")}
 _BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _CRC_AT: Final = 17
 _CHECKED_AT: Final = 21
@@ -31,28 +32,28 @@ _HOSTILE_STRINGS: Final = ("", "x" * 250, "y" * 32_767, "\0", "\x1b[31m", "../..
 
 
 class Samples:
-    """Requests from a seed: the same seed gives the same requests."""
+    """Messages from a seed: the same seed gives the same messages."""
 
     def __init__(self, random: Random) -> None:
         """``random`` decides all."""
         self._random = random
 
     def well_formed(self, name: str, version: int) -> Message:
-        """A request whose fields all have values as honest clients send them."""
-        message: Message = self._struct(name, TABLES[name][1], name, version)
+        """A message whose fields all have values as honest clients and brokers send them."""
+        message: Message = self._struct(name, MESSAGES[name][1], name, version)
         return message
 
     def one_field_wrong(self, name: str, version: int) -> Message:
         """As ``well_formed`` but for one field, of any depth."""
         message = self.well_formed(name, version)
-        places = list(_places(message, TABLES[name][1], name, version))
+        places = list(_places(message, MESSAGES[name][1], name, version))
         if places:
             owner, field = self._random.choice(places)
             setattr(owner, field.attribute, self._wrong(field, getattr(owner, field.attribute), version))
         return message
 
     def _struct(self, name: str, table: Table, message: str, version: int) -> Any:
-        module = importlib.import_module(f"kproxy.codec._generated.{TABLES[message][0]}")
+        module = importlib.import_module(f"kproxy.codec._generated.{MESSAGES[message][0]}")
         values = {
             field.attribute: self._field(field, table, message, version)
             for field in table.struct(name).fields

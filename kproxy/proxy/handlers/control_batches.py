@@ -17,6 +17,8 @@ _SKIP: Final = frozenset({"apache-kafka-java", "librdkafka", "kgo", "sarama", "k
 _CORE: Final = "rdkafka"
 #: Names of software that skips control batches since a major version.
 _SKIP_SINCE: Final = {"kafka-python": 3}
+#: Of a major version: Python refuses to read a number of thousands of digits.
+_MOST_DIGITS: Final = 9
 #: Java clients 0.11 to 2.3 send no name. Their Fetch version, and the ApiVersions version that the same releases send.
 _JAVA_WITHOUT_NAME: Final = {5: 1, 6: 1, 7: 1, 8: 2, 10: 2, 11: 2}
 #: The first Fetch version with sessions (KIP-227), which these clients use from then on, and others do not.
@@ -29,7 +31,8 @@ def skips_control_batches(ctx: Context) -> bool:
     if name in _SKIP or _CORE in version:
         return True
     major = version.partition(".")[0]
-    return major.isdecimal() and int(major) >= _SKIP_SINCE.get(name, sys.maxsize)
+    is_number = major.isdecimal() and len(major) <= _MOST_DIGITS
+    return is_number and int(major) >= _SKIP_SINCE.get(name, sys.maxsize)
 
 
 def may_end_with_marker(ctx: Context, version: int, session_epoch: int) -> bool:

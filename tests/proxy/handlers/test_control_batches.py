@@ -17,6 +17,7 @@ NO_SESSION, NEW_SESSION = -1, 0
         ("kafka-python", "2.3.1", False),
         ("kafka-python", "", False),
         ("kafka-python", "²", False),
+        ("kafka-python", "9" * 5000, False),
         ("kgo", "v1.22.2", True),
         ("sarama", "v1.61.1", True),
         ("", "", False),
