@@ -27,8 +27,8 @@ _NO_EPOCH = -1
 #: Connections of one client to one broker, pools included. More belong to many programs of one name: a client of many
 #: thousands would make each request that waits cost as many steps.
 _MOST_OF_ONE_CLIENT = 64
-#: Seconds from one look at acknowledgements to the next.
-_LOOKS_AGAIN = 0.05
+#: Seconds from the first look at acknowledgements to the next; each further one takes twice as long to come.
+_LOOKS_AGAIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class RetryLedger:
                 self._awaited = True
                 return Settle(keys)
             if not all(self.rules.is_left(told_at or answer.received_at, now) for _, told_at in unheard):
-                return SeeEnd(now + _LOOKS_AGAIN)
+                return SeeEnd(now + max(_LOOKS_AGAIN, now - answer.received_at))
             other.leave(now)
         member.sees_older.update(keys)
         return None
