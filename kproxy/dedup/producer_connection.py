@@ -163,6 +163,10 @@ class ProducerConnection:
         """Whether the next request can't be accepted yet."""
         return self._waiting is not None
 
+    def waits_with(self, key: TrackKey) -> bool:
+        """Whether the next request is for a partition, and can't be accepted yet."""
+        return self._waiting is not None and key in self._waiting[1]
+
     def waited_at(self, serial: int) -> bool:
         """Whether the next request waited at that time (``Outside.next_serial``)."""
         return self._waiting is not None and self._waiting[0] < serial

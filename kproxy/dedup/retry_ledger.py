@@ -256,16 +256,27 @@ class RetryLedger:
 
     def _shows_end_by(self, member: ProducerConnection, key: TrackKey, now: float) -> float:
         """Until when (s) a request waits for the end of its connection, since its client may have left that; or 0."""
-        use = self._uses.get(key)
-        newer = None if use is None else use.last
-        if newer is None or newer is member.origin or member.ended:
+        if member.ended:
             return 0.0
         if member.outrun_at == inf:
-            member.hear()
-            if self.rules.may_be_left(member.origin, newer):
+            newer = self._newer(member, key)
+            if newer:
+                member.hear()
+            if any(self.rules.may_be_left(member.origin, one, now) for one in newer):
                 member.outrun_at = now
         # once that time has passed it is in use beside the newer one, and no request waits again
         return self.rules.shows_end_by(member.outrun_at) if member.outrun_at < inf else 0.0
+
+    def _newer(self, member: ProducerConnection, key: TrackKey) -> list[Origin]:
+        """The connection that used a partition last, if it is another one, and those to its broker that wait for it."""
+        use = self._uses.get(key)
+        found = [] if use is None or use.last in (None, member.origin) else [use.last]
+        for other in islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT):
+            if other.number < member.number:
+                break
+            if other.waits_with(key):
+                found.append(other.origin)
+        return found
 
     def _see_older(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Settle | SeeEnd | None:
         """What has to come before it is known whether a client has left older connections for this one.
@@ -285,7 +296,6 @@ class RetryLedger:
             if not all(self.rules.is_left(told_at or answer.received_at, now) for _, told_at in unheard):
                 return SeeEnd(now + max(_LOOKS_AGAIN, now - answer.received_at))
             other.leave(now)
-        member.sees_older.update(keys)
         return None
 
     def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
@@ -592,6 +602,7 @@ class RetryLedger:
         """
         for key in new:
             self.passes(member, key)
+        member.sees_older.update(answer.keys)
         for key in answer.keys:
             use = self._used(key, member.since)
             if not member.ended:

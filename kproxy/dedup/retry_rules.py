@@ -269,7 +269,7 @@ class Rules:
         """
         return outrun
 
-    def may_be_left(self, mine: Origin, newer: Origin) -> bool:
+    def may_be_left(self, mine: Origin, newer: Origin, now: float) -> bool:
         """Whether a request may be one that its client sent again over a newer connection, after it had left this one.
 
         What was lost of a connection is sent again by its kernel, its end after it, and may arrive after the
@@ -279,7 +279,7 @@ class Rules:
         """
         if self.pools_connections or newer.node_id != mine.node_id or newer.opened_at <= mine.opened_at:
             return False
-        is_old = mine.used_at > 0 or newer.first_at - mine.opened_at >= _END_FOLLOWS
+        is_old = mine.used_at > 0 or min(newer.first_at, now) - mine.opened_at >= _END_FOLLOWS
         return is_old and mine.heard_at <= newer.first_at
 
     def shows_end_by(self, outrun_at: float) -> float:

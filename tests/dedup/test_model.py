@@ -2,6 +2,7 @@
 
 import pytest
 
+from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
 from tests.dedup.walk import Scenario, Walk
 
@@ -33,6 +34,12 @@ SCENARIOS = {
     ),
     "mix of one that pipelines": Scenario([["a", "b", "c"]], [0], depth=2, faults={"re": 1, "lost": 1, "resend": 1}),
     "mix of two": Scenario([["a", "b"], ["a"]], [0, 0], faults={"re": 1, "lost": 1, "resend": 1, "err": 1}),
+    "left unseen": Scenario([["a", "b"]], [0], timed=True, faults={"hide": 1}),
+    "left unseen, and the retry is left, too": Scenario([["a", "b"]], [0], timed=True, faults={"hide": 2, "lost": 1}),
+    "left unseen by one that pipelines": Scenario([["a", "b", "c"]], [0], depth=2, timed=True, faults={"hide": 2}),
+    "mix with what is left unseen": Scenario(
+        [["a", "b", "a"]], [0], timed=True, faults={"hide": 1, "re": 1, "cut": 1, "lost": 1, "resend": 1}
+    ),
     "mix of two producers": Scenario([["a", "b"], ["a"]], [0, 1], faults={"re": 1, "cut": 1, "crash": 1}),
 }
 
@@ -52,3 +59,14 @@ def test_no_walk_breaks_a_promise(scenario: Scenario) -> None:
 def test_nor_does_one_whose_ledgers_rest_between_connections(scenario: Scenario) -> None:
     for seed in range(WALKS_AT_REST):
         Walk(scenario, rules(scenario.depth), seed, always_rest=True).run(STEPS)
+
+
+@pytest.mark.parametrize(("owner", "rule"), [(RetryLedger, "_see_older"), (Rules, "may_be_left")])
+def test_without_the_rules_of_connections_that_were_left_a_walk_breaks_one(
+    owner: type, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, rule, lambda *_: None)
+    scenario = SCENARIOS["left unseen, and the retry is left, too"]
+    with pytest.raises(AssertionError, match="D2"):
+        for seed in range(WALKS):
+            Walk(scenario, rules(scenario.depth), seed).run(STEPS)

@@ -496,6 +496,20 @@ def test_a_request_that_a_retry_has_overtaken_waits_for_the_end_of_its_connectio
     assert world.text() == "za"
 
 
+def test_a_request_waits_as_well_where_a_newer_connection_has_one_that_waits() -> None:
+    world = World()
+    old = world.connect()
+    old.did("z", time=1)
+    world.now += 1
+    newer = world.connect()
+    newer.member.waits([KEY])
+    assert old.prerequisite() == SeeEnd(world.now + 1)
+    newer.member.waits_no_more()
+    newer.did("a", time=5)
+    old.close()
+    assert not old.ask("a", time=5).sends
+
+
 def test_it_is_written_if_there_is_no_end_and_no_other_waits_again() -> None:
     world, old = overtaken()
     world.now += 0.5

@@ -82,6 +82,8 @@ class Conn:
         self.identity = identity
         self.wire = FakeWire(written=0)
         self.up = True
+        #: The client has left it, and the network keeps that from kproxy.
+        self.hidden = False
         self.requests: list[Request] = []
         self.owed: list[Owed] = []
         #: What the client has not read: the request's number, and the base offset (None: an error).
@@ -137,7 +139,7 @@ class Walk:
         self.producer_id = KPROXY_BIT
         self.conns: list[Conn] = []
         self._start()
-        faults = ("re", "cut", "slow", "err", "crash")
+        faults = ("re", "cut", "hide", "slow", "err", "crash")
         tries = sum(scenario.faults.get(fault, 0) for fault in faults) + 2 * scenario.regroup + scenario.depth - 1
         self.clients = [
             Client(program, self._connect(identity), tries)
@@ -174,6 +176,8 @@ class Walk:
         for conn in self.conns:
             if conn.requests and self._may_accept(conn):
                 yield f"kproxy reads {conn.requests[0].records}", lambda conn=conn: self._accept(conn)
+            if conn.hidden:
+                yield "its end is seen", lambda conn=conn: self._show(conn)
             if conn.up and conn.owed and not conn.owed[0].answer.closed and self.budget["err"]:
                 yield "kproxy answers REQUEST_TIMED_OUT", lambda conn=conn: self._time_out(conn)
         for at, (send, _) in enumerate(self.net):
@@ -197,6 +201,8 @@ class Walk:
             yield "times out", lambda: self._slow(client)
         if self.budget["re"] or not conn.up:
             yield "closes, reconnects", lambda: self._reconnect(client, cut=False)
+        if self.budget["hide"] and conn.up and not conn.answers:  # else it is reset, and that seen, for granted
+            yield "leaves unseen, reconnects", lambda: self._reconnect(client, cut=False, hidden=True)
         if self.budget["cut"] or not conn.up:
             yield "is cut, reconnects", lambda: self._reconnect(client, cut=True)
 
@@ -263,23 +269,27 @@ class Walk:
         self.now += PATIENCE + 1
         client.todo.insert(0, client.flight.pop(next(iter(client.flight))))
 
-    def _reconnect(self, client: Client, *, cut: bool) -> None:
+    def _reconnect(self, client: Client, *, cut: bool, hidden: bool = False) -> None:
         conn = client.conn
         if conn.up:
-            self.budget["cut" if cut else "re"] -= 1
-            self._end(conn, cut=cut)
+            self.budget["hide" if hidden else "cut" if cut else "re"] -= 1
+            self._end(conn, cut=cut, hidden=hidden)
         client.todo = [*client.flight.values(), *client.todo]
         client.flight.clear()
         client.conn = self._connect(conn.identity)
 
-    def _end(self, conn: Conn, *, cut: bool) -> None:
-        conn.up = False
-        conn.wire.gone = True
+    def _end(self, conn: Conn, *, cut: bool, hidden: bool) -> None:
+        """``hidden``: nothing of it is seen until ``_show``, and what is answered from now on is not acknowledged."""
+        conn.up, conn.hidden = False, hidden
+        conn.wire.gone = not hidden
         conn.wire.reset = cut or bool(conn.answers)
         if cut:
             conn.wire.missing = ANSWER_BYTES * self.random.randint(0, len(conn.answers))
             conn.requests.clear()
         conn.answers.clear()
+
+    def _show(self, conn: Conn) -> None:
+        conn.hidden, conn.wire.gone = False, True
 
     # -- kproxy
 
@@ -309,6 +319,8 @@ class Walk:
                 break
             if isinstance(prerequisite, SeeEnd):
                 self.now = prerequisite.until
+                if conn.hidden:
+                    self._show(conn)  # for granted is taken that it comes so soon after what was sent before
                 return False
             self._clear(member, prerequisite)
         return True
@@ -382,14 +394,16 @@ class Walk:
                     conn.member.timed_out(owed.answer)
             while conn.owed and (conn.owed[0].answer.closed or conn.owed[0].answer.timed_out):
                 owed = conn.owed.pop(0)
-                if not conn.up:
+                if conn.hidden:
+                    conn.wire.missing += ANSWER_BYTES
+                elif not conn.up:
                     continue
                 conn.position += ANSWER_BYTES
                 conn.wire.written = owed.answer.position = conn.position
                 owed.answer.at = self.now
                 base = None if owed.answer.timed_out else self._base(owed.part)
                 conn.answers.append((owed.number, base))
-            read = not (conn.up or conn.requests)
+            read = not (conn.up or conn.requests or conn.hidden)
             if read and conn.member is not None and not conn.member.ended and self.random.random() < 0.5:
                 conn.member.end(self.now)  # else the next connection may see it before
                 conn.member.drained()
@@ -407,7 +421,7 @@ class Walk:
             self.suspects.setdefault(identity, []).extend(former)
         self.lanes.clear()
         for conn in self.conns:
-            conn.up = False
+            conn.up = conn.hidden = False
             conn.requests.clear()
             conn.owed.clear()
             conn.answers.clear()
