@@ -45,6 +45,8 @@ class Origin:
     used_at: float = 0.0
     #: When the newest response was given that the client's kernel has acknowledged.
     heard_at: float = 0.0
+    #: When a request came that no end has followed, though a newer connection had been opened: it was in use then.
+    open_at: float = 0.0
     #: The client has closed it.
     ended: bool = False
 

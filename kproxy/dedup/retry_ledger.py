@@ -264,8 +264,12 @@ class RetryLedger:
                 member.hear()
             if any(self.rules.may_be_left(member.origin, one, now) for one in newer):
                 member.outrun_at = now
-        # once that time has passed it is in use beside the newer one, and no request waits again
-        return self.rules.shows_end_by(member.outrun_at) if member.outrun_at < inf else 0.0
+        if member.outrun_at == inf:
+            return 0.0
+        until = self.rules.shows_end_by(member.outrun_at)
+        if until <= now:
+            member.origin.open_at = member.outrun_at  # beside the newer one, so that no request waits again
+        return until
 
     def _newer(self, member: ProducerConnection, key: TrackKey) -> list[Origin]:
         """The connection that used a partition last, if it is another one, and those to its broker that wait for it."""

@@ -334,7 +334,7 @@ class Rules:
         """Whether two programs of one name have the connection that left a record, and the one now used.
 
         Their software is different. Or both connections are to one broker and were open at the same time: over the
-        older one a response arrived that was given when the other one was in use. A client with one connection for each
+        older one a response arrived that was given when the other one was in use, or a request that no end followed. A client with one connection for each
         broker closes it before it opens the next; what arrives at a closed one is not acknowledged. A request may
         arrive late, so that only the one at hand shows that the connection now used is open.
         """
@@ -345,7 +345,9 @@ class Rules:
         if self.pools_connections or left.node_id != now_used.node_id or not (left.is_direct and now_used.is_direct):
             return False
         older, newer = sorted((left, now_used), key=lambda one: one.opened_at)
-        return older.heard_at > newer.first_at or (older is now_used and older.asked_at > newer.first_at)
+        if older.open_at > newer.opened_at or older.heard_at > newer.first_at:
+            return True
+        return older is now_used and older.asked_at > newer.first_at
 
     def newest_first(self) -> bool:
         """Whether the newest of equal records is matched first: responses are read in order, so it is missing."""

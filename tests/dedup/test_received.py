@@ -521,6 +521,28 @@ def test_it_is_written_if_there_is_no_end_and_no_other_waits_again() -> None:
     assert world.text() == "zaab"
 
 
+def test_what_broke_while_it_waited_is_another_programs() -> None:
+    """Two programs of one name: the request of the older one waits, and the other's connection breaks meanwhile."""
+    world = World()
+    old = world.connect()
+    old.did("z", time=1)
+    world.now += 1
+    newer = world.connect()
+    newer.member.waits([KEY])
+    old.empty_at = world.now
+    assert old.prerequisite() == SeeEnd(world.now + 1)
+    world.now += 0.1
+    newer.member.waits_no_more()
+    newer.saw_older()
+    newer.did("a", time=5)
+    newer.wire.missing = ANSWER_BYTES
+    newer.close(reset=True)
+    old.did("a", time=5)
+    again = world.connect()
+    again.did("a", time=5)
+    assert world.text() == "zaa"
+
+
 def test_the_first_request_of_a_connection_that_was_just_opened_does_not_wait() -> None:
     """One process for each record, all of one name: whose request comes first is chance."""
     world = World()
