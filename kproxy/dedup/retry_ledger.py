@@ -530,6 +530,7 @@ class RetryLedger:
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
                 if entry.beside <= keys
+                and not rules.is_sent_before(answer.received_at, entry.origin)
                 and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,

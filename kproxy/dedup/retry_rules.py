@@ -180,6 +180,10 @@ class Rules:
         """
         return received_at < repeated_from and self.in_flight != 1
 
+    def is_sent_before(self, received_at: float, left: Origin) -> bool:
+        """A request that was read at ``received_at`` (s) is no retry of what came over a connection opened later."""
+        return received_at < left.opened_at
+
     def surely_not_received(self, answer: PendingProduce, handed_over: int) -> bool:
         """The end of the response was never handed to the kernel (``handed_over`` bytes of the connection were).
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.origin import Silence
 from kproxy.dedup.retry_ledger import SeeEnd, Settle
@@ -541,6 +542,21 @@ def test_what_broke_while_it_waited_is_another_programs() -> None:
     again = world.connect()
     again.did("a", time=5)
     assert world.text() == "zaa"
+
+
+def test_a_request_is_no_retry_of_what_came_over_a_connection_that_was_opened_after_it_was_read() -> None:
+    world = World()
+    world.connect().did("z", time=1)
+    old = world.connect()
+    read_at = world.now
+    world.now += 1
+    newer = world.connect()
+    newer.did("a", time=5)
+    newer.close(reset=True)
+    keys = [PartitionData(KEY, 0, 0)]
+    found = old.member.ledger.candidates
+    assert not found(old.member, KEY, PendingProduce(keys, 1e9, read_at), world.now)
+    assert found(old.member, KEY, PendingProduce(keys, 1e9, world.now), world.now)
 
 
 def test_the_first_request_of_a_connection_that_was_just_opened_does_not_wait() -> None:
