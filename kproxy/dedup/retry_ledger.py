@@ -304,8 +304,6 @@ class RetryLedger:
 
     def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
         """The connections that were opened before one: to its broker, and to others that may have led before."""
-        if member.ended:
-            return []
         others = islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT)
         return [other for other in chain(others, self._at_other_brokers(member)) if other.number < member.number]
 

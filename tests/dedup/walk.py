@@ -35,6 +35,8 @@ IN_FLIGHT = 5
 LIMIT = 1 << 20
 ANSWER_BYTES = 10
 PATIENCE = 10.0
+#: After so long a client leaves a connection over which nothing comes.
+TIME_OUT = 3.0
 
 Sends = tuple[int, ...]
 Move = Callable[[], None]
@@ -78,8 +80,9 @@ class Owed:
 class Conn:
     """One connection, both ends."""
 
-    def __init__(self, identity: int) -> None:
+    def __init__(self, identity: int, opened_at: float) -> None:
         self.identity = identity
+        self.opened_at = opened_at
         self.wire = FakeWire(written=0)
         self.up = True
         #: The client has left it, and the network keeps that from kproxy.
@@ -152,7 +155,7 @@ class Walk:
         self.ledgers.always_rest = self._always_rest
 
     def _connect(self, identity: int) -> Conn:
-        self.conns.append(Conn(identity))
+        self.conns.append(Conn(identity, self.now + len(self.conns) / 1e6))
         return self.conns[-1]
 
     def run(self, steps: int) -> None:
@@ -282,6 +285,8 @@ class Walk:
         """``hidden``: nothing of it is seen until ``_show``, and what is answered from now on is not acknowledged."""
         conn.up, conn.hidden = False, hidden
         conn.wire.gone = not hidden
+        if hidden:
+            self.now += TIME_OUT
         conn.wire.reset = cut or bool(conn.answers)
         if cut:
             conn.wire.missing = ANSWER_BYTES * self.random.randint(0, len(conn.answers))
@@ -295,14 +300,11 @@ class Walk:
 
     def _member(self, conn: Conn) -> ProducerConnection:
         if conn.member is None or conn.lane is None:
-            conn.member = self.ledgers.enter(Identity("", str(conn.identity), "h"), conn.wire, self._opened(conn))
+            conn.member = self.ledgers.enter(Identity("", str(conn.identity), "h"), conn.wire, conn.opened_at)
             self.producer_id += 1
             conn.lane = Lane(self.producer_id)
             self.lanes.setdefault(conn.identity, []).append(conn.lane)
         return conn.member
-
-    def _opened(self, conn: Conn) -> float:
-        return float(self.conns.index(conn))
 
     def _may_accept(self, conn: Conn) -> bool:
         """Whether the next request need not wait; does the searches that are due."""
