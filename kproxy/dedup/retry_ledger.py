@@ -276,9 +276,7 @@ class RetryLedger:
         use = self._uses.get(key)
         found = [] if use is None or use.last in (None, member.origin) else [use.last]
         for other in islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT):
-            if other.number < member.number:
-                break
-            if other.waits_with(key):
+            if other.since > member.since and other.waits_with(key):
                 found.append(other.origin)
         return found
 
@@ -305,7 +303,7 @@ class RetryLedger:
     def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
         """The connections that were opened before one: to its broker, and to others that may have led before."""
         others = islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT)
-        return [other for other in chain(others, self._at_other_brokers(member)) if other.number < member.number]
+        return [other for other in chain(others, self._at_other_brokers(member)) if other.since < member.since]
 
     def take_lists(self, now: float) -> None:
         """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""

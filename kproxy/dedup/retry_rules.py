@@ -338,9 +338,10 @@ class Rules:
         """Whether two programs of one name have the connection that left a record, and the one now used.
 
         Their software is different. Or both connections are to one broker and were open at the same time: over the
-        older one a response arrived that was given when the other one was in use, or a request that no end followed. A client with one connection for each
-        broker closes it before it opens the next; what arrives at a closed one is not acknowledged. A request may
-        arrive late, so that only the one at hand shows that the connection now used is open.
+        older one a response arrived that was given when the other one was in use, or a request that no end followed. A
+        client with one connection for each broker closes it before it opens the next; what arrives at a closed one is
+        not acknowledged. A request may arrive late, so that only the one at hand shows that the connection now used is
+        open.
         """
         if left is now_used:
             return False
