@@ -438,8 +438,10 @@ class ProducerConnection:
         return [answer for answer in (*self._unread, *self._written, *self._asked) if key in answer.keys]
 
     def unheard(self, keys: Collection[TrackKey], asker: "ProducerConnection") -> list[tuple[bool, float]]:
-        """Of requests for these partitions, accepted before another connection's request waited, whose response the
-        client's kernel may not have: whether the outcome is known, and when the response was given (s; 0: it was not).
+        """The requests for these partitions whose response the client's kernel may not have.
+
+        Only those that were accepted before the request of ``asker`` waited. Of each: whether its outcome is known, and
+        when its response was given (s; 0: it was not).
         """
         asked = [
             answer
@@ -528,7 +530,7 @@ class ProducerConnection:
 
     def _see_end(self) -> None:
         """Judges what was left before the end of the connection was seen."""
-        acknowledged, closed_well = self.wire.written - self.wire.unacked(), self.wire.closed_well()
+        acknowledged, closed_well = self.hear(), self.wire.closed_well()
         for entry in self.unseen or ():
             clean = self.ledger.rules.received_by_end(entry.position, acknowledged, closed_well=closed_well)
             entry.clean, entry.timed_only = clean, False

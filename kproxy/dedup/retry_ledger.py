@@ -275,7 +275,7 @@ class RetryLedger:
         """The connection that used a partition last, if it is another one, and those to its broker that wait for it."""
         use = self._uses.get(key)
         found = [] if use is None or use.last in (None, member.origin) else [use.last]
-        for other in islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT):
+        for other in self._newest_at(member.node_id):
             if other.since > member.since and other.waits_with(key):
                 found.append(other.origin)
         return found
@@ -302,8 +302,8 @@ class RetryLedger:
 
     def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
         """The connections that were opened before one: to its broker, and to others that may have led before."""
-        others = islice(reversed(self._by_broker[member.node_id].values()), _MOST_OF_ONE_CLIENT)
-        return [other for other in chain(others, self._at_other_brokers(member)) if other.since < member.since]
+        others = chain(self._newest_at(member.node_id), self._at_other_brokers(member))
+        return [other for other in others if other.since < member.since]
 
     def take_lists(self, now: float) -> None:
         """Takes what other processes had in doubt of this producer: of each list what is new since the last one."""
@@ -503,9 +503,13 @@ class RetryLedger:
 
     def _at_other_brokers(self, member: ProducerConnection) -> Iterator[ProducerConnection]:
         """The connections over which its client may have sent something before it moved, to each broker the newest."""
-        for node_id, others in self._by_broker.items():
+        for node_id in self._by_broker:
             if node_id != member.node_id:
-                yield from islice(reversed(others.values()), _MOST_OF_ONE_CLIENT)
+                yield from self._newest_at(node_id)
+
+    def _newest_at(self, node_id: int) -> Iterator[ProducerConnection]:
+        """The connections to a broker that are searched, the newest first."""
+        return islice(reversed(self._by_broker[node_id].values()), _MOST_OF_ONE_CLIENT)
 
     def candidates(
         self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float

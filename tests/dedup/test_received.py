@@ -284,6 +284,16 @@ def test_what_had_no_response_may_have_been_retried_before_the_end_was_seen() ->
 # -- whose retry it is
 
 
+def one_breaks(world: World, one: Talk, other: Talk, *, missing: int = 0) -> str:
+    """What is in the log: one program's response is lost, and the other one writes an equal record before its retry."""
+    one.did("a", time=5)
+    one.wire.missing = missing
+    one.close(reset=True)
+    other.did("a", time=5)
+    world.connect().did("a", time=5)
+    return world.text()
+
+
 def test_of_two_programs_with_one_client_id_none_loses_a_record_to_the_others_lost_response() -> None:
     world = World()
     one, other = world.connect(), world.connect()
@@ -291,13 +301,7 @@ def test_of_two_programs_with_one_client_id_none_loses_a_record_to_the_others_lo
         world.now += 0.01
         talk.did("z", time=1)
     world.now += 0.01
-    one.did("a", time=5)
-    one.wire.missing = ANSWER_BYTES
-    one.close(reset=True)
-    other.did("a", time=5)
-    again = world.connect()
-    again.did("a", time=5)
-    assert world.text() == "zzzaa"
+    assert one_breaks(world, one, other, missing=ANSWER_BYTES) == "zzzaa"
 
 
 def test_the_same_where_the_broken_connection_was_opened_later() -> None:
@@ -307,12 +311,7 @@ def test_the_same_where_the_broken_connection_was_opened_later() -> None:
         world.now += 0.01
         talk.did("z", time=1)
     world.now += 0.01
-    one.did("a", time=5)
-    one.close(reset=True)
-    other.did("a", time=5)
-    again = world.connect()
-    again.did("a", time=5)
-    assert world.text() == "zzzaa"
+    assert one_breaks(world, one, other) == "zzzaa"
 
 
 def test_the_same_where_the_other_one_had_no_response_since() -> None:
@@ -535,13 +534,7 @@ def test_what_broke_while_it_waited_is_another_programs() -> None:
     world.now += 0.1
     newer.member.waits_no_more()
     newer.saw_older()
-    newer.did("a", time=5)
-    newer.wire.missing = ANSWER_BYTES
-    newer.close(reset=True)
-    old.did("a", time=5)
-    again = world.connect()
-    again.did("a", time=5)
-    assert world.text() == "zaa"
+    assert one_breaks(world, newer, old, missing=ANSWER_BYTES) == "zaa"
 
 
 def test_a_request_is_no_retry_of_what_came_over_a_connection_that_was_opened_after_it_was_read() -> None:
