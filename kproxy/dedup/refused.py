@@ -49,6 +49,8 @@ class Refused:
     member: "ProducerConnection | None"
     #: When it was refused, in seconds.
     since: float
+    #: When nothing of it was there yet, in seconds: it may have waited for long before it was refused.
+    empty_at: float
     #: The response that its client receives; other partitions may have to be waited for.
     answer: PendingProduce
     #: Its first records. Its retry begins with them, or has them after records that had timed out. Empty if unreadable.
@@ -66,13 +68,15 @@ class Refused:
         answer: PendingProduce,
         records: Sequence[Digest],
         depth: int = 1,
+        empty_at: float | None = None,
     ) -> "Refused":
-        """``records``: all of its records for the partition.
+        """``records``: all of its records for the partition; ``empty_at``: by default it was refused at once.
 
         ``depth``: so many requests its client has been seen to send before it reads a response; it may have as many
         ready.
         """
-        return cls(member, since, answer, tuple(records[:_KEPT]), AwaitedRetry(2 * depth - 1))
+        came = since if empty_at is None else empty_at
+        return cls(member, since, came, answer, tuple(records[:_KEPT]), AwaitedRetry(2 * depth - 1))
 
     @property
     def answered_at(self) -> float:
@@ -95,8 +99,11 @@ class Refused:
         return empty_at <= self.answered_at + _ON_ITS_WAY_S
 
     def following(self, before: "Refused | None") -> "Refused":
-        """This one, if ``before`` was refused before, and its retry is still expected."""
-        if before is None or before.retry.ended or not before.crossed_by(self.since):
+        """This one, if ``before`` was refused before, and its retry is still expected.
+
+        It follows that retry if its client may have sent it before it read the refusal, however late it was refused.
+        """
+        if before is None or before.retry.ended or not before.crossed_by(self.empty_at):
             return self
         return self.overtaking(before)
 

@@ -407,12 +407,12 @@ class ProduceGate:
         """Records a refused request; None if the ledger knows its records and their order."""
         member, now = self.member, self._link.now
         if member is None:
-            return Refused.of(None, now, answer, records)
+            return Refused.of(None, now, answer, records, empty_at=self._link.empty_at)
         member.refused_unsent(key, records, self._received_at, now)
         if records and member.keeps_order:
             member.ledger.refuse_in_order(member, key, records, now, answer)
             return None
-        refused = Refused.of(member, now, answer, records, member.ledger.depth)
+        refused = Refused.of(member, now, answer, records, member.ledger.depth, self._link.empty_at)
         return member.ledger.refuse(key, refused, before)
 
     @property

@@ -161,6 +161,26 @@ def test_what_was_ready_at_a_new_leader_follows_the_retry_wherever_that_comes(ag
     assert client.accepted == "zabcdefg"
 
 
+@pytest.mark.parametrize("apart", [0.1, 0.6, 5.0])
+def test_what_was_pipelined_after_a_request_that_could_not_be_taken_follows_it_whenever_it_is_refused(
+    apart: float,
+) -> None:
+    client = Client(depth=2)
+    play = client.connect(FIRST)
+    client.send(play, "z")
+    first = client.frame(play, "a")
+    play.session.delayed.waits(first)
+    client.now += apart
+    second = client.frame(play, "b")
+    for frame, due in (first, client.now + 9.0), (second, client.now + 9.0 + apart):
+        play.session.delayed.waits(frame)
+        play.session.delayed.refuse_late(frame, due)
+        play.session.delayed.waits_no_more()
+        play.answers()
+    client.now += 9.0 + apart
+    assert [client.send(play, letter) for letter in "abc"] == [True, True, True]
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_a_request_that_is_given_up_costs_no_more_over_three_connections_than_over_one(depth: int) -> None:
     client = Client(depth)

@@ -94,6 +94,13 @@ def any_time(_: Rules, entry: UnconfirmedBatch, ours: Digest, theirs: Digest, no
     return True
 
 
+def follows_when_refused(self: Refused, before: Refused | None) -> Refused:
+    """``Refused.following``, by the time at which the request was refused."""
+    if before is None or before.retry.ended or not before.crossed_by(self.since):
+        return self
+    return self.overtaking(before)
+
+
 def has_equal(self: Refused, records: Sequence[Digest], empty_at: float) -> bool:
     """Only the content of a refused request is compared."""
     return any(record.content == (self.before or self).records[0].content for record in records)

@@ -157,8 +157,14 @@ class Client:
     async def _fill(self) -> None:
         self._todo.extendleft(reversed(self._of_round))
         self._of_round.clear()
-        while len(self._flight) < self.plan.depth and (request := self._choose()):
-            await self._send(request)
+        until = trio.current_time() + self.plan.fills_for
+        while len(self._flight) < self.plan.depth:
+            if request := self._choose():
+                await self._send(request)
+            elif self._next < len(self._program) and self._due <= until:
+                await trio.sleep_until(self._due)
+            else:
+                break
         self._filled_at = trio.current_time()
 
     def _choose(self) -> Request | None:

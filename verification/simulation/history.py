@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
@@ -130,6 +131,8 @@ class Sent:
     mixed: bool = False
     #: Or it will show whether it was.
     doubts: list[Doubt] = field(default_factory=list)
+    #: When one with the same timestamp arrived that was acknowledged over the same connection, by trio's clock.
+    alike_since: float = inf
     #: The kproxy that knew of its acknowledgement was killed, or its client has moved to another one.
     forgotten: bool = False
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
@@ -141,6 +144,17 @@ class Sent:
     def __post_init__(self) -> None:
         """Compares it with others by its content."""
         self.content = Content(self.value, self.key, self.headers)
+
+    @property
+    def is_mergeable(self) -> bool:
+        """Whether it may be taken for the retry of an equal one.
+
+        For granted is taken that kproxy treats it so, if the timestamps are equal, where it arrives when the client may
+        have given up the request before, and nothing arrived in between: either way may have been held up.
+        """
+        waited = self.answered_at - self.alike_since
+        is_late = waited >= GIVEN_UP * self.client.timeout_ms / 1000 - _WAITED_BEFORE
+        return self.mixed or is_late or any(doubt.arose for doubt in self.doubts)
 
     @property
     def place(self) -> "Place":
@@ -240,8 +254,10 @@ class History:
             sent.doubts.append(Doubt(before, is_open, other.amiss, link, now, same))
         elif before is not link and not is_open and not other.amiss:
             sent.doubts.append(Doubt(before, False, False, None, now, same))
-        elif before is not link or other.amiss or (same and _is_acknowledged_late(other)):
+        elif before is not link or other.amiss:
             sent.mixed = True
+        elif same:
+            sent.alike_since = min(sent.alike_since, other.attempts[-1].arrives)
 
     def is_relayed(self, client: ClientPlan) -> bool:
         """Whether an option or a header says that something ends TCP before the client: then a FIN is no evidence."""
@@ -282,13 +298,3 @@ class History:
             if sent.client.number == client.number and sent.state is State.OPEN:
                 sent.shaken = True
         self.troubled.add(client.number)
-
-
-def _is_acknowledged_late(sent: Sent) -> bool:
-    """Whether the acknowledgement of the response may reach kproxy when its client may have given the request up.
-
-    For granted is taken that kproxy then takes an equal record with an equal timestamp for its retry: it does not know
-    which of the two was held up.
-    """
-    last = sent.attempts[-1]
-    return last.link.up.held_until - last.arrives >= GIVEN_UP * sent.client.timeout_ms / 1000 - _WAITED_BEFORE

@@ -269,7 +269,7 @@ def _mergeable(history: History, sents: list[Sent]) -> int:
     """
     if history.strict:
         return 0
-    may = [sent for sent in sents if sent.mixed or any(doubt.arose for doubt in sent.doubts)]
+    may = [sent for sent in sents if sent.is_mergeable]
     if not may:
         return 0
     if any(sent.place in history.retold for sent in sents):

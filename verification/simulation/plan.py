@@ -102,6 +102,8 @@ class ClientPlan:
     #: gives each record another timestamp, since otherwise what it sent after a refused one could not be told from its
     #: retry.
     in_rounds: bool = False
+    #: Seconds after which it adds nothing to what is in flight before it reads a response.
+    fills_for: float = 0.0
     #: Gives its records new timestamps when it sends them again, and has a client.id that says so.
     renews_timestamps: bool = False
     #: After its time-out: closes the connection, or stays on it and throws the late response away.

@@ -449,6 +449,20 @@ def led_away(seed: int) -> Plan:
     return Plan(seed, (client,), (), script=script)
 
 
+def spaced_round(seed: int) -> Plan:
+    """A broker is slow, and the last two requests of a round, one some time after the other, can't be taken in time.
+
+    The second one is refused long after the client received that of the first one, which it had sent before.
+    """
+
+    async def script(world: World) -> None:
+        _on(world, b"0", lambda _: Delay(before=12.0))
+
+    sends = (0.2, b"z"), *((6.0 if nth == 0 else 0.7, b"%d" % nth) for nth in range(7)), (9.0, b"c")
+    client = _client(0, *sends, depth=7, in_rounds=True, fills_for=5.0, timeout_ms=6000, request_timeout=20.0)
+    return Plan(seed, (client,), (), script=script)
+
+
 def led_back(seed: int) -> Plan:
     """A partition's leader moves and moves back; the client's retry comes over its older connection, to the first.
 

@@ -385,6 +385,13 @@ VARIANTS: Final = (
         first=1,
     ),
     Variant(
+        "what was refused late was sent late",
+        ((Refused, "following", broken_rules.follows_when_refused),),
+        scripts.spaced_round,
+        (ORDER,),
+        10,
+    ),
+    Variant(
         "an equal record is a retry of the refused one, whenever it was made",
         ((Refused, "in_retry_of_another_time", broken_rules.has_equal),),
         _MOVES,

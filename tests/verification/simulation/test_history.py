@@ -109,6 +109,21 @@ async def test_an_equal_record_is_mixed_up_with_one_whose_connection_broke(netwo
     assert [doubt.arose for doubt in more.doubts] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "timestamp", "is_mergeable"), [(4.0, 7, True), (1.0, 7, False), (4.0, 8, False), (None, 7, False)]
+)
+async def test_one_that_came_long_after_it_on_its_connection_is_if_its_timestamp_is_equal(
+    network: VirtualNetwork, seconds: float | None, timestamp: int, is_mergeable: bool
+) -> None:
+    history, link = History(), network.connect("a", "kproxy", 1)
+    had, again = (sent(state=State.OK, timestamp=time) for time in (7, timestamp))
+    history.sends(had, attempt(link, 1.0))
+    history.sends(again, attempt(link, 1.5))
+    if seconds is not None:
+        again.answered_at = 1.0 + seconds
+    assert again.is_mergeable is is_mergeable
+
+
 async def test_it_is_not_if_the_connection_ended_in_good_order_after_the_response(
     network: VirtualNetwork, autojump_clock: trio.testing.MockClock
 ) -> None:
