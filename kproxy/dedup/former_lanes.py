@@ -108,6 +108,13 @@ class FormerLanes:
             if in_doubt is not None and all(batch.since_ms < since_ms for batch in in_doubt.batches):
                 self._strip(key, in_doubt)
 
+    def leave(self, instance_id: str) -> None:
+        """Records that what is known of an instance was written by a process that has ended."""
+        for key, entry in self._lanes.items():
+            if key.instance_id == instance_id and not entry.lane.is_left:
+                left = entry._replace(lane=entry.lane._replace(is_left=True))
+                self._lanes[key] = self._by_identity[left.lane.identity][key] = left
+
     def take_all(self, since_ms: int = -1) -> list[LaneRecord]:
         """All lanes; none is known from then on."""
         lanes = [entry.lane for entry in self._lanes.values() if entry.appended_ms >= since_ms]

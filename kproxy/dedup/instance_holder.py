@@ -10,6 +10,8 @@ writing its note again. Questions, and notes that a living process has to see at
 for (``BELL_BYTES``), so that entries of other instances in the same partition do not wake it.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kproxy.codec._generated.instance_holder_key import InstanceHolderKey
@@ -25,6 +27,8 @@ _VALUE_VERSION: Final = 0
 #: A long poll for notes and questions ends when so many bytes have been appended, as a rule by one of these.
 BELL_BYTES: Final = 16_384
 _NOBODY: Final = bytes(16)
+#: So many names are followed, those with the newest notes.
+_MOST_NAMES: Final = 10_000
 
 
 class Process(NamedTuple):
@@ -140,3 +144,33 @@ class Holders:
             if self.holder is None or told.claim != self.holder.claim:
                 self.before = self.holder
             self.holder = told
+
+
+class HolderChanges:
+    """Which process has each name now, by the notes of all instances in the order of the log."""
+
+    def __init__(self, succeeded: Callable[[str], None]) -> None:
+        """``succeeded`` is told an instance_id of which another process was known before."""
+        self._succeeded = succeeded
+        self._processes: dict[str, bytes] = {}
+
+    def take(self, record: Record) -> bool:
+        """Takes the next record of the log if it is a note or a question; whether it is. One that is damaged tells
+        nothing.
+        """
+        if not is_holder_entry(record):
+            return False
+        with suppress(RemoteProtocolError):
+            self._apply(record)
+        return True
+
+    def _apply(self, record: Record) -> None:
+        key = decode_stored(InstanceHolderKey, record.key, _KEY_VERSION)
+        if key.question or record.value is None:
+            return
+        process_id = decode_value(record.value).process.process_id
+        if self._processes.pop(key.instance_id, process_id) != process_id:
+            self._succeeded(key.instance_id)
+        self._processes[key.instance_id] = process_id
+        if len(self._processes) > _MOST_NAMES:
+            del self._processes[next(iter(self._processes))]

@@ -46,6 +46,13 @@ class LaneRecord(NamedTuple):
     shared: bool = False
     #: What was in doubt of the producer at this instance when the entry was written; None: it does not say.
     in_doubt: InDoubt | None = None
+    #: Another process has the instance's name since: this one has ended, or must end. Known to readers, not stored.
+    is_left: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the process that wrote the entry may still use the epochs, as far as is known."""
+        return not (self.returned or self.is_left)
 
     @property
     def says_all(self) -> bool:

@@ -3,6 +3,8 @@
 A producer whose connections are in use at two instances at the same time is **shared**. Its instances would end each
 other's connections for ever; so they leave each other's alone. What the other one has written is compared without a
 fence, for each connection once more, and only by equal timestamps: it may be another process that sends equal records.
+What an instance held before another process took its name is not in use any more: it is fenced and compared as what a
+producer left that is not shared.
 """
 
 from collections.abc import Callable, Sequence
@@ -91,7 +93,7 @@ class Fleet:
         """The leases that others have to give back, by producer id and last epoch."""
         if self.is_shared(identity):
             return set()
-        return {(lane.producer_id, lane.last_epoch) for lane in self.lanes(identity) if not lane.returned}
+        return {(lane.producer_id, lane.last_epoch) for lane in self.lanes(identity) if lane.is_held}
 
     def lanes(self, identity: Identity) -> list[LaneRecord]:
         """What others hold, and gave back within the retry window.
@@ -124,7 +126,7 @@ class Fleet:
         """Whether a producer is in use at another instance, too."""
         if self._wall() < self._shared_until.get(identity, 0.0):
             return True
-        return any(lane.shared and not lane.returned for lane in self._log.elsewhere(identity))
+        return any(lane.shared and lane.is_held for lane in self._log.elsewhere(identity))
 
     def _judge(self, identity: Identity) -> None:
         """Looks whether the producer is shared: fences met connections in use, or another instance says so."""

@@ -18,7 +18,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.dedup.former_lanes import FormerLanes, newest_lists
 from kproxy.dedup.identity import Identity
-from kproxy.dedup.instance_holder import BELL_BYTES, is_holder_entry
+from kproxy.dedup.instance_holder import BELL_BYTES, HolderChanges
 from kproxy.dedup.lane_record import LaneKey, LaneRecord, encode_key, encode_value
 from kproxy.dedup.lane_retention import Retention
 from kproxy.dedup.listed import InDoubt
@@ -74,8 +74,9 @@ class LaneLog:
             config.instance_id.__eq__,
             others=lambda record: self._epochs.take(record) or self.name.holders.take(record),
         )
+        changes = HolderChanges(lambda instance_id: self._elsewhere.leave(instance_id))
         self._elsewhere = FormerLanes(
-            config.instance_id.__ne__, others=lambda record: is_stored_epoch(record) or is_holder_entry(record)
+            config.instance_id.__ne__, others=lambda record: is_stored_epoch(record) or changes.take(record)
         )
         #: Of the partitions, once they are known.
         self._readers: dict[TopicPartition, TopicReader] = {}

@@ -111,7 +111,7 @@ class RetryLedgerKeeper:
 
     def _elsewhere(self, identity: Identity) -> Sequence[Suspect]:
         lanes = self._lanes.fleet.lanes(identity)
-        shared = any(not lane.returned for lane in lanes) and self._lanes.fleet.is_shared(identity)
+        shared = any(lane.is_held for lane in lanes) and self._lanes.fleet.is_shared(identity)
         return [
             Suspect(
                 lane.producer_id,
@@ -121,7 +121,7 @@ class RetryLedgerKeeper:
                 returned=lane.returned,
                 recorded_at=lane.recorded_ms / 1000,
                 says_all=lane.says_all,
-                shared=shared and not lane.returned,
+                shared=shared and lane.is_held,
             )
             for lane in lanes
         ]

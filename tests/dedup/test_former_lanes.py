@@ -198,3 +198,14 @@ def test_lanes_of_another_instance_are_never_taken_for_own_ones(other: str) -> N
     former.apply([entry(lane(1, instance=other)), entry(lane(2))])
     assert former.of(ONE) == [lane(2)]
     assert former.take_all() == [lane(2)]
+
+
+def test_what_a_process_had_that_has_ended_is_held_by_nobody() -> None:
+    known = FormerLanes(lambda _: True)
+    listed = entry(lane(1)._replace(in_doubt=InDoubt(5, (), False)))
+    known.apply([listed, entry(lane(2, instance="other")), entry(lane(3, TWO))])
+    known.leave("me")
+    assert [one.is_held for one in known.of(ONE)] == [False, True]
+    assert [one.is_held for one in known.of(TWO)] == [False]
+    known.apply([entry(lane(1, epoch=32))])  # the next process uses it
+    assert [(one.epoch, one.is_held) for one in known.of(ONE)] == [(0, True), (32, True)]

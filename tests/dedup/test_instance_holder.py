@@ -6,6 +6,7 @@ from kproxy.codec.records import Record
 from kproxy.codec.stored import UnknownRecord
 from kproxy.dedup.instance_holder import (
     Holder,
+    HolderChanges,
     Holders,
     Process,
     decode_value,
@@ -84,3 +85,20 @@ def test_a_note_fences_what_is_written_under_a_lower_epoch_of_its_producer_id(
 ) -> None:
     assert NOTE.fences(NOTE._replace(producer_id=producer_id, epoch=epoch)) is fences
     assert not NOTE.fences(None)
+
+
+def test_a_name_is_left_when_another_process_notes_itself_and_not_when_the_same_one_does_again() -> None:
+    left: list[str] = []
+    seen, other = HolderChanges(left.append), NOTE._replace(process=PROCESS._replace(process_id=b"o" * 16), epoch=4)
+    fresh = NOTE._replace(producer_id=KPROXY_BIT | 6, epoch=0, answered=b"b" * 16)
+    for note in NOTE, fresh:  # it has lost its producer id, and answers another question
+        assert seen.take(record(note))
+    assert left == []
+    seen.take(record(other, key=encode_key("gw", question=True)))
+    seen.take(Record(0, 0, encode_key("gw"), b"\0\0damaged"))
+    seen.take(Record(0, 0, encode_key("gw"), None))
+    seen.take(record(other, key=encode_key("other")))
+    assert left == []
+    seen.take(record(other))
+    assert left == ["gw"]
+    assert not seen.take(Record(0, 0, b"\0\0", b""))

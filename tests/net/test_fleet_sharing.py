@@ -160,6 +160,16 @@ async def test_a_producer_is_shared_while_another_instance_says_so(autojump_cloc
     assert trio.current_time() == 0
 
 
+async def test_what_a_process_held_that_has_ended_is_not_waited_for_and_shows_no_sharing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    found = fleet(Log([record(500.0, shared=True, is_left=True)]))
+    await found.look(ONE)
+    assert not found.is_shared(ONE)
+    assert trio.current_time() == 0
+    assert len(found.lanes(ONE)) == 1
+
+
 @pytest.mark.parametrize("fences", [0, 1, 2])
 async def test_what_is_known_of_a_producer_that_never_comes_back_is_freed(
     fences: int, autojump_clock: trio.testing.MockClock

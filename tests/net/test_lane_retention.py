@@ -287,6 +287,20 @@ async def test_a_dead_instance_does_not_keep_a_producer_shared() -> None:
         assert not fleet.is_shared(ONE)
 
 
+async def test_what_an_instance_held_is_left_when_another_process_has_its_name() -> None:
+    """Whatever that process makes of it: until it does, others fence and compare it as they do any other."""
+    async with brokers() as fake, instance(fake.bootstrap, instance_id="b", fleet_retries_enable=True) as kproxy:
+        fleet = Fleet(kproxy.config, kproxy.log, kproxy.cluster.network.wall)
+        for begun in range(2):
+            async with instance(fake.bootstrap, instance_id="a") as process:
+                if not begun:
+                    await process.log.record(lane(1)._replace(instance_id="a", shared=True))
+                await fleet.look(ONE)
+                (held,) = fleet.lanes(ONE)
+                assert held.is_held is not bool(begun)
+                assert not held.returned
+
+
 def _unsupported(message: Message) -> None:
     assert isinstance(message, ListOffsetsResponse)
     for topic in message.topics:

@@ -131,6 +131,14 @@ class ClientPlan:
     #: a connection that is older than the one on which the request was sent.
     keeps_connections: bool = False
 
+    @property
+    def is_pioneer(self) -> bool:
+        """Whether it sends to partitions that may not exist yet.
+
+        A broker refuses requests that arrive before a partition exists, and may accept those sent after them.
+        """
+        return any(at >= PARTITIONS for send in self.sends for at, _ in send.batches)
+
 
 def instance_name(number: int) -> str:
     """Under which name a kproxy runs."""

@@ -222,13 +222,13 @@ def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:
 
 def _may_be_ready(client: ClientPlan) -> bool:
     """Clients that prepare a request ahead keep retrying (librdkafka does until message.timeout.ms)."""
-    return client.depth == 1 and client.tries > _FEW_TRIES and not _is_pioneer(client)
+    return client.depth == 1 and client.tries > _FEW_TRIES and not client.is_pioneer
 
 
 def _is_orderly(client: ClientPlan) -> bool:
     """Clients that pipeline, never give up what precedes the rest, and never change partitions."""
     patient = client.tries > _FEW_TRIES and not client.shuffles
-    return client.depth > 1 and client.magic > 0 and patient and not _is_pioneer(client)
+    return client.depth > 1 and client.magic > 0 and patient and not client.is_pioneer
 
 
 def _may_keep(client: ClientPlan) -> bool:
@@ -236,7 +236,7 @@ def _may_keep(client: ClientPlan) -> bool:
 
     What they repeat goes to the leader of its partition, so a request is not repeated as a whole.
     """
-    return client.closes_on_timeout and not client.repeats_whole and not _is_pioneer(client)
+    return client.closes_on_timeout and not client.repeats_whole and not client.is_pioneer
 
 
 def _may_close_each(client: ClientPlan) -> bool:
@@ -245,12 +245,7 @@ def _may_close_each(client: ClientPlan) -> bool:
     Not where each record for a partition that never comes needs many connections: they would not be done in time.
     """
     waits = bool(client.acks) and not client.ready
-    return waits and not client.keeps_connections and not (_is_pioneer(client) and client.tries > _FEW_TRIES)
-
-
-def _is_pioneer(client: ClientPlan) -> bool:
-    """A broker refuses requests that arrive before a partition exists, and may accept those sent after them."""
-    return any(at >= PARTITIONS for send in client.sends for at, _ in send.batches)
+    return waits and not client.keeps_connections and not (client.is_pioneer and client.tries > _FEW_TRIES)
 
 
 def _pioneer(client: ClientPlan, rng: Random, taste: Taste) -> ClientPlan:

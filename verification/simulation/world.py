@@ -48,6 +48,8 @@ _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest. What is lost on the way to a
 #: client that has gone is sent again after two minutes at most, and answered by a reset.
 _PATIENCE: Final = 200.0
+#: Where a client has each of its requests refused as often as it tries, since the partition never exists.
+_PIONEERS_PATIENCE: Final = 1000.0
 _REST: Final = 130.0
 
 
@@ -248,7 +250,8 @@ class World:
             self.clients.append(Client(plan, host, place, self.history, self.plan.seed))
 
     async def _faults_and_clients(self) -> None:
-        with trio.move_on_after(BUSY_SECONDS + _PATIENCE) as scope:
+        patience = _PIONEERS_PATIENCE if any(client.is_pioneer for client in self.plan.clients) else _PATIENCE
+        with trio.move_on_after(BUSY_SECONDS + patience) as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_memory)
                 async with trio.open_nursery() as busy:
@@ -260,7 +263,7 @@ class World:
                         busy.start_soon(work)
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
-            self.history.breaks(invariants.ANSWERED, f"clients are not done {_PATIENCE:.0f} s after the last fault")
+            self.history.breaks(invariants.ANSWERED, f"clients are not done {patience:.0f} s after the last fault")
 
     def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """What clients do."""
