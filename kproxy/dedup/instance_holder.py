@@ -150,7 +150,7 @@ class HolderChanges:
     """Which process has each name now, by the notes of all instances in the order of the log."""
 
     def __init__(self, succeeded: Callable[[str], None]) -> None:
-        """``succeeded`` is told an instance_id of which another process was known before."""
+        """``succeeded`` is called with an instance_id of which another process was known before."""
         self._succeeded = succeeded
         self._processes: dict[str, bytes] = {}
 
