@@ -64,27 +64,32 @@ class QuickCheck:
         oldest, newest = (min(times), max(times)) if times else (0, -1)
         return cls(oldest, newest, frozenset(at_any_time), frozenset(untimed), thorough, until)
 
-    def clears(self, batch: memoryview, arrival_ms: int | None = None) -> bool:
-        """Whether no record of a batch needs to be compared.
+    def clears(
+        self, data: bytearray | memoryview, arrival_ms: int | None = None, start: int = 0, end: int | None = None
+    ) -> bool:
+        """Whether no record of a batch, ``data[start:end]``, needs to be compared.
 
         False also for what is no whole batch of format v2, and for what would take long to look at.
-        ``arrival_ms``: see ``read_batch``.
+        ``arrival_ms``: see ``read_batch``. A ``start`` of -1: there is none (``PartitionData``).
         """
-        if len(batch) < HEADER_SIZE:
+        if end is None:
+            end = len(data)
+        if start < 0 or end - start < HEADER_SIZE:
             return False
-        magic, attributes, base, latest, count = _HEADER.unpack_from(batch)
+        magic, attributes, base, latest, count = _HEADER.unpack_from(data, start)
         if magic != 2:
             return False
         timed = base not in (UNTIMED, arrival_ms) and not attributes & LOG_APPEND_TIME
         if timed and not base <= latest < self.oldest_ms:  # else all are older
             if base <= self.newest_ms:
                 return False
-            if self.thorough and count > 1 and (is_long(count * READ_RECORD_STEPS) or not self._is_newer(batch)):
+            is_read = self.thorough and count > 1
+            if is_read and (is_long(count * READ_RECORD_STEPS) or not self._is_newer(memoryview(data)[start:end])):
                 return False
         contents = self.at_any_time if timed else self.untimed
         if not contents:
             return True
-        first = first_content(batch, AT_ONCE_BYTES)
+        first = first_content(memoryview(data)[start:end], AT_ONCE_BYTES)
         return first is not None and first not in contents
 
     def _is_newer(self, batch: memoryview) -> bool:
@@ -123,10 +128,10 @@ class QuickChecks:
         *,
         repeated: bool,
         now: float,
-    ) -> bool:
+    ) -> QuickCheck | None:
         """Records that a request was compared with the entries on a partition, and whether it repeated any of them.
 
-        Returns whether the connection has a check now.
+        Returns the check that the connection has now, if any.
         """
         counts = self._compared.setdefault(key, {})
         counts[member] = 0 if repeated else counts.get(member, 0) + 1
@@ -137,7 +142,7 @@ class QuickChecks:
             self._checks.setdefault(key, {})[member] = check
         elif key in self._checks:
             self._checks[key].pop(member, None)
-        return check is not None
+        return check
 
     def reset(self, key: TrackKey) -> None:
         """Ends all checks on a partition, since another batch there is unconfirmed."""

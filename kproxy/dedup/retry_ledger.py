@@ -138,8 +138,8 @@ class RetryLedger:
         self._calm: dict[TrackKey, ProducerConnection] = {}
         #: For connections that were compared in full for a while, where a batch is unconfirmed.
         self._checks = QuickChecks(rules)
-        #: By partition, the connection that used it last, if it has a check.
-        self._settled: dict[TrackKey, ProducerConnection] = {}
+        #: By partition, the connection that used it last, if it has a check, with that.
+        self._settled: dict[TrackKey, tuple[ProducerConnection, QuickCheck]] = {}
         #: Of connections that have ended, and of requests that were answered with an error; oldest first.
         self.entries: dict[TrackKey, list[UnconfirmedBatch]] = {}
         #: Requests with open batches that may be retried: of connections that have ended, or answered with an error.
@@ -210,16 +210,16 @@ class RetryLedger:
         now: float,
     ) -> bool:
         """Whether the headers and first records in a request show that it repeats nothing: it is taken as it is."""
-        view: memoryview | None = None
+        calm, settled = self._calm, self._settled
         for key, start, end in answer.places:
-            if self._calm.get(key) is member:
+            if calm.get(key) is member:
                 continue
             # of two connections in use each may retry what was not answered on the other: that needs a comparison
-            check = self._checks.of(member, key, now) if self._settled.get(key) is member else None
-            if check is None:
+            found = settled.get(key)
+            if found is None or found[0] is not member:
                 return False
-            view = view if view is not None else memoryview(frame)
-            if not check.clears(view[start:end]):
+            check = found[1]
+            if now >= check.until or not check.clears(frame, None, start, end):
                 return False
         return True
 
@@ -622,8 +622,9 @@ class RetryLedger:
             unconfirmed = self._unconfirmed_on(member, key, now)
             if unconfirmed:
                 repeated = any(entry.key == key for entry in answer.moved)
-                if self._checks.compared(member, key, unconfirmed, repeated=repeated, now=now):
-                    self._settled[key] = member
+                check = self._checks.compared(member, key, unconfirmed, repeated=repeated, now=now)
+                if check is not None:
+                    self._settled[key] = member, check
             else:
                 self._calm[key] = member
 
@@ -646,8 +647,8 @@ class RetryLedger:
 
     def _look_again(self, key: TrackKey) -> None:
         """The next request on a partition has to be looked at."""
-        for unlooked in (self._calm, self._settled):
-            member = unlooked.pop(key, None)
+        settled, calm = self._settled.pop(key, None), self._calm.pop(key, None)
+        for member in (calm, settled and settled[0]):
             if member is not None:
                 self.passes(member, key)  # its requests were not looked at: whatever it brought was new
 
@@ -679,7 +680,8 @@ class RetryLedger:
 
     def leaves(self, member: ProducerConnection) -> None:
         """Records that a connection is about to end: what it has given up is known from now on."""
-        for key in [key for unlooked in (self._calm, self._settled) for key, one in unlooked.items() if one is member]:
+        calm = [key for key, one in self._calm.items() if one is member]
+        for key in [*calm, *(key for key, (one, _) in self._settled.items() if one is member)]:
             self.disturb(key)
 
     def left(self, member: ProducerConnection) -> None:

@@ -12,6 +12,8 @@ def test_first_and_next_producers_are_measured_after_each_kind_of_end() -> None:
     assert [figure.case for figure in figures] == [
         "first producer, clean end: CPU",
         "next producer of the name, after a clean end: CPU",
+        "first producer, clean end, client without a name: CPU",
+        "next producer of the name, after a clean end, client without a name: CPU",
         "first producer, broken connection: CPU",
         "next producer of the name, after a broken connection: CPU",
         "first producer, stop of kproxy: CPU",

@@ -326,7 +326,8 @@ class Kproxy:
             None if awaited is None else _awaited_key(awaited, rank, at),
             tuple(_entry_key(entry, at) for entry in ledger.entries.get(KEY, ())),
             None if use is None else (rank[use.serial], None if use.last is None else at[use.last]),
-            tuple(member in one.values() for one in (ledger._calm, ledger._settled) for member in members),
+            tuple(member in ledger._calm.values() for member in members),
+            tuple(any(member is one for one, _ in ledger._settled.values()) for member in members),
             ledger._awaited,
             tuple(self._session_key(session, rank) for session in self.sessions),
         )
