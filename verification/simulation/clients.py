@@ -415,7 +415,14 @@ class Client:
         else:
             self._history.disturb(self.plan)
             self._ahead = self.plan.ready and not self._todo
+            self._note_refused(entry[1], again)
             self._again([entry[1] if self.plan.repeats_whole else again])
+
+    def _note_refused(self, request: Request, again: Request) -> None:
+        for index, batch in request.items():
+            for sent in batch:
+                sent.refused |= index in again
+                sent.beside |= index not in again and self.plan.repeats_whole
 
     def _note_told(self, number: int, told: list[Sent]) -> None:
         if self._history.is_relayed(self.plan):

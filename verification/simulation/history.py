@@ -118,6 +118,9 @@ class Sent:
     evident: bool = False
     #: The last request that had it was answered with an error, too late, or not in time: it may be retried there.
     amiss: bool = False
+    #: A response said an error for it; or a success, and it was repeated since another partition had an error.
+    refused: bool = False
+    beside: bool = False
     #: Its client lost a connection, timed out or got an error while the record's outcome was open.
     shaken: bool = False
     #: It was sent again while kproxy could not know that its client did not wait for the answer any more: a second copy

@@ -215,7 +215,23 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
     Or a broker forgot for old timestamps that a producer was fenced.
     """
+    if _are_mixed_up(history, sents):
+        return True
     return any(_is_unseen(history, sent) or (sent.client.age and sent.place in history.outlived) for sent in sents)
+
+
+def _are_mixed_up(history: History, sents: list[Sent]) -> bool:
+    """Whether of two records that nothing distinguishes one was refused, and the other one written and repeated.
+
+    The next request may be the retry of either. For granted is taken that it is written.
+    """
+    return any(
+        one is not other and (one.timestamp == other.timestamp or not history.is_timed(one.client))
+        for one in sents
+        if one.beside
+        for other in sents
+        if other.refused
+    )
 
 
 def _is_unseen(history: History, sent: Sent) -> bool:

@@ -67,6 +67,17 @@ def test_a_copy_of_what_was_sent_again_unseen_is_not_judged() -> None:
     assert verdict(told, b"a", b"a", b"b") == set()
 
 
+@pytest.mark.parametrize(("timestamp", "beside", "is_judged"), [(7, True, False), (8, True, True), (7, False, True)])
+def test_a_copy_of_what_was_repeated_beside_an_error_is_not_judged_if_its_equal_was_refused(
+    timestamp: int, beside: bool, is_judged: bool
+) -> None:
+    told = history((client(), [(b"a", OK, 0), (b"a", OK, 1)]))
+    written, refused = told.records
+    written.timestamp, refused.timestamp = 7, timestamp
+    written.beside, refused.refused = beside, True
+    assert (invariants.DUPLICATE in verdict(told, b"a", b"a", b"a")) is is_judged
+
+
 def test_it_is_counted_what_cannot_be_judged() -> None:
     told = history((client(magic=1), [(b"a", OK, 0), (b"a", OK, 1), (b"b", OPEN, -1)]), (client(1), [(b"c", OK, 2)]))
     for sent in told.records:
