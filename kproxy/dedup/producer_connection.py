@@ -115,6 +115,8 @@ class ProducerConnection:
         self.sees_older: set[TrackKey] = set()
         #: What it left, if another connection has shown that its client has left it, and its end was not seen yet.
         self.unseen: list[UnconfirmedBatch] | None = None
+        #: Whether other instances' leases were read after its end.
+        self.has_looked_elsewhere = False
         #: Since when a request waits that its client may have sent again over a newer connection (s); inf: none did.
         self.outrun_at = inf
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).

@@ -74,7 +74,12 @@ class SeeEnd:
     until: float
 
 
-Prerequisite: TypeAlias = Recover | ReadBack | Settle | SeeEnd
+@dataclass(frozen=True, slots=True)
+class LookElsewhere:
+    """What other instances have leased by now has to be read (``RetryLedger.looked_elsewhere``)."""
+
+
+Prerequisite: TypeAlias = Recover | ReadBack | Settle | SeeEnd | LookElsewhere
 
 
 @dataclass(slots=True)
@@ -252,7 +257,25 @@ class RetryLedger:
             self._awaited = True
             return Settle(waiting)
         unread = [entry for key in keys for entry in self.candidates(member, key, answer, now) if entry.digests is None]
-        return ReadBack(unread) if unread else None
+        if unread:
+            return ReadBack(unread)
+        looks = self.rules.looks_elsewhere(ended=member.ended) and not member.has_looked_elsewhere
+        return LookElsewhere() if looks else None
+
+    def looked_elsewhere(self, member: ProducerConnection) -> None:
+        """Records that what other instances had leased when a connection had ended is known."""
+        member.has_looked_elsewhere = True
+        self.outside.changed()
+
+    def is_at_another_instance(self, member: ProducerConnection) -> bool:
+        """Whether the client of a connection that has ended may have continued at another instance.
+
+        That has a lease since the connection was opened, and has not given it back.
+        """
+        since = member.since - CLOCKS_AGREE_SECONDS
+        return member.ended and any(
+            not lane.returned and lane.recorded_at > since for lane in self.outside.elsewhere(self.identity)
+        )
 
     def _shows_end_by(self, member: ProducerConnection, key: TrackKey, now: float) -> float:
         """Until when (s) a request waits for the end of its connection, since its client may have left that; or 0."""

@@ -63,6 +63,8 @@ class Rules:
     new_timestamps: tuple[str, ...] = ()
     #: clients.connection.pools
     connection_pools: tuple[str, ...] = ()
+    #: fleet.retries.enable
+    fleet: bool = False
     #: Whether this client gives a record a new timestamp when it sends it again.
     renews_timestamps: bool = False
     #: Whether this client may have several connections to one broker in use.
@@ -272,6 +274,13 @@ class Rules:
         No client waits for its response. Its client has sent it again, or given it up.
         """
         return outrun
+
+    def looks_elsewhere(self, *, ended: bool) -> bool:
+        """Whether other instances' leases are read before a request is written whose connection has ended.
+
+        Its client may be at another instance by now. That has noted its lease before it writes anything.
+        """
+        return self.fleet and ended
 
     def may_be_left(self, mine: Origin, newer: Origin, now: float) -> bool:
         """Whether a request may be one that its client sent again over a newer connection, after it had left this one.

@@ -17,7 +17,7 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import InDoubt, listed
 from kproxy.dedup.origin import Origin, Software
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
-from kproxy.dedup.retry_ledger import FoundBatch, Prerequisite, ReadBack, Recover, RetryLedger
+from kproxy.dedup.retry_ledger import FoundBatch, LookElsewhere, Prerequisite, ReadBack, Recover, RetryLedger
 from kproxy.dedup.retry_ledgers import RetryLedgers
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch, Wire
@@ -80,6 +80,8 @@ class RetryLedgerKeeper:
         self._nursery = nursery
         self._lot = trio.lowlevel.ParkingLot()
         self._busy: set[RetryLedger] = set()
+        #: Connections that have ended, for which other instances' leases are being read.
+        self._looking: set[ProducerConnection] = set()
         #: Rises with each change, so that nobody waits for one that has happened already.
         self.version = 0
         rules = Rules(
@@ -88,6 +90,7 @@ class RetryLedgerKeeper:
             client_timeout=config.clients_request_timeout_ms / 1000,
             new_timestamps=config.clients_new_timestamps,
             connection_pools=config.clients_connection_pools,
+            fleet=lanes.fleet.enabled,
         )
         self._ends = EndWatch()
         self._ledgers = RetryLedgers(
@@ -193,7 +196,12 @@ class RetryLedgerKeeper:
 
         What can't be read is taken as new and counted: no record is lost for it.
         """
-        if member.ledger not in self._busy:
+        if isinstance(prerequisite, LookElsewhere):
+            # not in turn with the others: the log may not be readable, and live connections need not wait for that
+            if member not in self._looking:
+                self._looking.add(member)
+                self._nursery.start_soon(self._look_elsewhere, member)
+        elif member.ledger not in self._busy:
             self._busy.add(member.ledger)
             self._nursery.start_soon(self._look, member.ledger, prerequisite, now)
 
@@ -213,6 +221,13 @@ class RetryLedgerKeeper:
         finally:
             self._busy.discard(ledger)
             self._changed()
+
+    async def _look_elsewhere(self, member: ProducerConnection) -> None:
+        try:
+            await self._lanes.log.look()
+            member.ledger.looked_elsewhere(member)
+        finally:
+            self._looking.discard(member)
 
     def warn_of_untimed(self, member: ProducerConnection, key: TrackKey) -> None:
         """Logs, with the name of the topic, that a record was matched without an equal timestamp."""

@@ -72,11 +72,18 @@ class Retries:
         if part.error_code:  # the batch before it in this request was refused
             self._await(key, digests)
             return []
-        if self._member.ended and ledger.rules.drops_orphan(outrun=ledger.is_outrun(self._member, key)):
+        if self._is_orphan(key):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
         return self._compare(batch, pairs, digests)
+
+    def _is_orphan(self, key: "TrackKey") -> bool:
+        member, ledger = self._member, self._member.ledger
+        if not member.ended:
+            return False
+        outrun = ledger.is_outrun(member, key) or ledger.is_at_another_instance(member)
+        return ledger.rules.drops_orphan(outrun=outrun)
 
     def _compare(self, batch: Batch, pairs: Pairs, digests: list[Digest]) -> list[Batch]:
         part, data, _ = batch

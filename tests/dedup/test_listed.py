@@ -13,9 +13,9 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.listed import MOST_BYTES, InDoubt, ListedBatch, listed
 from kproxy.dedup.producer_connection import Suspect
 from kproxy.dedup.producer_ids import KPROXY_BIT
-from kproxy.dedup.retry_ledger import Recover
+from kproxy.dedup.retry_ledger import LookElsewhere, Recover
 from tests.dedup.talk import KEY, OTHER, World
-from tests.dedup.wires import CLEAN_WINDOW, ONE
+from tests.dedup.wires import CLEAN_WINDOW, ONE, RULES
 
 PID = KPROXY_BIT | 7
 BATCH = ListedBatch((b"t", 3), PID, 1, 5, 900, 1_700_000_000_000, clean=False)
@@ -358,6 +358,21 @@ class TestSearches:
         talk = world.connect()
         talk.wire.gone = True
         assert talk.prerequisite() == Recover(world.elsewhere, [KEY])
+
+    def test_before_what_came_over_it_is_written_others_leases_are_read_again_once(self) -> None:
+        world = World(replace(RULES, fleet=True))
+        talk = world.connect()
+        assert talk.prerequisite() is None
+        talk.wire.gone = True
+        assert talk.prerequisite() == LookElsewhere()
+        world.elsewhere = [elsewhere(Lane(900), recorded_at=world.now)]
+        changes = world.changes
+        talk.member.ledger.looked_elsewhere(talk.member)
+        assert world.changes > changes
+        prerequisite = talk.prerequisite()
+        assert prerequisite == Recover(world.elsewhere, [KEY])
+        world.clear(talk, prerequisite)
+        assert talk.prerequisite() is None
 
     def test_what_was_given_back_without_a_list_is_searched_for(self) -> None:
         world = World()

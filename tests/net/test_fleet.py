@@ -13,7 +13,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.testing.fake_broker import open_fake_cluster
 from tests.codec.message_sets import message_set
-from tests.net.harness import FrameClient, Proxied, errors_of, eventually, running, values_in
+from tests.net.harness import FrameClient, Proxied, errors_of, eventually, produce, running, values_in
 from tests.net.retrying import TIME_MS, Gate, bases, batch, end, request
 
 pytestmark = pytest.mark.idle_clock
@@ -348,3 +348,36 @@ async def test_a_request_that_is_read_late_is_no_second_copy_of_what_another_ins
         assert errors_of(await client.receive()) == [0]
         await end(client)
         assert values_in(one.brokers, "t") == [b"a"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_request_whose_client_has_gone_to_another_instance_meanwhile_is_not_written(shared: bool) -> None:
+    """It waits until the log has been searched, and its client gives up before. So has the other instance searched."""
+    identity = Identity(ANONYMOUS, "test", "localhost")
+    async with two() as (one, other):
+        if shared:
+            for proxy in (one, other):
+                proxy.server.lanes.fleet._shared_until[identity] = inf
+        one.brokers.create_topic("u")
+        recovery, gate, reached = one.server.keeper._recovery, trio.Event(), trio.Event()
+        recover = recovery.recover
+
+        async def late(*args: Any) -> None:
+            await recover(*args)
+            reached.set()
+            await gate.wait()
+
+        recovery.recover = late  # type: ignore[method-assign, assignment]
+        async with await other.client(1) as before:
+            assert errors_of(await before.call(produce("u", b"x"), 8)) == [0]
+            left = await one.client(1)
+            await left.send(request(batch(b"a"), timeout_ms=600_000), 8)
+            await reached.wait()
+            await end(left)
+            async with await other.client(1) as again:
+                assert (await write(again, b"a"))[0] == [0]
+                gate.set()
+                await rest(one)
+                await trio.sleep(1)
+        assert list(filter(None, values_in(one.brokers, "t"))) == [b"a"]
+        assert one.stats.retries.requests_dropped == 1

@@ -8,13 +8,13 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.digest import UNTIMED, Digest
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.produce_calls import PartitionCall
 from kproxy.proxy.retries import Batch, Retries, digests_at, digests_in
 from kproxy.proxy.stats import Stats
 from tests.dedup.readings import Batches
-from tests.dedup.wires import ONE, FakeWire, ledger, member
+from tests.dedup.wires import ONE, RULES, FakeWire, Ledgers, ledger, member
 from verification.simulation.contents import Content
 from verification.simulation.record_sets import record_set
 
@@ -154,6 +154,22 @@ def test_what_a_newer_connection_outran_is_dropped() -> None:
     part = PartitionCall(*KEY)
     assert taker.strip((part, memoryview(batch("a")), 1)) == []
     assert (stats.retries.requests_dropped, part.error_code) == (1, ErrorCode.REQUEST_TIMED_OUT)
+
+
+@pytest.mark.parametrize(
+    ("recorded_at", "returned", "ended", "is_dropped"),
+    [(1.5, False, True, True), (-5.0, False, True, False), (1.5, True, True, False), (1.5, False, False, False)],
+)
+def test_what_came_over_a_connection_that_has_ended_is_dropped_if_another_instance_has_a_newer_lease(
+    recorded_at: float, returned: bool, ended: bool, is_dropped: bool
+) -> None:
+    elsewhere = Suspect(77, 0, 31, elsewhere=True, recorded_at=recorded_at, returned=returned)
+    one = Ledgers(RULES, elsewhere=lambda _: [elsewhere]).enter(ONE, FakeWire(), 1.0)
+    if ended:
+        one.end(NOW)
+    taker, _, stats = retries(one)
+    assert bool(taker.strip((PartitionCall(*KEY), memoryview(batch("a")), 1))) is not is_dropped
+    assert stats.retries.requests_dropped == is_dropped
 
 
 def known(records: bytes) -> list[Digest]:
