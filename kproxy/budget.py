@@ -114,6 +114,8 @@ class RequestBudget:
     steps: int
     #: It is a part: work that needs more than this part has is done with the whole budget, elsewhere.
     is_part: bool = False
+    #: How many array elements were taken.
+    taken_elements: int = 0
 
     def take_elements(self, count: int) -> None:
         """Takes so many array elements. Raises TooManyElements, and takes none, if fewer are left."""
@@ -121,6 +123,7 @@ class RequestBudget:
         if left < 0:
             raise TooManyElements("too many array elements in one message (requests: request.max.elements)")
         self.elements = left
+        self.taken_elements += count
 
     def take_bytes(self, count: int) -> None:
         """Takes so many decompressed bytes: ``bytes`` bounded them when they were decompressed."""

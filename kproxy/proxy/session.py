@@ -450,9 +450,8 @@ class Session:
             return
         header = decode_request_header(view)
         budget = self._ctx.share.of_request()
-        most = budget.elements
         request = decode_request(slot.api_key, view[header.size :], version, budget)
-        self._link.order.charge(slot, (most - budget.elements) * ELEMENT_BYTES)
+        self._link.order.charge(slot, budget.taken_elements * ELEMENT_BYTES)
         exchange = Exchange(request, version, handler.ask_version(self._ctx, version, upstream))
         if self._link.trace is not None and slot.traced is None:
             slot.traced = traced_request(request)
@@ -737,9 +736,7 @@ def _decoded(
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, exchange.upstream_version, view)
     known = response_class(api_key) if head.handler is None else head.handler.read_as(api_key, exchange)
-    most = part.elements
     message = known.decode(view[body:], exchange.upstream_version, part)
-    elements = most - part.elements
     if part is not budget:
-        budget.take_elements(elements)
-    return _Decoded(frame, message, elements, budget)
+        budget.take_elements(part.taken_elements)
+    return _Decoded(frame, message, part.taken_elements, budget)

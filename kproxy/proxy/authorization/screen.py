@@ -90,9 +90,8 @@ def screen(access: Access, frame: bytearray, share: Share, budget: RequestBudget
     partitions = 0
     if header.api_key == ApiKey.PRODUCE:  # they are counted before they are decoded
         partitions = len(walk_request(frame, _PREFIX + header.size, version).partitions)
-    most = budget.elements
     request: Any = decode_request(header.api_key, view[header.size :], version, budget)
-    parts = (most - budget.elements) or 2 * partitions
+    parts = budget.taken_elements or 2 * partitions
     screened = guard(access, request, version)
     if screened.answer is not None:
         waits = header.api_key != ApiKey.PRODUCE or request.acks != 0
