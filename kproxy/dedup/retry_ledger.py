@@ -469,7 +469,8 @@ class RetryLedger:
     def repeats_none(self, member: ProducerConnection, key: TrackKey, received_at: float) -> bool:
         """Whether a request of a connection that was read by then can't be a retry of what is open or unconfirmed."""
         return not (
-            self.waits
+            self.rules.may_repeat_elsewhere()
+            or self.waits
             or key in self._suspects
             or self._draining
             or any(other is not member and other.owed(key) for other in self.members.values())

@@ -275,6 +275,13 @@ class Rules:
         """
         return outrun
 
+    def may_repeat_elsewhere(self) -> bool:
+        """Whether a request may repeat what its client sent through another instance, which is not known here.
+
+        A client that returns to an older connection has no lease taken for it, with which that would be read.
+        """
+        return self.fleet
+
     def looks_elsewhere(self, *, ended: bool) -> bool:
         """Whether other instances' leases are read before a request is written whose connection has ended.
 

@@ -1,6 +1,7 @@
 """What the connections of one producer share."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -695,6 +696,11 @@ def test_a_request_may_repeat_one_that_was_refused_before_it_was_read() -> None:
     talk.did("a")
     talk.refuse("a", waited=0.5)
     assert [repeats_none(talk, read_at=world.now + late) for late in (-0.1, 0, 0.1)] == [True, False, False]
+
+
+def test_where_a_client_may_have_been_at_another_instance_any_request_may_be_a_retry() -> None:
+    """It returned to an older connection, for which nobody has read what the other instance wrote."""
+    assert not repeats_none(World(replace(RULES, fleet=True)).connect())
 
 
 def used(talk: Talk) -> None:
