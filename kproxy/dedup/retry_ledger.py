@@ -12,7 +12,7 @@ from kproxy.dedup.awaited_records import AwaitedRecords, Refusal
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
-from kproxy.dedup.listed import InDoubt, ListedBatch
+from kproxy.dedup.listed import BatchPlace, InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
@@ -335,12 +335,34 @@ class RetryLedger:
             if listed.at_ms == at_ms:
                 continue
             self._taken_lists[instance_id] = listed.at_ms, frozenset(listed.batches)
-            known = {batch.place for batch in self.in_doubt(now)}
+            known, parts = self._known(now)
             for batch in listed.batches:
-                entry = UnconfirmedBatch.of_list(batch, self.outside.next_serial(), self._clean_window)
-                if batch not in taken and batch.place not in known and not self.rules.expired(entry, now):
-                    known.add(batch.place)
+                told = batch._replace(offsets=tuple(at for at in batch.offsets if at not in parts.get(batch.place, ())))
+                if batch in taken or batch.place in known or (batch.place in parts and not told.offsets):
+                    continue
+                entry = UnconfirmedBatch.of_list(told, self.outside.next_serial(), self._clean_window)
+                if not self.rules.expired(entry, now):
+                    parts.setdefault(batch.place, set()).update(told.offsets)
+                    if not told.offsets:
+                        known.add(batch.place)
                     self.add(entry)
+
+    def _known(self, now: float) -> tuple[set[BatchPlace], dict[BatchPlace, set[int]]]:
+        """The batches of which all is known here that is in doubt, and by batch the offsets that others have listed.
+
+        Of the rest of the latter nothing is known here.
+        """
+        repeated = (entry for one in self.members.values() for entry, _ in one.repeated())
+        parts: dict[BatchPlace, set[int]] = {}
+        for entry in chain(*self.entries.values(), repeated):
+            if entry.is_listed_part:
+                parts.setdefault(entry.place, set()).update(entry.only or entry.offsets)
+        known = {
+            batch.place
+            for batch in self.in_doubt(now)
+            if not (batch.offsets and parts.get(batch.place, set()).issuperset(batch.offsets))
+        }
+        return known, parts
 
     def _to_recover(self, member: ProducerConnection, keys: Iterable[TrackKey]) -> Recover | None:
         lanes: dict[Suspect, None] = {}
@@ -735,8 +757,10 @@ class RetryLedger:
             left = [(lane, since) for lane, since in self._suspects.pop(key, ()) if lane not in lanes]
             if left:
                 self._suspects[key] = left
-        here = {entry.place for key in recover.keys for entry in self.entries.get(key, ())}
-        here.update(batch.place for batch in self.in_doubt(now))
+        here, parts = self._known(now)
+        here.update(
+            entry.place for key in recover.keys for entry in self.entries.get(key, ()) if not entry.is_listed_part
+        )
         for batch in found:
             header = batch.header
             if header.producer_epoch <= known.get((batch.key, header.producer_id), _NO_EPOCH):
@@ -749,7 +773,7 @@ class RetryLedger:
                     self._used(batch.key, lane.recorded_at + CLOCKS_AGREE_SECONDS)
             place = batch.key, header.producer_id, header.producer_epoch, header.base_sequence
             if wrote and place not in here:
-                self._add_found(batch, wrote, now)
+                self._add_found(batch, wrote, parts.get(place, ()), now)
         self.outside.changed()
 
     def _note_search(self, key: TrackKey, lane: Suspect, number: int, now: float) -> None:
@@ -761,15 +785,19 @@ class RetryLedger:
         done = self._recovered_to.setdefault(key, {})
         done[lane.producer_id] = max(lane.last_epoch, done.get(lane.producer_id, _NO_EPOCH))
 
-    def _add_found(self, batch: FoundBatch, wrote: Sequence[Suspect], now: float) -> None:
+    def _add_found(self, batch: FoundBatch, wrote: Sequence[Suspect], listed: Collection[int], now: float) -> None:
+        """Takes a batch from the log without the records that are ``listed``, by their offsets."""
         header = batch.header
         stamp = Stamp(
             header.producer_id, header.producer_epoch, header.base_sequence, header.base_offset, header.record_count
         )
         entry = UnconfirmedBatch(batch.key, stamp, self.outside.next_serial(), False, False, now, found=True)
         entry.timed_only = self.rules.is_found_by_time_only(wrote, is_last=batch.is_last)
-        entry.recall(batch.digests, batch.offsets)
-        self.add(entry)
+        entry.is_part = bool(listed)
+        left = [(digest, at) for digest, at in zip(batch.digests, batch.offsets, strict=True) if at not in listed]
+        entry.recall([digest for digest, _ in left], [at for _, at in left])
+        if left:
+            self.add(entry)
 
     @property
     def may_be_in_doubt(self) -> bool:

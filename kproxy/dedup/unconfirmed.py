@@ -102,6 +102,8 @@ class UnconfirmedBatch:
     repeated_from: float = 0.0
     #: Some of its records were taken out of it.
     is_part: bool = False
+    #: It is a part that another process has listed: of the rest nothing is known here.
+    is_listed_part: bool = False
     #: The offsets of those that count once it is read back; empty: all do.
     only: frozenset[int] = frozenset()
     #: It is in the log.
@@ -153,6 +155,7 @@ class UnconfirmedBatch:
         stamp = Stamp(batch.producer_id, batch.epoch, batch.sequence, batch.base_offset, 0)
         entry = cls(batch.key, stamp, serial, False, batch.clean, batch.since_ms / 1000)
         entry.only, entry.is_part = frozenset(batch.offsets), bool(batch.offsets)
+        entry.is_listed_part = entry.is_part
         entry.origin = elsewhere(clean_window)
         return entry
 
@@ -227,6 +230,7 @@ class UnconfirmedBatch:
             self.key, self.stamp, self.serial, self.sure, False, self.since, self.log_append_time_ms, self.taken_at
         )
         other.doubted_at, other.retimed = self.doubted_at, self.retimed
+        other.is_listed_part = self.is_listed_part
         return other
 
     def part(self, places: Sequence[int]) -> "UnconfirmedBatch":

@@ -190,6 +190,37 @@ class TestWhatIsListed:
 
 
 class TestParts:
+    @pytest.mark.parametrize("order", ["abc", "cba", "bca", "bc"])
+    def test_of_a_batch_of_which_a_part_is_listed_the_rest_is_searched_for(self, order: str) -> None:
+        """Two processes were killed; the second had found the batch in the log, and one record of it was repeated."""
+        world = World()
+        world.connect().did("abc")
+        second = World(former=[Suspect(101, 0, 31)])
+        second.logs = world.logs
+        second.connect().did("b")
+        third = World(former=[Suspect(101, 0, 31)])
+        third.logs, third.lists = world.logs, named(second)
+        assert [batch.offsets for batch in third.lists["other"].batches] == [(1,)]
+        for letter in order:
+            third.connect().did(letter)
+        assert world.text() == "abc"
+
+    def test_two_instances_may_list_a_part_each(self) -> None:
+        world = World()
+        talk = world.connect()
+        talk.did("abc")
+        talk.close(reset=True)
+        (whole,) = named(world)["other"].batches
+        again = World()
+        again.logs = world.logs
+        parts = {"x": (0, 1), "y": (1, 2)}
+        again.lists = {name: InDoubt(1, (whole._replace(offsets=part),)) for name, part in parts.items()}
+        for letter in "abc":
+            again.connect().did(letter)
+        assert world.text() == "abc"
+        again.connect().did("b", time=99)
+        assert world.text() == "abcb"
+
     def test_each_batch_is_listed_once_with_the_records_that_are_in_doubt(self) -> None:
         world = World()
         first = world.connect()
