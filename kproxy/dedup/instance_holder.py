@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from xxhash import xxh3_128_digest
+
 from kproxy.codec._generated.instance_holder_key import InstanceHolderKey
 from kproxy.codec._generated.instance_holder_value import InstanceHolderValue
 from kproxy.codec.records import Record
@@ -152,7 +154,8 @@ class HolderChanges:
     def __init__(self, succeeded: Callable[[str], None]) -> None:
         """``succeeded`` is called with an instance_id of which another process was known before."""
         self._succeeded = succeeded
-        self._processes: dict[str, bytes] = {}
+        #: By the digest of the key of a note: a name may be long.
+        self._processes: dict[bytes, bytes] = {}
 
     def take(self, record: Record) -> bool:
         """Takes the next record of the log if it is a note or a question; whether it is. One that is damaged tells
@@ -166,11 +169,11 @@ class HolderChanges:
 
     def _apply(self, record: Record) -> None:
         key = decode_stored(InstanceHolderKey, record.key, _KEY_VERSION)
-        if key.question or record.value is None:
+        if key.question or record.key is None or record.value is None:
             return
-        process_id = decode_value(record.value).process.process_id
-        if self._processes.pop(key.instance_id, process_id) != process_id:
+        name, process_id = xxh3_128_digest(record.key), decode_value(record.value).process.process_id
+        if self._processes.pop(name, process_id) != process_id:
             self._succeeded(key.instance_id)
-        self._processes[key.instance_id] = process_id
+        self._processes[name] = process_id
         if len(self._processes) > _MOST_NAMES:
             del self._processes[next(iter(self._processes))]

@@ -76,7 +76,7 @@ class SeeEnd:
 
 @dataclass(frozen=True, slots=True)
 class LookElsewhere:
-    """What other instances have leased by now has to be read (``RetryLedger.looked_elsewhere``)."""
+    """Other instances' leases have to be read as they are now (``RetryLedger.looked_elsewhere``)."""
 
 
 Prerequisite: TypeAlias = Recover | ReadBack | Settle | SeeEnd | LookElsewhere
@@ -273,9 +273,7 @@ class RetryLedger:
         That has a lease since the connection was opened, and has not given it back.
         """
         since = member.since - CLOCKS_AGREE_SECONDS
-        return member.ended and any(
-            not lane.returned and lane.recorded_at > since for lane in self.outside.elsewhere(self.identity)
-        )
+        return any(not lane.returned and lane.recorded_at > since for lane in self.outside.elsewhere(self.identity))
 
     def _shows_end_by(self, member: ProducerConnection, key: TrackKey, now: float) -> float:
         """Until when (s) a request waits for the end of its connection, since its client may have left that; or 0."""

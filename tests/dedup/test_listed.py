@@ -195,11 +195,10 @@ class TestParts:
         """Two processes were killed; the second had found the batch in the log, and one record of it was repeated."""
         world = World()
         world.connect().did("abc")
-        second = World(former=[Suspect(101, 0, 31)])
-        second.logs = world.logs
+        second, third = (World(former=[Suspect(101, 0, 31)]) for _ in range(2))
+        second.logs = third.logs = world.logs
         second.connect().did("b")
-        third = World(former=[Suspect(101, 0, 31)])
-        third.logs, third.lists = world.logs, named(second)
+        third.lists = named(second)
         assert [batch.offsets for batch in third.lists["other"].batches] == [(1,)]
         for letter in order:
             third.connect().did(letter)

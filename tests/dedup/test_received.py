@@ -285,7 +285,7 @@ def test_what_had_no_response_may_have_been_retried_before_the_end_was_seen() ->
 
 
 def one_breaks(world: World, one: Talk, other: Talk, *, missing: int = 0) -> str:
-    """What is in the log: one program's response is lost, and the other one writes an equal record before its retry."""
+    """The log, where one program's response is lost, and the other one writes an equal record before its retry."""
     one.did("a", time=5)
     one.wire.missing = missing
     one.close(reset=True)

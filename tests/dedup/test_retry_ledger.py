@@ -699,7 +699,7 @@ def test_a_request_may_repeat_one_that_was_refused_before_it_was_read() -> None:
 
 
 def test_where_a_client_may_have_been_at_another_instance_any_request_may_be_a_retry() -> None:
-    """It returned to an older connection, for which nobody has read what the other instance wrote."""
+    """A client returned to an older connection, for which nobody has read what the other instance wrote."""
     assert not repeats_none(World(replace(RULES, fleet=True)).connect())
 
 

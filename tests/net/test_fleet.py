@@ -352,7 +352,7 @@ async def test_a_request_that_is_read_late_is_no_second_copy_of_what_another_ins
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_request_whose_client_has_gone_to_another_instance_meanwhile_is_not_written(shared: bool) -> None:
-    """It waits until the log has been searched, and its client gives up before. So has the other instance searched."""
+    """Its instance has searched the log when the client gives up, and so has the other one before it writes."""
     identity = Identity(ANONYMOUS, "test", "localhost")
     async with two() as (one, other):
         if shared:
