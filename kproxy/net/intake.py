@@ -119,7 +119,9 @@ class Intake:
 
     def close(self, now: float) -> None:
         """Gives the lane back. Unconfirmed batches are searched for in the log when their retry arrives."""
-        lane = self._session.abandon(now)
+        member, lane = self._session.client_ended(now), self._session.abandon(now)
+        if member is not None:
+            self._keeper.left(member)
         if lane is not None:
             self._lanes.give_back(lane)
 

@@ -81,7 +81,7 @@ class RetryLedgerKeeper:
         self._lot = trio.lowlevel.ParkingLot()
         self._busy: set[RetryLedger] = set()
         #: Connections that have ended, for which other instances' leases are being read.
-        self._looking: set[ProducerConnection] = set()
+        self._looking: dict[ProducerConnection, trio.CancelScope] = {}
         #: Rises with each change, so that nobody waits for one that has happened already.
         self.version = 0
         rules = Rules(
@@ -199,8 +199,8 @@ class RetryLedgerKeeper:
         if isinstance(prerequisite, LookElsewhere):
             # not in turn with the others: the log may not be readable, and live connections need not wait for that
             if member not in self._looking:
-                self._looking.add(member)
-                self._nursery.start_soon(self._look_elsewhere, member)
+                scope = self._looking[member] = trio.CancelScope()
+                self._nursery.start_soon(self._look_elsewhere, member, scope)
         elif member.ledger not in self._busy:
             self._busy.add(member.ledger)
             self._nursery.start_soon(self._look, member.ledger, prerequisite, now)
@@ -222,12 +222,17 @@ class RetryLedgerKeeper:
             self._busy.discard(ledger)
             self._changed()
 
-    async def _look_elsewhere(self, member: ProducerConnection) -> None:
-        try:
+    async def _look_elsewhere(self, member: ProducerConnection, scope: trio.CancelScope) -> None:
+        with scope:
             await self._lanes.log.look()
             member.ledger.looked_elsewhere(member)
-        finally:
-            self._looking.discard(member)
+        self._looking.pop(member, None)
+
+    def left(self, member: ProducerConnection) -> None:
+        """Ends what was begun for a connection of which no request waits any more."""
+        scope = self._looking.pop(member, None)
+        if scope is not None:
+            scope.cancel()
 
     def warn_of_untimed(self, member: ProducerConnection, key: TrackKey) -> None:
         """Logs, with the name of the topic, that a record was matched without an equal timestamp."""

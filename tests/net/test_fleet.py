@@ -381,3 +381,37 @@ async def test_a_request_whose_client_has_gone_to_another_instance_meanwhile_is_
                 await trio.sleep(1)
         assert list(filter(None, values_in(one.brokers, "t"))) == [b"a"]
         assert one.stats.retries.requests_dropped == 1
+
+
+async def test_a_search_at_other_instances_ends_with_the_request_that_it_is_for() -> None:
+    """Else what connections have left grows for as long as the log of producer ids can't be read."""
+    async with two() as (one, other):
+        recovery, gate, reached = one.server.keeper._recovery, trio.Event(), trio.Event()
+        recover, log, begun, ended = recovery.recover, one.server.lanes.log, trio.Event(), trio.Event()
+
+        async def late(*args: Any) -> None:
+            await recover(*args)
+            reached.set()
+            await gate.wait()
+
+        async def unreadable() -> None:
+            begun.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                ended.set()
+
+        recovery.recover = late  # type: ignore[method-assign, assignment]
+        one.brokers.create_topic("u")
+        async with await other.client(1) as before:
+            assert errors_of(await before.call(produce("u", b"x"), 8)) == [0]
+            left = await one.client(1)
+            await left.send(request(batch(b"a"), timeout_ms=5_000), 8)
+            await reached.wait()
+            await end(left)
+            log.look = unreadable  # type: ignore[method-assign]
+            gate.set()
+            with trio.fail_after(120):
+                await begun.wait()
+                await ended.wait()
+        assert values_in(one.brokers, "t") == []
