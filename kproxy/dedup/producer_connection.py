@@ -95,6 +95,8 @@ class ProducerConnection:
         self._asked: deque[PendingProduce] = deque()
         self._written: deque[PendingProduce] = deque()
         self._unread: deque[PendingProduce] = deque()
+        #: Those that were read if the program ran in its last silence, and did not stand still.
+        self._likely_read: list[PendingProduce] = []
         #: The partitions of the last ones, each as often as it is named.
         self._partitions = 0
         #: The request with which the kernel is asked next which responses have arrived.
@@ -238,6 +240,7 @@ class ProducerConnection:
 
     def arrived(self, answer: PendingProduce, now: float) -> None:
         """Records a request that was accepted at ``now`` (seconds since the epoch) and will be answered."""
+        answer.sent_at = self.sent_at
         answer.serial = self.last_serial = self.ledger.outside.next_serial()
         for entry in answer.moved:
             entry.serial = answer.serial
@@ -278,6 +281,8 @@ class ProducerConnection:
         if number >= self._look_with and self._written:
             self.look(now)
         # what the rules say, first by comparisons: this is on the way of every request
+        if self._likely_read and self.ledger.rules.has_had_time(self._silence.until, now):
+            self._forget_likely_read()
         if unread and (unread[0].arrived_with + self._most_unread <= number or silence is not self._silence):
             self._silence = silence
             self._release(number, silence)
@@ -317,6 +322,7 @@ class ProducerConnection:
         is_full = len(written) + len(unread) >= _FEW and self._is_full()
         if is_full:
             self._most_unread, self._depth = rules.depth(ledger.depth), 0
+            self._forget_likely_read()
         elif self._depth != ledger.depth:
             self._depth = ledger.depth
             self._most_unread = rules.most_unread(ledger.depth, self.origin.software.name)
@@ -348,7 +354,7 @@ class ProducerConnection:
 
     def _is_full(self) -> bool:
         """Whether so much is kept that no more may be."""
-        kept = len(self._unread) + len(self._written)
+        kept = len(self._unread) + len(self._written) + len(self._likely_read)
         partitions = self._partitions + sum([len(answer.places) for answer in self._written])
         return kept * _REQUEST_BYTES + partitions * _PARTITION_BYTES > _MOST_BYTES
 
@@ -390,10 +396,17 @@ class ProducerConnection:
         unread, rules, most = self._unread, self.ledger.rules, self._most_unread
         while unread:
             answer = unread[0]
-            by_requests = rules.received_by_requests(answer, number, most)
-            if not by_requests and not rules.received_by_silence(answer, silence):
+            if rules.received_by_requests(answer, number, most):
+                self._partitions -= len(answer.places)
+            elif rules.likely_read_in_silence(answer, silence):
+                self._likely_read.append(answer)
+            else:
                 break
-            self._partitions -= len(unread.popleft().places)
+            unread.popleft()
+
+    def _forget_likely_read(self) -> None:
+        self._partitions -= sum([len(answer.places) for answer in self._likely_read])
+        self._likely_read.clear()
 
     def _give_up_open(self) -> None:
         for answer in self._asked:
@@ -442,21 +455,20 @@ class ProducerConnection:
     def unheard(self, keys: Collection[TrackKey], asker: "ProducerConnection") -> list[tuple[bool, float]]:
         """The requests for these partitions whose response the client's kernel may not have.
 
-        Only those that were accepted before the request of ``asker`` waited. Of each: whether its outcome is known, and
+        Only those that were sent before the request of ``asker`` waited. Of each: whether its outcome is known, and
         when its response was given (s; 0: it was not).
         """
         asked = [
             answer
             for answer in (*self._asked, *self._written)
-            if not (answer.given_up or asker.waited_at(answer.serial) or answer.keys.isdisjoint(keys))
+            if not (answer.given_up or asker.waited_at(answer.sent_at) or answer.keys.isdisjoint(keys))
         ]
         kept = [entry for key in keys for entry in self.kept.get(key, ())]
         if not (asked or kept):
             return []
         acknowledged = self.hear()
         found = [(one.closed, one.at if one.position else 0.0) for one in asked if not 0 < one.position <= acknowledged]
-        if kept and acknowledged < self.wire.written:  # they were given long ago
-            found += [(True, entry.since) for entry in kept]
+        found += [(True, entry.since) for entry in kept]  # acknowledged or not, its client may send these again
         return found
 
     def leave(self, now: float) -> None:
@@ -514,13 +526,21 @@ class ProducerConnection:
                 clean = rules.received_by_end(position, acknowledged, closed_well=closed_well)
                 entries = _entries(answer, sure=sure, since=now, clean=clean)
                 self._leave(self._unseen(self._unanswered(entries), position), answered=not late)
+        self._leave(self._repeated_by_time_only(now, closed_well=closed_well))
         for entry in chain.from_iterable(self.kept.values()):
             entry.since, entry.beside, entry.late_here = now, frozenset(), False
             entry.clean = rules.received_by_end(entry.position, acknowledged, closed_well=closed_well)
             self._leave(self._unseen([entry], entry.position))
-        for mine in (self.kept, self._unread, self._written, self._asked):
+        for mine in (self.kept, self._likely_read, self._unread, self._written, self._asked):
             mine.clear()
         self.ledger.left(self)
+
+    def _repeated_by_time_only(self, now: float, *, closed_well: bool) -> Iterator[UnconfirmedBatch]:
+        if closed_well:
+            return
+        for entry in chain.from_iterable(_entries(answer, sure=False, since=now) for answer in self._likely_read):
+            entry.timed_only = True
+            yield entry
 
     def _unseen(self, entries: Iterable[UnconfirmedBatch], position: int) -> Iterator[UnconfirmedBatch]:
         """Batches whose response ended at ``position`` (``Rules.telling_position``): had if the end will show it."""

@@ -118,16 +118,17 @@ class Rules:
         """Request ``number`` shows that the response was received: the client had no room to send it before."""
         return answer.arrived_with + most_unread <= number
 
-    def received_by_silence(self, answer: PendingProduce, silence: Silence) -> bool:
-        """A request shows that the response was received: its client had sent nothing for a while before.
+    def likely_read_in_silence(self, answer: PendingProduce, silence: Silence) -> bool:
+        """A request shows that the response was read, unless the program stood still: it had sent nothing for a while.
 
-        Nothing that it had written waited in its kernel then. A program that writes a request has read what has been
-        in its kernel for so long.
+        Nothing that it had written waited in its kernel then. A program that runs has read what was in its kernel for
+        so long. One that was stopped, or collected its garbage, may write what it had ready, and close the connection,
+        before it reads: only equal timestamps show a retry until it has run for a while (``has_had_time``).
         """
         return max(answer.arrived_at, silence.since) + _SILENCE <= silence.until
 
     def has_had_time(self, arrived_at: float, now: float) -> bool:
-        """A program that writes a request from now on has read the responses that had arrived by then."""
+        """A program that writes a request from now on has read the responses that had arrived by then (s)."""
         return now - arrived_at >= _SILENCE
 
     def received_by_bytes(self, received: int) -> bool:

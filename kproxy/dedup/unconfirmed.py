@@ -261,6 +261,8 @@ class PendingProduce:
     received_at: float = inf
     #: Orders requests by the time of acceptance.
     serial: int = 0
+    #: And by when they were sent, as far as that is known (``ProducerConnection.sent_at``).
+    sent_at: int = 0
     #: Its batches, as they are sent.
     sends: Sequence[Send] = ()
     #: Entries that it repeated: unconfirmed until this response is received.

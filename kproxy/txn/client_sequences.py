@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from kproxy.codec.sequence import advance, distance
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
+from kproxy.txn.resting_client import Plain
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
@@ -50,7 +51,7 @@ class ClientSequences(Generic[T]):
         self._client = Producer(-1, -1)
         self._next: dict[TopicPartition, int] = {}
         #: The transaction, sequence, records, checksum and result of each. Another instance's checksum is unknown.
-        self._recent: dict[TopicPartition, deque[tuple[object, int, int, int | None, T]]] = {}
+        self._recent: dict[TopicPartition, deque[tuple[object, int, int, int | None, T | None]]] = {}
         #: Stands for the open transaction, or the last one.
         self._transaction = object()
 
@@ -100,6 +101,19 @@ class ClientSequences(Generic[T]):
         """Forgets all that was sent: the next batch of each partition may have any sequence."""
         self._next.clear()
         self._recent.clear()
+
+    def pack(self) -> Plain:
+        """What ``unpack`` needs after the end of a transaction: its batches can't be repeated any more."""
+        recent = {place: [known[1:3] for known in batches] for place, batches in self._recent.items()}
+        return tuple(self._client), self._next, recent
+
+    def unpack(self, packed: Plain) -> None:
+        """Takes what ``pack`` returned."""
+        client, self._next, recent = packed
+        self._client, ended = Producer(*client), object()
+        for place, batches in recent.items():
+            known = ((ended, base, records, None, None) for base, records in batches)
+            self._recent[place] = deque(known, maxlen=_KNOWN_BATCHES)
 
     def _take_client(self, client: Producer) -> None:
         if client != self._client:

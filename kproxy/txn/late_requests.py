@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.txn.resting_client import Plain
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ class NewestConnections:
         """Forgets all: the client has a new identity, which tells its requests from older ones."""
         self._newest.clear()
         self._least = 0
+
+    def pack(self) -> Plain:
+        """What ``unpack`` needs."""
+        return self._newest, self._least
+
+    def unpack(self, packed: Plain) -> None:
+        """Takes what ``pack`` returned."""
+        self._newest, self._least = packed
 
 
 class AddedGroups:

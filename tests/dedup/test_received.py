@@ -197,6 +197,48 @@ def test_a_silence_proves_nothing_of_a_response_that_has_not_arrived() -> None:
     assert world.text() == 5 * "h"
 
 
+def stood_still(world: World, ran: float) -> Talk:
+    """A program that was stopped writes what it had ready, ``ran`` seconds later more, and closes its connection."""
+    talk = world.connect()
+    talk.did("a", time=1)
+    talk.member.look_between(world.now)
+    since, world.now = world.now, world.now + 40
+    talk.silence = Silence(since, world.now)
+    talk.did("b", time=2)
+    world.now += ran
+    talk.did("c", time=3)
+    talk.close(reset=True)
+    return world.connect()
+
+
+@pytest.mark.parametrize(("ran", "text"), [(0.5, "abc"), (1.5, "abca")])
+def test_a_program_that_stood_still_may_close_its_connection_before_it_reads(ran: float, text: str) -> None:
+    """Once it has run for a while the same timestamp is another record's."""
+    world = World(AUTO)
+    stood_still(world, ran).did("a", time=1)
+    assert world.text() == text
+
+
+def test_a_record_with_another_timestamp_is_no_retry_of_what_was_likely_read() -> None:
+    world = World(AUTO)
+    again = stood_still(world, 0.5)
+    again.did("a", time=9)
+    again.did("a", time=UNTIMED)
+    assert world.text() == "abcaa"
+
+
+def test_what_was_likely_read_is_not_kept_after_an_end_in_good_order() -> None:
+    world = World(AUTO)
+    talk = world.connect()
+    talk.did("a", time=1)
+    talk.member.look_between(world.now)
+    talk.silence = Silence(world.now, world.now + 5)
+    world.now += 5
+    talk.did("b", time=2)
+    talk.close()
+    assert not list(talk.member.ledger.found())
+
+
 def test_a_client_that_waits_has_received_what_was_written_before_it_sent_more() -> None:
     """By its option: then the kernel is not asked."""
     world = World(ALONE)
@@ -461,6 +503,24 @@ def test_a_response_that_came_too_late_and_is_not_acknowledged_was_left_too() ->
     world.now += 4
     old.member.look_between(world.now)
     world.connect().did("a", time=5)
+    assert world.text() == "a"
+
+
+def test_what_was_sent_before_is_waited_for_though_it_is_accepted_later() -> None:
+    """Both waited, for a producer id or for what is read back: the first request of a client that left its connection
+    at once, and its retry.
+    """
+    world = World()
+    old, newer = world.connect(), world.connect()
+    old.member.waits([KEY])
+    newer.member.waits([KEY])
+    request = old.ask("a", time=5)
+    old.member.waits_no_more()
+    assert newer.prerequisite() == Settle([KEY])
+    old.wire.missing = ANSWER_BYTES
+    old.write(request)
+    old.tell(request)
+    newer.did("a", time=5)
     assert world.text() == "a"
 
 

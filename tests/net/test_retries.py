@@ -394,6 +394,23 @@ async def test_who_sends_something_after_a_silence_has_read_what_came_before_it(
         assert values_in(proxy.brokers, "t").count(b"a") == written
 
 
+async def test_a_program_that_stood_still_may_send_again_what_its_kernel_had_received() -> None:
+    """It writes what it had ready before it reads, and closes the connection, since its time-out has passed."""
+    async with proxied() as proxy:
+        proxy.brokers.create_topic("t")
+        client = await proxy.client(1)
+        await client.send(request(batch(b"a")), 8)
+        await eventually(lambda: values_in(proxy.brokers, "t") == [b"a"])
+        await trio.sleep(2.5)
+        await client.send(request(batch(b"b")), 8)
+        await eventually(lambda: values_in(proxy.brokers, "t") == [b"a", b"b"])
+        await end(client, reset=True)
+        async with await proxy.client(1) as another:
+            assert bases(await another.call(request(batch(b"a")), 8)) == [0]
+            assert bases(await another.call(request(batch(b"b")), 8)) == [1]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
 def former_self(fake: FakeServer) -> AbstractAsyncContextManager[Proxied]:
     """kproxy as one instance of many: who has the same id takes over what it left."""
     return running(

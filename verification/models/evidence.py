@@ -58,8 +58,11 @@ class Pending(NamedTuple):
     position: int = 0
     #: ``PendingProduce.arrived_with``; 0: it is not known to have arrived.
     arrived_with: int = 0
-    #: It had arrived before a silence of the client.
+    #: It had arrived before a silence of the client; after a request that ended it ``PendingProduce.timed_only``; and
+    #: the program has run for a second since.
     quiet: bool = False
+    timed_only: bool = False
+    ran: bool = False
 
 
 class Conn(NamedTuple):
@@ -101,6 +104,7 @@ class Entry(NamedTuple):
     record: RecordId
     sure: bool
     clean: bool
+    timed_only: bool
     origin: int
 
 
@@ -274,16 +278,18 @@ class _Step:
         if self.world.stalls and conn.delivers and not (conn.ended or conn.stalled):
             stalled = conn._replace(stalled=True)
             yield f"{at} stalls", self._conn(at, stalled)._replace(stalls=self.world.stalls - 1)
-        if self.world.silences and conn.is_open and not (conn.up or conn.unread):
+        if self.world.silences and conn.is_open and not conn.up:
             pending = tuple(self._silent(one, conn) for one in conn.pending)
             after = self._conn(at, conn._replace(pending=pending))
-            yield f"a second passes without a request of {at}", after._replace(silences=self.world.silences - 1)
+            stands = ", which stands still" if conn.unread else ""
+            yield f"a second passes without a request of {at}{stands}", after._replace(silences=self.world.silences - 1)
         if self.world.losses and conn.down and conn.is_open and not conn.ended:
             yield f"a relay loses a response of {at} and closes", self._lost(at, conn)
 
     def _silent(self, pending: Pending, conn: Conn) -> Pending:
         looked = self._look(pending, conn)
-        return looked._replace(quiet=bool(looked.arrived_with) or self.scenario.fault == "silence without arrival")
+        quiet = bool(looked.arrived_with) or self.scenario.fault == "silence without arrival"
+        return looked._replace(quiet=quiet, ran=looked.timed_only and not conn.unread)
 
     def _lost(self, at: int, conn: Conn) -> World:
         """The relay had acknowledged the responses; both ends see a FIN."""
@@ -340,7 +346,7 @@ class _Step:
 
     def _take(self, at: int, conn: Conn, record: RecordId) -> World:
         number = conn.accepted + 1
-        looked = [self._look(one, conn) for one in conn.pending]
+        looked = [self._judged(self._look(one, conn)) for one in conn.pending]
         kept = tuple(one for one in looked if not (one.arrived_with and self._is_received(one, number)))
         conn = conn._replace(pending=(*kept, Pending(record)), accepted=number, used_at=self.world.tick)
         conn = _heard(conn._replace(first_at=min(conn.first_at, self.world.tick)))
@@ -356,7 +362,13 @@ class _Step:
     def _is_received(self, pending: Pending, number: int) -> bool:
         answer = self._answer_of(pending)
         by_requests = self.rules.received_by_requests(answer, number, self.scenario.expected)
-        return by_requests or self.rules.received_by_silence(answer, _SILENT)
+        ran = pending.ran or self.scenario.fault == "runs while it is silent"
+        return by_requests or (ran and self.rules.likely_read_in_silence(answer, _SILENT))
+
+    def _judged(self, pending: Pending) -> Pending:
+        """By the request that has arrived, which may have ended a silence."""
+        timed_only = self.rules.likely_read_in_silence(self._answer_of(pending), _SILENT)
+        return pending._replace(timed_only=pending.timed_only or timed_only)
 
     def _match(self, at: int, conn: Conn, record: RecordId) -> Entry | None:
         """The entry that a request repeats: the newest, those that were surely not received before others."""
@@ -371,6 +383,7 @@ class _Step:
             if self.rules.is_of_another_program(origin, used):
                 continue
             batch = UnconfirmedBatch(_KEY, _STAMP, 1, entry.sure, entry.clean, 0.0, taken_at=_NOW, origin=origin)
+            batch.timed_only = entry.timed_only
             if self.rules.times_agree(batch, _digest(theirs), _digest(content), _NOW):
                 return entry
         return None
@@ -399,7 +412,7 @@ class _Step:
             sure = sure and not self.rules.may_be_answered_since(outrun=outrun)
             position = self.rules.telling_position(answer)
             clean = bool(one.at) and self.rules.received_by_end(position, conn.acknowledged, closed_well=not reset)
-            entries.append(Entry(one.record, sure, clean, at))
+            entries.append(Entry(one.record, sure, clean, one.timed_only, at))
         world = self._conn(at, conn._replace(ended=True, pending=(), up=(), down=()))
         return world._replace(entries=(*world.entries, *entries))
 
@@ -531,7 +544,7 @@ _EACH: Final[dict[str, Any]] = {"programs": (_untimed("aa"),), "one_each": True,
 _CUT: Final[dict[str, Any]] = {"programs": (_timed("aa"),), "cuts": 1, "gives": 1}
 _DEEP: Final[dict[str, Any]] = {"programs": (_timed("abc"),), "depth": 3, "expected": 3, "cuts": 1}
 _PROMPT: Final[dict[str, Any]] = {**_DEEP, "expected": 1, "reads_at_once": True}
-_SLOW: Final[dict[str, Any]] = {"programs": (_timed("abc"),), "depth": 2, "expected": 9, "cuts": 1, "silences": 1}
+_SLOW: Final[dict[str, Any]] = {"programs": (_timed("abc"),), "depth": 2, "expected": 9, "cuts": 1, "silences": 2}
 _RELAY: Final[dict[str, Any]] = {"programs": (_untimed("abc"),), "losses": 3}
 _TWO: Final[dict[str, Any]] = {"programs": ((("a", 5),), (("a", 5),)), "warm": True, "cuts": 1}
 _HALF_OPEN: Final[dict[str, Any]] = {"programs": (_timed("ab"),), "depth": 2, "expected": 9, "stalls": 1, "gives": 1}
@@ -587,7 +600,15 @@ FLAWS: Final = (
     ),
     Scenario(
         "a request after an acknowledgement shows that the response was read",
-        rules=_rules(received_by_silence=lambda answer, _: answer.arrived_at < inf),
+        rules=_rules(likely_read_in_silence=lambda answer, _: answer.arrived_at < inf),
+        fault="runs while it is silent",
+        flaw="twice",
+        **_SLOW,
+    ),
+    Scenario(
+        "a program that was silent was running",
+        rules=_rules(),
+        fault="runs while it is silent",
         flaw="twice",
         **_SLOW,
     ),
@@ -596,7 +617,7 @@ FLAWS: Final = (
         rules=_rules(has_arrived=_yes),
         fault="silence without arrival",
         flaw="twice",
-        **_SLOW,
+        **{**_SLOW, "depth": 3},
     ),
     Scenario("nobody has declared the relay", rules=_rules(), flaw="twice", **_RELAY),
     Scenario(

@@ -41,6 +41,8 @@ _AWAITED: Final = 0.5
 _LINGERS: Final = 30.0
 #: Seconds from one look at the time-outs of requests to the next.
 _LOOKS_AT_CLOCK: Final = 1.0
+#: A program that runs has read what arrived so many seconds ago.
+_RUNS: Final = 1.0
 _LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 
 
@@ -322,6 +324,9 @@ class Client:
         up = self.link.up
         if self._place is not None:
             self._sent_to = self._place[0]
+        down = self.link.down
+        if (down.inbox or self._io.has_answer) and trio.current_time() - down.heard_at >= _RUNS:
+            self._history.stood_still.add(plan.number)
         with trio.move_on_at(self._write_until()) as scope:
             await self._io.send(message, plan.version, silent=plan.acks == 0)
         attempt = Attempt(self.link, up.written, up.last_arrival)

@@ -210,6 +210,8 @@ class History:
     places: dict[int, int] = field(default_factory=dict)
     #: How often a client continued over an older connection, to another instance than it used last.
     returned: Counter[int] = field(default_factory=Counter)
+    #: Clients (by number) that sent something while a response waited that they would have read, had they been running.
+    stood_still: set[int] = field(default_factory=set)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
     #: What compaction took out of partitions.

@@ -238,12 +238,15 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     """A buried copy is excused if it is the one that the client was not told of: its retry was written.
 
     Not where the client's timestamps can be compared: these are recognised however far back. Nor are timestamps missed
-    where a client has connections in use at two instances: without them it may as well be two programs.
+    where a client has connections in use at two instances: without them it may as well be two programs. Nor where a
+    program stood still: for granted is taken that who sends something has read what had arrived a second before.
     """
     if _is_beyond_relay(history, sent):
         return True
     untimed = not history.is_timed(sent.client)
-    if untimed and len(sent.attempts) > 1 and history.returned[sent.client.number] >= _IN_USE_AT_TWO:
+    stood_still = sent.client.number in history.stood_still
+    at_two = history.returned[sent.client.number] >= _IN_USE_AT_TWO
+    if untimed and len(sent.attempts) > 1 and (stood_still or at_two):
         return True
     buried = history.buried.get(sent.place) if untimed else None
     if buried is None:

@@ -68,7 +68,7 @@ class Coordinator:
 
     def _exists(self, transactional_id: str) -> bool:
         if self.is_at_broker(transactional_id):
-            return self.brokers.known(transactional_id) is not None
+            return transactional_id in self.brokers
         return self.log.exists(transactional_id)
 
     def admit_id(self, transactional_id: str, principal: str) -> None:

@@ -35,6 +35,7 @@ from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
+from kproxy.txn.resting_client import RestingClient
 from kproxy.txn.states import Event, State
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
@@ -448,6 +449,49 @@ class BrokerOwner(Owner):
         self._stats.count_fenced()
         if committed:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the broker has ended the transaction") from error
+
+    # -- at rest
+
+    def pack(self) -> bytes | None:
+        """All that is known of an id at rest, for ``unpack``; None if it does not rest.
+
+        Anyone who may use a transactional id leaves an owner, for as long as brokers know the id.
+        """
+        first = () if self._first_batches is None else self._first_batches.pack()
+        known, kept = self.id.pack(), self._kept.pack()
+        if not self.is_at_rest or self.is_connected or None in (first, known, kept):
+            return None
+        state = RestingClient(
+            known=known,
+            kept=kept,
+            sequences=self._sequences.pack(),
+            first_batches=None if self._first_batches is None else first,
+            level=self._protocol.level,
+            timeout_ms=self._timeout_ms,
+            upstream=self._upstream,
+            resumed=self._resumed,
+            given=self._given,
+            last_end=self._last_end,
+            last=self._last,
+            is_continued=self._is_continued,
+            is_outdated=self._is_outdated,
+            is_used=self._is_used,
+            owes_epoch=self._owes_epoch,
+        )
+        return state.to_bytes()
+
+    def unpack(self, packed: bytes) -> None:
+        """Takes what ``pack`` returned."""
+        state = RestingClient.of_bytes(packed)
+        self.id.unpack(state.known)
+        self._kept.unpack(state.kept)
+        self._sequences.unpack(state.sequences)
+        self._first_batches = None if state.first_batches is None else FirstBatches.unpack(state.first_batches)
+        self._protocol, self._timeout_ms = Protocol.of(state.level), state.timeout_ms
+        self._upstream, self._resumed, self._given = state.upstream, state.resumed, state.given
+        self._last_end, self._last = state.last_end, state.last
+        self._is_continued, self._is_outdated = state.is_continued, state.is_outdated
+        self._is_used, self._owes_epoch = state.is_used, state.owes_epoch
 
     def expire(self) -> None:
         """The brokers have forgotten the client, so the next kproxy need not know it."""

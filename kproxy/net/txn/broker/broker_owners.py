@@ -29,6 +29,8 @@ _SWEEP_SECONDS: Final = 60.0
 _OFTEN: Final = 50
 #: Of what a former kproxy recorded; brokers remember ids for days.
 _STORED_SWEEP_SECONDS: Final = 86_400.0
+#: An owner that nobody has asked for so long is packed.
+_PACKED_AFTER_SECONDS: Final = 60.0
 
 
 class BrokerOwners:
@@ -53,6 +55,8 @@ class BrokerOwners:
         self._stats = stats
         self._connections = connections
         self._owners: dict[str, BrokerOwner] = {}
+        #: Those at rest (``BrokerOwner.pack``), and when they were used last, by trio's clock.
+        self._packed: dict[str, tuple[float, bytes]] = {}
         self._log = log
         #: When what a former kproxy recorded is swept next, by trio's clock.
         self._stored_sweep_at = 0.0
@@ -62,19 +66,30 @@ class BrokerOwners:
         self.leaving = False
 
     def __iter__(self) -> "Iterator[BrokerOwner]":
-        """All."""
+        """Those of which something may be open, or under way."""
         return iter(self._owners.values())
 
+    def __contains__(self, transactional_id: str) -> bool:
+        """Whether there is an owner of an id here."""
+        return transactional_id in self._owners or transactional_id in self._packed
+
     def known(self, transactional_id: str) -> "BrokerOwner | None":
-        """The owner of an id, if there is one here."""
-        return self._owners.get(transactional_id)
+        """The owner of an id, if there is one here; for those who ask it for something now."""
+        owner = self._owners.get(transactional_id)
+        if owner is None and transactional_id in self._packed:
+            _, packed = self._packed.pop(transactional_id)
+            owner = self._make(transactional_id, CLIENT)
+            owner.unpack(packed)
+        if owner is not None:
+            owner.used_at = trio.current_time()  # it is neither packed nor forgotten before it is asked
+        return owner
 
     async def of(self, transactional_id: str, client: Producer) -> "BrokerOwner":
         """The owner of an id. TxnError if its producer id is from nobody here, nor from this kproxy before a restart.
 
         ``client``: the identity of the client that asks.
         """
-        owner = self._owners.get(transactional_id)
+        owner = self.known(transactional_id)
         if owner is not None and not owner.is_unknown:
             return owner
         stored = await self._stored(transactional_id)
@@ -102,22 +117,24 @@ class BrokerOwners:
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         await self._succession.alone()
-        owner = self._owners.get(transactional_id)
-        if owner is None:
-            from kproxy.net.txn.broker.broker_owner import BrokerOwner  # not where no broker decides
-            from kproxy.net.txn.broker.broker_requests import BrokerRequests
-            from kproxy.net.txn.broker.kept_epoch import KeptEpoch
-
-            patience_s = self._config.delivery_timeout_ms / 1000
-            asking = self._asking[transactional_id] = self._connections()
-            requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-            kept = KeptEpoch(self._log, transactional_id, self._stats)
-            owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept)
-            self._owners[transactional_id] = owner
-            if not len(self._owners) % _OFTEN:
-                disconnect_idle(self, trio.current_time())
+        owner = self.known(transactional_id) or self._make(transactional_id, policy)
         owner.policy = policy
-        owner.used_at = trio.current_time()  # it is not to be forgotten while it is asked
+        return owner
+
+    def _make(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
+        from kproxy.net.txn.broker.broker_owner import BrokerOwner  # not where no broker decides
+        from kproxy.net.txn.broker.broker_requests import BrokerRequests
+        from kproxy.net.txn.broker.kept_epoch import KeptEpoch
+
+        patience_s = self._config.delivery_timeout_ms / 1000
+        asking = self._asking[transactional_id] = self._connections()
+        requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
+        kept = KeptEpoch(self._log, transactional_id, self._stats)
+        owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept)
+        owner.policy = policy
+        self._owners[transactional_id] = owner
+        if not len(self._owners) % _OFTEN:
+            disconnect_idle(self, trio.current_time())
         return owner
 
     async def run(self) -> None:
@@ -125,16 +142,35 @@ class BrokerOwners:
         try:
             while True:
                 await trio.sleep(_SWEEP_SECONDS)
-                disconnect_idle(self, trio.current_time())
-                for name, owner in list(self._owners.items()):
-                    in_use = owner.is_open or owner.is_busy
-                    if not in_use and trio.current_time() > owner.used_at + self._idle_s(owner):
-                        owner.expire()
-                        self._forget(name)
+                self._sweep(trio.current_time())
                 await self._expire_stored()
         finally:
             for name in list(self._owners):
                 self._forget(name)
+
+    def _sweep(self, now: float) -> None:
+        disconnect_idle(self, now)
+        known_s = self._config.transactional_id_timeout_ms / 1000
+        for name in [name for name, (used_at, _) in self._packed.items() if now > used_at + known_s]:
+            if (expired := self.known(name)) is not None:
+                expired.expire()
+                self._forget(name)
+        for name, owner in list(self._owners.items()):
+            in_use = owner.is_open or owner.is_busy
+            if not in_use and now > owner.used_at + (known_s if owner.policy.idle_s is None else owner.policy.idle_s):
+                owner.expire()
+                self._forget(name)
+            elif owner.policy is CLIENT and now >= owner.used_at + _PACKED_AFTER_SECONDS:
+                self._pack(name, owner)
+
+    def _pack(self, transactional_id: str, owner: "BrokerOwner") -> bool:
+        """Packs an owner if it rests, and returns whether it does."""
+        packed = owner.pack()
+        if packed is None:
+            return False
+        self._packed[transactional_id] = owner.used_at, packed
+        self._forget(transactional_id)
+        return True
 
     async def _expire_stored(self) -> None:
         """Deletes, now and then, what a former kproxy recorded and the brokers have forgotten since."""
@@ -146,14 +182,9 @@ class BrokerOwners:
             return
         with trio.move_on_after(_SWEEP_SECONDS):
             for name in (await self._log.epochs()).before(oldest_ms):
-                if name not in self._owners and self._log.enabled:
+                if name not in self and self._log.enabled:
                     self._log.put_epoch(name, None)
 
     def _forget(self, transactional_id: str) -> None:
         self._owners.pop(transactional_id).close()
         self._asking.pop(transactional_id).close()
-
-    def _idle_s(self, owner: "BrokerOwner") -> float:
-        """For so long it is kept; a client of its own knows it for as long as the brokers do."""
-        known_s = self._config.transactional_id_timeout_ms / 1000
-        return known_s if owner.policy.idle_s is None else owner.policy.idle_s

@@ -12,6 +12,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
+from kproxy.txn.resting_client import Plain
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch, StoredEpochs
 from kproxy.txn.txn_error import TxnError
 
@@ -72,6 +73,17 @@ class KeptEpoch:
     def begin(self, client: Producer, timeout_ms: int) -> None:
         """From now on the entries are this client's."""
         self._client, self._timeout_ms = client, timeout_ms
+
+    def pack(self) -> Plain | None:
+        """What ``unpack`` needs; None while an entry is to be written."""
+        if self._unwritten is not None or self._is_slow or not self._written.is_set():
+            return None
+        return None if self._client is None else tuple(self._client), self._timeout_ms, self._has_entry
+
+    def unpack(self, packed: Plain) -> None:
+        """Takes what ``pack`` returned."""
+        client, self._timeout_ms, self._has_entry = packed
+        self._client = None if client is None else Producer(*client)
 
     def leave(self, *, replaced: bool = False) -> None:
         """This client can't be continued, as its epoch rises with each end, or as it was ``replaced``.

@@ -27,8 +27,11 @@ from kproxy.txn.stored_epochs import decode_value
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Stage, stage
+from tests.net.txn.broker.packing import _kept_or_packed
 
-pytestmark = pytest.mark.idle_clock
+__all__ = ["_kept_or_packed"]
+
+pytestmark = [pytest.mark.idle_clock, pytest.mark.usefixtures("_kept_or_packed")]
 
 LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
 ABORTABLE, UNKNOWN = ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING

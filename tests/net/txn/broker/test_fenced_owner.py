@@ -13,10 +13,15 @@ from kproxy.testing.fake_broker.transactional_ids import LAST_EPOCH
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Stage, stage
+from tests.net.txn.broker.packing import _kept_or_packed
 from tests.net.txn.log_harness import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+__all__ = ["_kept_or_packed"]
+
+pytestmark = pytest.mark.usefixtures("_kept_or_packed")
 
 LEVELS = pytest.mark.parametrize("level", [1, 2], ids=["TV1", "TV2"])
 #: What a cluster has agreed on, and whether the client speaks the second protocol.
