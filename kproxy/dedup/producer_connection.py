@@ -452,10 +452,11 @@ class ProducerConnection:
         """The requests for a partition whose response the client may not have received."""
         return [answer for answer in (*self._unread, *self._written, *self._asked) if key in answer.keys]
 
-    def unheard(self, keys: Collection[TrackKey], asker: "ProducerConnection") -> list[tuple[bool, float]]:
-        """The requests for these partitions whose response the client's kernel may not have.
+    def unheard(self, keys: Collection[TrackKey], asker: "ProducerConnection", now: float) -> list[tuple[bool, float]]:
+        """The requests for these partitions whose response the client's kernel may not have, at ``now`` (s).
 
-        Only those that were sent before the request of ``asker`` waited. Of each: whether its outcome is known, and
+        The one that waits for the end of its connection too; else only those that were sent before the request of
+        ``asker`` waited. Of each: whether its outcome is known, and
         when its response was given (s; 0: it was not).
         """
         asked = [
@@ -464,12 +465,14 @@ class ProducerConnection:
             if not (answer.given_up or asker.waited_at(answer.sent_at) or answer.keys.isdisjoint(keys))
         ]
         kept = [entry for key in keys for entry in self.kept.get(key, ())]
-        if not (asked or kept):
+        waits = self.ledger.rules.awaits_end(self.outrun_at, now) and any(map(self.waits_with, keys))
+        if not (asked or kept or waits):
             return []
         acknowledged = self.hear()
-        found = [(one.closed, one.at if one.position else 0.0) for one in asked if not 0 < one.position <= acknowledged]
+        unheard = (one for one in asked if not 0 < one.position <= acknowledged)
+        found = [(one.closed, one.at if one.position else 0.0) for one in unheard]
         found += [(True, entry.since) for entry in kept]  # acknowledged or not, its client may send these again
-        return found
+        return [*found, (False, 0.0)] if waits else found
 
     def leave(self, now: float) -> None:
         """Records that the client has left the connection, as another one of it shows: the end was not seen.

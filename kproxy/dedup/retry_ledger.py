@@ -310,7 +310,7 @@ class RetryLedger:
         if not keys or self.rules.pools_connections:
             return None
         for other in self._older(member):
-            unheard = other.unheard(keys, member)
+            unheard = other.unheard(keys, member, now)
             if not unheard or self.rules.is_of_another_program(other.origin, member.origin):
                 continue
             if not all(is_closed for is_closed, _ in unheard):

@@ -310,6 +310,13 @@ class Rules:
         """
         return outrun_at + _END_FOLLOWS
 
+    def awaits_end(self, outrun_at: float, now: float) -> bool:
+        """Whether a request waits for the end of its connection, or has just done so in vain: it is about to be taken.
+
+        ``outrun_at``: as ``shows_end_by`` has it; inf if it does not.
+        """
+        return outrun_at <= now < self.shows_end_by(outrun_at) + _LONGEST_ROUND_TRIP
+
     def expired(self, entry: UnconfirmedBatch, now: float) -> bool:
         """No client retries for so long."""
         return now - entry.since > self.window

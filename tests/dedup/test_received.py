@@ -524,6 +524,32 @@ def test_what_was_sent_before_is_waited_for_though_it_is_accepted_later() -> Non
     assert world.text() == "a"
 
 
+def test_a_request_that_waits_is_waited_for_by_what_comes_over_a_newer_connection() -> None:
+    """That waits for the end of its connection, since another program of the name is there."""
+    world = World()
+    old = world.connect()
+    old.did("z", time=1)
+    old.wire.missing = ANSWER_BYTES
+    world.now += 5
+    twin = world.connect()
+    twin.saw_older()
+    twin.did("y", time=2)
+    old.member.waits([KEY])
+    assert isinstance(old.prerequisite(), SeeEnd)
+    newer = world.connect()
+    assert newer.prerequisite() == Settle([KEY])
+    newer.member.waits([KEY])
+    assert newer.prerequisite() == Settle([KEY])
+    request = old.ask("a", time=5)
+    old.member.waits_no_more()
+    assert newer.prerequisite() == Settle([KEY])
+    old.wire.missing = ANSWER_BYTES
+    old.write(request)
+    old.tell(request)
+    newer.did("a", time=5)
+    assert world.text() == "zya"
+
+
 def test_what_is_accepted_while_a_request_waits_is_not_waited_for() -> None:
     """Else processes of one name that run at the same time would write one after the other."""
     world = World()

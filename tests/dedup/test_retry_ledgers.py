@@ -323,8 +323,8 @@ def test_only_requests_that_waited_while_a_partition_did_not_exist_are_not_to_be
     assert ledger.missing_for(talk.member, [KEY, OTHER]) == unfenced
     assert talk.prerequisite() is None
     assert ledger.missing_for(other.member, [KEY]) == {}
-    assert isinstance(other.prerequisite(), Recover)
     talk.member.waits_no_more()
+    assert isinstance(other.prerequisite(), Recover)
     assert ledger.missing_for(talk.member, [KEY]) == {}
     assert isinstance(talk.prerequisite(), Recover)
 
