@@ -471,7 +471,8 @@ class ProducerConnection:
         acknowledged = self.hear()
         unheard = (one for one in asked if not 0 < one.position <= acknowledged)
         found = [(one.closed, one.at if one.position else 0.0) for one in unheard]
-        found += [(True, entry.since) for entry in kept]  # acknowledged or not, its client may send these again
+        # acknowledged or not, its client sends these again, and has not yet
+        found += [(True, entry.since) for entry in kept if not (self.is_waiting or self.origin.used_at > entry.since)]
         return [*found, (False, 0.0)] if waits else found
 
     def leave(self, now: float) -> None:

@@ -9,7 +9,7 @@ from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.origin import Silence
 from kproxy.dedup.retry_ledger import SeeEnd, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
-from tests.dedup.talk import ANSWER_BYTES, KEY, Talk, World
+from tests.dedup.talk import ANSWER_BYTES, KEY, OTHER, Talk, World
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
 
 AUTO = replace(RULES, in_flight=None)
@@ -504,6 +504,41 @@ def test_a_response_that_came_too_late_and_is_not_acknowledged_was_left_too() ->
     old.member.look_between(world.now)
     world.connect().did("a", time=5)
     assert world.text() == "a"
+
+
+def beside_an_error(world: World) -> Talk:
+    """A connection over which a success was told beside another partition's error, and acknowledged."""
+    talk = world.connect()
+    talk.did("z", time=1)
+    request = talk.ask("a", keys=(KEY, OTHER), time=5)
+    talk.write(request)
+    request.failed, request.failures = True, [OTHER]
+    talk.tell(request)
+    talk.member.look_between(world.now)
+    return talk
+
+
+def test_a_success_beside_an_error_may_be_repeated_over_a_newer_connection() -> None:
+    """The client repeats the whole request, and the network is cut before it arrives."""
+    world = World()
+    old = beside_an_error(world)
+    newer = world.connect()
+    assert isinstance(newer.prerequisite(), SeeEnd)
+    newer.did("a", time=5)
+    assert old.member.ended
+    assert world.text() == "za"
+
+
+def test_a_client_that_has_gone_on_after_an_error_has_not_left() -> None:
+    """Another program of the name writes an equal record at the same time."""
+    world = World()
+    old = beside_an_error(world)
+    world.now += 0.1
+    old.did("b", time=6)
+    world.now += 5
+    world.connect().did("a", time=5)
+    assert not old.member.ended
+    assert world.text() == "zaba"
 
 
 def test_what_was_sent_before_is_waited_for_though_it_is_accepted_later() -> None:
