@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help archives backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
+.PHONY: help agents archives backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -80,6 +80,9 @@ backends: system $(STAMP) ## the contract and released clients on Kafka 3.9, Kaf
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
 	$(BIN)/python -m verification.chaos $(ARGS)
+
+agents: $(STAMP)  ## log shippers of Debian while acknowledgements are lost, directly and through kproxy (ARGS="--only rsyslog")
+	$(BIN)/python -m verification.agents $(ARGS)
 
 network: $(STAMP) ## released clients on a network that is cut, slow, or loses acknowledgements (root; ARGS="--only latency")
 	$(BIN)/python -m verification.network $(ARGS)

@@ -1,0 +1,170 @@
+"""One trial: an agent writes lines, responses are lost, kproxy may be killed, and the log is read back."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from kproxy.codec.batch_reader import iter_records
+from kproxy.codec.messages import ApiKey
+from kproxy.testing.cluster_client import ClusterClient
+from kproxy.testing.kafka import RealKafka
+from kproxy.testing.ports import free_ports
+from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
+from kproxy.testing.relay_thread import RelayThread
+from verification.agents.programs import TOPIC, Agent, line, number_in
+from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess, log_problems
+
+__all__ = ["KINDS", "Found", "Trial", "run"]
+
+KINDS: Final = ("direct", "through", "killed", "restarted")
+_PARTITIONS: Final = 3
+_MOST_BYTES: Final = 1 << 30
+#: Nothing has come for so long, in seconds: the agent has given up the rest, or has nothing left.
+_QUIET_S: Final = 45.0
+#: After the last line was seen a copy may still come.
+_SETTLED_S: Final = 5.0
+_LOOKS_EVERY_S: Final = 1.0
+_PAUSE_S: Final = 0.03
+_STOP_S: Final = 60.0
+_KILLS: Final = 3
+
+
+class Trial(NamedTuple):
+    """What is tried; ``share`` of Produce responses are lost.
+
+    ``kind``: the agent at the broker ("direct"), at kproxy ("through"), which is killed three times ("killed"), or
+    stopped in good order and started again three times ("restarted").
+    """
+
+    agent: type[Agent]
+    kind: str
+    lines: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is in the log, and how many Produce responses were lost in flight."""
+
+    lines: int
+    missing: int
+    copies: int
+    dropped: int
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.missing or self.copies)
+
+
+class _Place(NamedTuple):
+    """Where the agent connects to, and where the log is read."""
+
+    bootstrap: str
+    kafka: RealKafka
+    relays: list[FaultRelay]
+    kproxy: KproxyProcess | None = None
+
+    @property
+    def dropped(self) -> int:
+        return sum(relay.counts.dropped_answers[ApiKey.PRODUCE] for relay in self.relays)
+
+
+def run(trial: Trial, directory: Path) -> Found:
+    """Runs it. Unavailable, AgentFailed, KproxyFailed: it could not be run to its end."""
+    began = time.monotonic()
+    faults = Faults(drop_answers=Drop(share=trial.share, ending=Ending.RST))
+    open_place = _direct if trial.kind == "direct" else _through
+    with open_place(directory, faults) as place:
+        with ClusterClient(place.kafka.bootstrap) as client:
+            client.create_topic(TOPIC, _PARTITIONS, 1)
+        home = directory / "agent"
+        home.mkdir()
+        agent = trial.agent(home, place.bootstrap)
+        with agent.running() as process:
+            _write(trial, agent, process, place)
+            agent.finish(process)
+            copies = _awaited(trial, agent, process, place)
+        return Found(
+            trial.lines,
+            missing=trial.lines - len(copies),
+            copies=copies.total() - len(copies),
+            dropped=place.dropped,
+            seconds=time.monotonic() - began,
+        )
+
+
+def _write(trial: Trial, agent: Agent, process: Any, place: _Place) -> None:
+    """Hands it all lines, and kills or restarts kproxy in between."""
+    chunks = [range(at, min(at + agent.chunk, trial.lines)) for at in range(0, trial.lines, agent.chunk)]
+    breaks = {len(chunks) * nth // (_KILLS + 1) for nth in range(1, _KILLS + 1)}
+    for nth, numbers in enumerate(chunks):
+        agent.check(process)
+        agent.write([line(number) for number in numbers], process)
+        time.sleep(_PAUSE_S)
+        if nth in breaks and place.kproxy is not None and trial.kind != "through":
+            if trial.kind == "killed":
+                place.kproxy.kill()
+            else:
+                place.kproxy.stop(_STOP_S)
+            trio.run(place.kproxy.start)
+
+
+def _awaited(trial: Trial, agent: Agent, process: Any, place: _Place) -> Counter[int]:
+    """How often each line is in the log, when nothing more comes."""
+    copies: Counter[int] = Counter()
+    changed = time.monotonic()
+    while True:
+        now, found = time.monotonic(), _copies(place.kafka)
+        if found != copies:
+            copies, changed = found, now
+        if now - changed > (_SETTLED_S if len(copies) == trial.lines else _QUIET_S):
+            return copies
+        agent.check(process)
+        time.sleep(_LOOKS_EVERY_S)
+
+
+def _copies(kafka: RealKafka) -> Counter[int]:
+    copies: Counter[int] = Counter()
+    with ClusterClient(kafka.bootstrap) as client:
+        for partition in range(_PARTITIONS):
+            records = iter_records(client.read_all(TOPIC, partition), max_decompressed_bytes=_MOST_BYTES)
+            copies.update(number_in(bytes(record.value or b"")) for record in records)
+    return copies
+
+
+@contextmanager
+def _direct(directory: Path, faults: Faults) -> Iterator[_Place]:
+    """Agent, relay, broker: the broker tells its clients the relay's port."""
+    [port] = free_ports(1)
+    relay = FaultRelay(("127.0.0.1", 0), port=port, faults=faults)
+    config = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    with RelayThread([relay]), RealKafka(config=config, directory=directory / "kafka") as kafka:
+        relay.upstream = ("127.0.0.1", kafka.ports[0])
+        yield _Place(f"127.0.0.1:{port}", kafka, [relay])
+
+
+@contextmanager
+def _through(directory: Path, faults: Faults) -> Iterator[_Place]:
+    """Agent, relays, kproxy with its default options, broker."""
+    with RealKafka(directory=directory / "kafka") as kafka:
+        kproxy = KproxyProcess("kproxy", kafka.bootstrap, directory, defaults={})
+        relays = [
+            FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=nth)
+            for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
+        ]
+        with RelayThread(relays):
+            try:
+                trio.run(kproxy.start)
+                yield _Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)
+                kproxy.stop(_STOP_S)
+            finally:
+                kproxy.kill()
+        if problems := log_problems(kproxy.log_tail(_MOST_BYTES)):
+            raise KproxyFailed(f"kproxy logged an exception: {problems[0]}")
