@@ -507,7 +507,7 @@ def test_a_response_that_came_too_late_and_is_not_acknowledged_was_left_too() ->
 
 
 def beside_an_error(world: World) -> Talk:
-    """A connection over which a success stood beside another partition's error, and acknowledged."""
+    """A connection over which a success was answered beside another partition's error, and arrived."""
     talk = world.connect()
     talk.did("z", time=1)
     request = talk.ask("a", keys=(KEY, OTHER), time=5)
