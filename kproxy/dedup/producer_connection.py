@@ -456,8 +456,7 @@ class ProducerConnection:
         """The requests for these partitions whose response the client's kernel may not have, at ``now`` (s).
 
         The one that waits for the end of its connection too; else only those that were sent before the request of
-        ``asker`` waited. Of each: whether its outcome is known, and
-        when its response was given (s; 0: it was not).
+        ``asker`` waited. Of each: whether its outcome is known, and when its response was given (s; 0: it was not).
         """
         asked = [
             answer

@@ -12,11 +12,11 @@ of what is kept of a producer without a connection:
 3. What rests counts to the bounds of ``doubt_memory``, as all ledgers do.
 """
 
-import marshal
 from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from kproxy.codec.packed import pack, unpack
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.origin import ELSEWHERE, Origin, Software
@@ -35,8 +35,6 @@ REST_AFTER_S: Final = 1.0
 RESTING_BYTES: Final = 1200
 #: An entry, or a record of it, takes more.
 _RECORD_BYTES: Final = 32
-#: The format of ``marshal``: without references, which would take longer to find than they save.
-_FORMAT: Final = 2
 
 #: Attributes of a ledger: those that are kept as they are, and those that are empty at rest.
 PLAIN: Final = (
@@ -98,7 +96,7 @@ class RestingLedger:
     def rebuild(self, identity: Identity, rules: Rules, outside: Outside) -> RetryLedger:
         """The ledger as it was."""
         ledger = RetryLedger(identity, rules, outside)
-        state, keys, origins, uses, entries = marshal.loads(self.packed)
+        state, keys, origins, uses, entries = unpack(self.packed)
         for name, value in zip(PLAIN, state, strict=True):
             setattr(ledger, name, value)
         known = [_origin(row) for row in origins]
@@ -132,7 +130,7 @@ def packed(ledger: RetryLedger, now: float) -> bytes | None:
     uses = [_use_row(key, use, keys, origins) for key, use in ledger._uses.items()]
     batches = [_entry_row(entry, keys, origins) for entry in entries]
     known = [(None if one is ELSEWHERE else (tuple(one.software), _origin_of(one))) for one in origins]
-    data = marshal.dumps((_state_of(ledger), list(keys), known, uses, batches), _FORMAT)
+    data = pack((_state_of(ledger), list(keys), known, uses, batches))
     return data if len(data) <= MOST_BYTES else None
 
 

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from kproxy.codec.packed import Plain
 from kproxy.codec.sequence import advance, distance
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch
-from kproxy.txn.resting_client import Plain
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
@@ -103,12 +103,12 @@ class ClientSequences(Generic[T]):
         self._recent.clear()
 
     def pack(self) -> Plain:
-        """What ``unpack`` needs after the end of a transaction: its batches can't be repeated any more."""
+        """State for ``unpack`` after the end of a transaction: its batches can't be repeated any more."""
         recent = {place: [known[1:3] for known in batches] for place, batches in self._recent.items()}
         return tuple(self._client), self._next, recent
 
     def unpack(self, packed: Plain) -> None:
-        """Takes what ``pack`` returned."""
+        """Takes the state that ``pack`` returned."""
         client, self._next, recent = packed
         self._client, ended = Producer(*client), object()
         for place, batches in recent.items():

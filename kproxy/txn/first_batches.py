@@ -7,8 +7,8 @@ batches have to come over one.
 
 from collections.abc import Collection
 
+from kproxy.codec.packed import Plain
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.txn.resting_client import Plain
 
 
 class FirstBatches:
@@ -28,16 +28,17 @@ class FirstBatches:
         unknown = [place for place in places if place not in self._known]
         return all(self._connections.setdefault(place, connection) == connection for place in unknown)
 
-    def pack(self) -> Plain | None:
-        """What ``unpack`` needs; None while a transaction has written to a partition for the first time."""
-        return None if self._connections else list(self._known)
+    def pack(self) -> Plain:
+        """State for ``unpack``."""
+        return list(self._known), self._connections
 
     @classmethod
     def unpack(cls, packed: Plain) -> "FirstBatches":
-        """Those of which ``pack`` returned this."""
-        known = cls()
-        known._known.update(packed)
-        return known
+        """The one whose ``pack`` returned this state."""
+        made = cls()
+        known, made._connections = packed
+        made._known.update(known)
+        return made
 
     def ended(self) -> None:
         """The transaction has ended: what was written in it has sequences that are known."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.resting_client import Plain
+from kproxy.codec.packed import Plain
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class NewestConnections:
         self._least = 0
 
     def pack(self) -> Plain:
-        """What ``unpack`` needs."""
+        """State for ``unpack``."""
         return self._newest, self._least
 
     def unpack(self, packed: Plain) -> None:
-        """Takes what ``pack`` returned."""
+        """Takes the state that ``pack`` returned."""
         self._newest, self._least = packed
 
 

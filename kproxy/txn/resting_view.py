@@ -5,19 +5,17 @@ data: for longer than the id itself exists. So a view of which only the claim, t
 left is packed while nobody asks for it.
 """
 
-import marshal
-from collections.abc import Iterable
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
+from kproxy.codec import packed
+from kproxy.codec.packed import plain
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import Claim, Decided
 
-#: The format of ``marshal``: without references, which would take longer to find than they save.
-_FORMAT: Final = 2
 #: Fields of a view that are empty at rest.
 EMPTY: Final = (
     "ongoing",
@@ -43,23 +41,23 @@ def pack(view: IdView) -> bytes | None:
         return None
     claim, last = view.claim, view.last
     state = (
-        None if claim is None else _plain(_claim_of(claim)),
+        None if claim is None else plain(_claim_of(claim)),
         tuple(view.client),
         view.generations,
         [(producer_id, epochs.to_bytes()) for producer_id, epochs in view.committed.items()],
         [tuple(part) for part in view.aborted],
         [(producer_id, epochs.to_bytes()) for producer_id, epochs in view.aborted_members.items()],
-        None if last is None else _plain(last),
+        None if last is None else plain(last),
         list(view.batch_ids),
         view.expired,
         tuple(view.touched),
     )
-    return marshal.dumps(state, _FORMAT)
+    return packed.pack(state)
 
 
 def unpack(transactional_id: str, data: bytes) -> IdView:
     """The view that ``pack`` gave the bytes of."""
-    claim, client, generations, committed, aborted, aborted_members, last, batch_ids, expired, touched = marshal.loads(
+    claim, client, generations, committed, aborted, aborted_members, last, batch_ids, expired, touched = packed.unpack(
         data
     )
     view = IdView(transactional_id, None if claim is None else _claim(claim), Producer(*client), generations)
@@ -73,11 +71,6 @@ def unpack(transactional_id: str, data: bytes) -> IdView:
     view.batch_ids.extend(batch_ids)
     view.expired, view.touched = expired, LogPosition(*touched)
     return view
-
-
-def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Values of which those that are named tuples are plain ones."""
-    return tuple([tuple(value) if isinstance(value, tuple) else value for value in values])
 
 
 def _claim(values: tuple[Any, ...]) -> Claim:

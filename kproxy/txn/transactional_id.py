@@ -9,12 +9,12 @@ from typing import Final
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.packed import Plain
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.requests import TxnRequest
-from kproxy.txn.resting_client import Plain
 from kproxy.txn.states import Event, State, next_state
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -167,14 +167,14 @@ class TransactionalId:
     # -- at rest
 
     def pack(self) -> Plain | None:
-        """What ``unpack`` needs; None while a transaction is open, or can only be aborted."""
+        """State for ``unpack``; None while a transaction is open, or can only be aborted."""
         if self.is_open or self.doomed is not None:
             return None
         rest = self.is_fenced, self.acts_for_others, self.is_left, self._connections.pack()
         return self.state.value, tuple(self.client), *rest
 
     def unpack(self, packed: Plain) -> None:
-        """Takes what ``pack`` returned."""
+        """Takes the state that ``pack`` returned."""
         state, client, self.is_fenced, self.acts_for_others, self.is_left, connections = packed
         self.state, self.client = State(state), Producer(*client)
         self._connections.unpack(connections)

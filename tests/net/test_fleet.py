@@ -350,6 +350,20 @@ async def test_a_request_that_is_read_late_is_no_second_copy_of_what_another_ins
         assert values_in(one.brokers, "t") == [b"a"]
 
 
+def searched_and_held(proxy: Proxied) -> tuple[trio.Event, trio.Event]:
+    """Events: an instance has searched the log for what others wrote; its request may continue."""
+    recovery, reached, gate = proxy.server.keeper._recovery, trio.Event(), trio.Event()
+    recover = recovery.recover
+
+    async def late(*args: Any) -> None:
+        await recover(*args)
+        reached.set()
+        await gate.wait()
+
+    recovery.recover = late  # type: ignore[method-assign, assignment]
+    return reached, gate
+
+
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_request_whose_client_has_gone_to_another_instance_meanwhile_is_not_written(shared: bool) -> None:
     """Its instance has searched the log when the client gives up, and so has the other one before it writes."""
@@ -359,15 +373,7 @@ async def test_a_request_whose_client_has_gone_to_another_instance_meanwhile_is_
             for proxy in (one, other):
                 proxy.server.lanes.fleet._shared_until[identity] = inf
         one.brokers.create_topic("u")
-        recovery, gate, reached = one.server.keeper._recovery, trio.Event(), trio.Event()
-        recover = recovery.recover
-
-        async def late(*args: Any) -> None:
-            await recover(*args)
-            reached.set()
-            await gate.wait()
-
-        recovery.recover = late  # type: ignore[method-assign, assignment]
+        reached, gate = searched_and_held(one)
         async with await other.client(1) as before:
             assert errors_of(await before.call(produce("u", b"x"), 8)) == [0]
             left = await one.client(1)
@@ -386,13 +392,8 @@ async def test_a_request_whose_client_has_gone_to_another_instance_meanwhile_is_
 async def test_a_search_at_other_instances_ends_with_the_request_that_it_is_for() -> None:
     """Else what connections have left grows for as long as the log of producer ids can't be read."""
     async with two() as (one, other):
-        recovery, gate, reached = one.server.keeper._recovery, trio.Event(), trio.Event()
-        recover, log, begun, ended = recovery.recover, one.server.lanes.log, trio.Event(), trio.Event()
-
-        async def late(*args: Any) -> None:
-            await recover(*args)
-            reached.set()
-            await gate.wait()
+        reached, gate = searched_and_held(one)
+        log, begun, ended = one.server.lanes.log, trio.Event(), trio.Event()
 
         async def unreadable() -> None:
             begun.set()
@@ -401,7 +402,6 @@ async def test_a_search_at_other_instances_ends_with_the_request_that_it_is_for(
             finally:
                 ended.set()
 
-        recovery.recover = late  # type: ignore[method-assign, assignment]
         one.brokers.create_topic("u")
         async with await other.client(1) as before:
             assert errors_of(await before.call(produce("u", b"x"), 8)) == [0]

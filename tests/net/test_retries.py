@@ -395,7 +395,7 @@ async def test_who_sends_something_after_a_silence_has_read_what_came_before_it(
 
 
 async def test_a_program_that_stood_still_may_send_again_what_its_kernel_had_received() -> None:
-    """It writes what it had ready before it reads, and closes the connection, since its time-out has passed."""
+    """The program writes what was ready before it reads, and closes the connection, since its time-out has passed."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         client = await proxy.client(1)

@@ -77,7 +77,7 @@ class Agent(ABC):
         return True
 
     def finish(self, process: "subprocess.Popen[bytes]") -> None:  # noqa: B027 - most have nothing to do
-        """It has all lines."""
+        """Tells it that it has all lines."""
 
     @contextmanager
     def running(self) -> Iterator["subprocess.Popen[bytes]"]:

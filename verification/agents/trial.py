@@ -18,7 +18,8 @@ from kproxy.testing.ports import free_ports
 from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
 from kproxy.testing.relay_thread import RelayThread
 from verification.agents.programs import TOPIC, Agent, line, number_in
-from verification.chaos.kproxy_process import KproxyFailed, KproxyProcess, log_problems
+from verification.chaos.kproxy_process import KproxyProcess
+from verification.network.site import running
 
 __all__ = ["KINDS", "Found", "Trial", "run"]
 
@@ -159,12 +160,5 @@ def _through(directory: Path, faults: Faults) -> Iterator[_Place]:
             FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=nth)
             for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
         ]
-        with RelayThread(relays):
-            try:
-                trio.run(kproxy.start)
-                yield _Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)
-                kproxy.stop(_STOP_S)
-            finally:
-                kproxy.kill()
-        if problems := log_problems(kproxy.log_tail(_MOST_BYTES)):
-            raise KproxyFailed(f"kproxy logged an exception: {problems[0]}")
+        with RelayThread(relays), running(kproxy):
+            yield _Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)

@@ -11,6 +11,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
 
 def test_rsyslog_writes_each_line_once_through_kproxy_though_acknowledgements_are_lost(tmp_path: Path) -> None:
-    """That direct writes leave copies is shown by ``make agents``; how many is a matter of chance."""
+    """Only ``make agents`` shows that direct writes leave copies: how many is a matter of chance."""
     found = run(Trial(Rsyslog, "killed", 2_000, 0.3), tmp_path)
     assert (found.missing, found.copies) == (0, 0)

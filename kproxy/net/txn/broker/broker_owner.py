@@ -457,21 +457,20 @@ class BrokerOwner(Owner):
 
         Anyone who may use a transactional id leaves an owner, for as long as brokers know the id.
         """
-        first = () if self._first_batches is None else self._first_batches.pack()
         known, kept = self.id.pack(), self._kept.pack()
-        if not self.is_at_rest or self.is_connected or None in (first, known, kept):
+        if known is None or kept is None or self.is_connected or not self.is_at_rest:
             return None
         state = RestingClient(
             known=known,
             kept=kept,
             sequences=self._sequences.pack(),
-            first_batches=None if self._first_batches is None else first,
+            first_batches=self._first_batches and self._first_batches.pack(),
             level=self._protocol.level,
             timeout_ms=self._timeout_ms,
             upstream=self._upstream,
             resumed=self._resumed,
             given=self._given,
-            last_end=self._last_end,
+            last_end=int(self._last_end),
             last=self._last,
             is_continued=self._is_continued,
             is_outdated=self._is_outdated,
@@ -481,7 +480,7 @@ class BrokerOwner(Owner):
         return state.to_bytes()
 
     def unpack(self, packed: bytes) -> None:
-        """Takes what ``pack`` returned."""
+        """Takes the bytes that ``pack`` returned."""
         state = RestingClient.of_bytes(packed)
         self.id.unpack(state.known)
         self._kept.unpack(state.kept)
@@ -489,7 +488,7 @@ class BrokerOwner(Owner):
         self._first_batches = None if state.first_batches is None else FirstBatches.unpack(state.first_batches)
         self._protocol, self._timeout_ms = Protocol.of(state.level), state.timeout_ms
         self._upstream, self._resumed, self._given = state.upstream, state.resumed, state.given
-        self._last_end, self._last = state.last_end, state.last
+        self._last_end, self._last = LastEnd(state.last_end), state.last
         self._is_continued, self._is_outdated = state.is_continued, state.is_outdated
         self._is_used, self._owes_epoch = state.is_used, state.owes_epoch
 

@@ -10,9 +10,9 @@ import structlog
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.packed import Plain
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
-from kproxy.txn.resting_client import Plain
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch, StoredEpochs
 from kproxy.txn.txn_error import TxnError
 
@@ -75,13 +75,13 @@ class KeptEpoch:
         self._client, self._timeout_ms = client, timeout_ms
 
     def pack(self) -> Plain | None:
-        """What ``unpack`` needs; None while an entry is to be written."""
+        """State for ``unpack``; None while an entry is to be written."""
         if self._unwritten is not None or self._is_slow or not self._written.is_set():
             return None
         return None if self._client is None else tuple(self._client), self._timeout_ms, self._has_entry
 
     def unpack(self, packed: Plain) -> None:
-        """Takes what ``pack`` returned."""
+        """Takes the state that ``pack`` returned."""
         client, self._timeout_ms, self._has_entry = packed
         self._client = None if client is None else Producer(*client)
 

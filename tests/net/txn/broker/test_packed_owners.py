@@ -151,7 +151,7 @@ async def _with_ids(cast: Stage, client: Client, count: int) -> None:
 
 
 async def test_the_check_packs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests of owners do always is done: nearly each time there is something to pack."""
+    """Other tests of owners rely on it: nearly each time there is something to pack."""
     counted = pack_always(monkeypatch)
     async with stage() as cast:
         client = await client_of(cast)
