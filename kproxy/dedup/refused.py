@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.origin import ELSEWHERE, Origin
 from kproxy.dedup.unconfirmed import PendingProduce
 
 if TYPE_CHECKING:
@@ -97,6 +98,14 @@ class Refused:
     def crossed_by(self, empty_at: float) -> bool:
         """Whether the client may not have read the refusal when it sent what arrived after ``empty_at``, in seconds."""
         return empty_at <= self.answered_at + _ON_ITS_WAY_S
+
+    def is_of_later(self, origin: Origin) -> bool:
+        """Whether its connection was opened after another one that was not used since.
+
+        The client may have left the other one. What is still delivered over that is not what it has ready now.
+        """
+        mine = ELSEWHERE if self.member is None else self.member.origin
+        return max(origin.opened_at, origin.used_at) < mine.opened_at
 
     def following(self, before: "Refused | None") -> "Refused":
         """This one, if ``before`` was refused before, and its retry is still expected.

@@ -395,7 +395,7 @@ class ProduceGate:
             known = ledger.refused_elsewhere(member, key, link.now)
             if known is not None:
                 refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, here=False)
-        found = refusals.of(places, link.empty_at, link.now, records, refuse)
+        found = refusals.of(places, member.origin, link.empty_at, link.now, records, refuse)
         for key in places:
             if key not in found:
                 ledger.retried(member, key, link.now)

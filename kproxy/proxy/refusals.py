@@ -11,6 +11,7 @@ from math import inf
 
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.origin import Origin
 from kproxy.dedup.refused import Refused
 
 
@@ -23,8 +24,8 @@ class _Refusal:
     #: On this connection: all requests that arrive before the client is answered are refused.
     here: bool
 
-    def overtakes(self, empty_at: float, records: Sequence[Digest]) -> bool:
-        """Whether a request would be written before the retry of the refused one."""
+    def overtakes(self, origin: Origin, empty_at: float, records: Sequence[Digest]) -> bool:
+        """Whether a request over a connection would be written before the retry of the refused one."""
         refused, retry = self.refused, self.refused.retry
         if retry.ended:
             return self.here and empty_at < retry.ended_at  # it was there before: its client will repeat it, too
@@ -38,7 +39,10 @@ class _Refusal:
             return False
         if refused.in_retry_of_another_time(records, empty_at):
             return False
-        if not refused.is_repeated_by(records):  # a retry with new timestamps that came too soon to be known for one
+        # Not what a connection that was left delivers late, nor a retry with new timestamps that came too soon to be
+        # known for one.
+        delivered_late = refused.answered_at < inf and refused.is_of_later(origin)
+        if not (delivered_late or refused.is_repeated_by(records)):
             retry.left -= 1
         return True
 
@@ -71,6 +75,7 @@ class Refusals:
     def of(
         self,
         keys: Iterable[TrackKey],
+        origin: Origin,
         empty_at: float,
         now: float,
         records: Callable[[TrackKey], Sequence[Digest]],
@@ -79,17 +84,19 @@ class Refusals:
         """The errors for a request that arrived after ``empty_at``, when its connection was last empty; none to accept
         it.
 
-        ``records``: those of the request for a partition; none if they can't be read.
-        ``refuse`` records for the producer's other connections that the request is refused for a partition, lest it
-        overtake the retry of the given one. It gives None if the order is kept in another way (``AwaitedRecords``).
+        ``origin``: the connection, as it was before. ``records``: those of the request for a partition; none if they
+        can't be read. ``refuse`` records for the producer's other connections that the request is refused for a
+        partition, lest it overtake the retry of the given one. It gives None if the order is kept in another way
+        (``AwaitedRecords``).
         """
-        errors = {key: self._check(key, empty_at, now, records, refuse) for key in keys}
+        errors = {key: self._check(key, origin, empty_at, now, records, refuse) for key in keys}
         self.some = bool(self._to_tell or self._told)
         return {key: error_code for key, error_code in errors.items() if error_code}
 
     def _check(
         self,
         key: TrackKey,
+        origin: Origin,
         empty_at: float,
         now: float,
         records: Callable[[TrackKey], Sequence[Digest]],
@@ -104,7 +111,7 @@ class Refusals:
         told = self._told.get(key)
         if told is None:
             return 0
-        if told.overtakes(empty_at, records(key)):
+        if told.overtakes(origin, empty_at, records(key)):
             refuse(key, told.refused)
             return told.error_code
         told.refused.retry.end(now)

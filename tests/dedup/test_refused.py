@@ -3,6 +3,7 @@ from math import inf
 import pytest
 
 from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.origin import Origin
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.wires import member
@@ -30,6 +31,19 @@ def test_it_counts_as_answered_when_the_response_leaves_and_no_sooner() -> None:
     assert found.answered_at == 7.0
     assert (found.crossed_by(7.5), found.crossed_by(7.6)) == (True, False)
     assert (found.expired(8.0), found.expired(8.1)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("opened_at", "used_at", "is_later"), [(3.0, 0.0, True), (3.0, 3.9, True), (3.0, 4.1, False), (4.5, 0.0, False)]
+)
+def test_a_connection_is_later_than_one_that_was_not_used_since_it_was_opened(
+    opened_at: float, used_at: float, is_later: bool
+) -> None:
+    found = refused("a", 5.0)
+    assert found.member is not None
+    found.member.origin.opened_at = 4.0
+    assert found.is_of_later(Origin(opened_at=opened_at, used_at=used_at)) == is_later
+    assert not Refused.of(None, 5.0, PendingProduce([], 60.0), made("a")).is_of_later(Origin(opened_at=opened_at))
 
 
 def test_after_the_end_of_the_connection_nobody_is_answered() -> None:

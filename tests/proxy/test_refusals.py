@@ -5,9 +5,11 @@ import pytest
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import TrackKey
+from kproxy.dedup.origin import Origin
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.proxy.refusals import Refusals
+from tests.dedup.wires import member
 
 A, B = (b"t", 0), (b"t", 1)
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -28,6 +30,7 @@ class Talk:
 
     def __init__(self, depth: int = 1) -> None:
         self.refusals = Refusals()
+        self.origin = Origin(opened_at=0.5)
         self.depth = depth
         self.noted: list[TrackKey] = []
 
@@ -36,7 +39,7 @@ class Talk:
             self.noted.append(key)
             return refused(empty_at + 0.1, *records, depth=self.depth)
 
-        return self.refusals.of(keys, empty_at, empty_at, lambda key: list(records), refuse)
+        return self.refusals.of(keys, self.origin, empty_at, empty_at, lambda key: list(records), refuse)
 
 
 def moved(*records: Digest, depth: int = 1) -> Talk:
@@ -210,3 +213,22 @@ def test_its_own_refusal_counts_although_another_connection_waits_for_the_same_r
     talk.refusals.told(A, LATE, first, here=False)
     talk.refusals.told(A, MOVED, refused(1.2, record("b"), told=False).following(first))
     assert talk.ask([A], 1.3, record("a")) == {A: MOVED}  # nobody has read that refusal yet
+
+
+def test_a_request_that_arrives_late_over_a_connection_that_was_left_uses_up_nothing_of_what_is_ready() -> None:
+    used, left, newer = Talk(), Talk(), member()
+    used.origin, newer.origin.opened_at = newer.origin, 0.9
+    known = Refused.of(newer, 1.0, PendingProduce([], 60.0, at=1.0, position=1), [record("a")])
+    used.refusals.told(A, MOVED, known)
+    left.refusals.told(A, LATE, known, here=False)
+    assert left.ask([A], 1.01, record("x")) == {A: LATE}
+    assert used.ask([A], 1.02, record("b")) == {A: MOVED}
+    assert used.ask([A], 1.03, record("c")) == {}  # as much as can have been ready
+
+
+def test_a_connection_that_was_left_is_refused_no_more_than_can_have_been_ready_while_the_response_is_awaited() -> None:
+    left, newer = Talk(), member()
+    newer.origin.opened_at = 0.9
+    known = Refused.of(newer, 1.0, PendingProduce([], 60.0), [record("a")])
+    left.refusals.told(A, LATE, known, here=False)
+    assert [left.ask([A], 2.0, record("x")) for _ in range(2)] == [{A: LATE}, {}]

@@ -247,13 +247,17 @@ class History:
         sent.attempts.append(attempt)
 
     def _compare(self, other: Sent, sent: Sent, link: Link) -> None:
-        """Records whether a record that is sent over a connection may be taken for a retry of an equal one."""
+        """Records whether a record that is sent over a connection may be taken for a retry of an equal one.
+
+        For granted is taken that what nobody could see to be a retry leaves the attempt before in doubt.
+        """
         before, now = other.attempts[-1].link, trio.current_time()
         is_twin = other.client.number != sent.client.number
         keeps = other.client.keeps_connections or sent.client.keeps_connections
         is_open = other.state is not State.OK
         same = other.timestamp == sent.timestamp >= 0 and bool(sent.client.magic)
-        if other.forgotten or (before is not link and self.is_relayed(other.client)):
+        is_unknown = other.unseen and not self.is_timed(sent.client)
+        if other.forgotten or is_unknown or (before is not link and self.is_relayed(other.client)):
             sent.mixed = True
         elif is_twin and not keeps:
             sent.doubts.append(Doubt(before, is_open, other.amiss, link, now, same))

@@ -1,5 +1,6 @@
 """Claims."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,24 @@ async def test_it_is_not_if_the_connection_ended_in_good_order_after_the_respons
     history.declared = True  # something in between ends TCP
     history.sends(declared, attempt(new))
     assert declared.mixed
+
+
+@pytest.mark.parametrize("renews", [False, True])
+async def test_an_equal_record_without_its_own_time_is_mixed_up_with_one_whose_retry_nobody_could_see(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock, renews: bool
+) -> None:
+    history, (old, new, newest) = History(), (network.connect("a", "kproxy", 1) for _ in range(3))
+    plan = replace(client(number=3), renews_timestamps=renews)
+    one, two = (Sent(plan, 0, 0, b"a", timestamp) for timestamp in (7, 8))
+    history.sends(one, attempt(old))
+    one.unseen = True
+    history.sends(one, attempt(new))
+    one.state = State.OK
+    new.near.close()
+    await trio.sleep(1)
+    new.far.close()
+    history.sends(two, attempt(newest))
+    assert two.is_mergeable == renews
 
 
 async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(network: VirtualNetwork) -> None:
