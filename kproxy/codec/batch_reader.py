@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kproxy.codec import compression
 from kproxy.codec.accelerator import accelerated
@@ -10,6 +10,9 @@ from kproxy.codec.batch_header import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, re
 from kproxy.codec.message_set import MIN_SIZE, iter_entry
 from kproxy.codec.records import MAGIC_OFFSET, CorruptRecord, RawRecord, Record
 from kproxy.codec.varint import read_varint
+
+if TYPE_CHECKING:
+    from array import array
 
 #: Of a batch's header: length, magic, attributes, producer id, record count.
 _GLANCE: Final = Struct(">8xi4xb4xh20xq6xi")
@@ -128,25 +131,34 @@ def iter_raw_records(
 
     Raises as ``iter_records`` does.
     """
-    data = records_of(header, memoryview(batch), max_decompressed_bytes)
+    return iter_block(header, records_of(header, memoryview(batch), max_decompressed_bytes))
+
+
+def iter_block(header: BatchHeader, block: bytes, ends: "array[int] | None" = None) -> Iterator[RawRecord]:
+    """As ``iter_raw_records``, of the records that ``records_of`` returns.
+
+    ``ends``: where the body of each ends in the block is appended before it is yielded.
+    """
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
     pos = 0
     for _ in range(header.record_count):
-        size, pos = read_varint(data, pos)
+        size, pos = read_varint(block, pos)
         end = pos + size
-        if size < 1 or end > len(data):
+        if size < 1 or end > len(block):
             raise CorruptRecord("record reaches beyond its batch")
-        timestamp, pos = read_varint(data, pos + 1)
-        delta, pos = read_varint(data, pos)
+        timestamp, pos = read_varint(block, pos + 1)
+        delta, pos = read_varint(block, pos)
         if pos > end:
             raise CorruptRecord("record length does not fit its content")
         if fixed_timestamp is None:
             timestamp += header.base_timestamp
         else:
             timestamp = fixed_timestamp
-        yield RawRecord(header.base_offset + delta, timestamp, data[pos:end])
+        if ends is not None:
+            ends.append(end)
+        yield RawRecord(header.base_offset + delta, timestamp, block[pos:end])
         pos = end
-    if pos != len(data):
+    if pos != len(block):
         raise CorruptRecord("batch has bytes after its last record")
 
 

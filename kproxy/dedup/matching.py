@@ -2,13 +2,13 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
 from kproxy.budget import MATCHED_RECORD_STEPS, SEARCHED_RECORD_STEPS, RequestBudget
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import UnconfirmedBatch
 
@@ -20,7 +20,7 @@ _MOST_LOOKED_AT = 1000
 
 
 def match(
-    records: Sequence[Digest],
+    records: Digests,
     entries: Sequence[UnconfirmedBatch],
     rules: Rules,
     now: float,
@@ -35,8 +35,7 @@ def match(
     order does not fit: records of one request may lie before and after the ones that they repeat, and of equal records
     this request may match another one than the request before it.
     """
-    oldest = min((record.timestamp_ms for record in records), default=UNTIMED)
-    newest = max((record.timestamp_ms for record in records), default=UNTIMED)
+    oldest, newest = min(records.times, default=UNTIMED), max(records.times, default=UNTIMED)
     # of these there may be a thousand times as many as of others, and nearly none has the time of a new record
     near = [
         entry for entry in entries if not entry.timed_only or (oldest <= entry.newest_ms and entry.oldest_ms <= newest)
@@ -45,27 +44,26 @@ def match(
     if near and whole(near[-1]):  # spares a look at all others
         return near[-1]
     # entries may hold far more records than the request: only those that equal one of these count
-    wanted = {record.content for record in records}
-    alike = [entry for entry in near if not wanted.isdisjoint(entry.contents)]
+    keys = records.keys
+    alike = [entry for entry in near if entry.digests is not None and entry.digests.has_any(keys)]
     if not alike:
         return [None] * len(records)
-    searched = sum(len(entry.digests or ()) for entry in alike)
+    searched = sum(len(entry.offsets) for entry in alike)
     if budget is not None and not budget.take_steps(searched * SEARCHED_RECORD_STEPS):
         return None
     if whole(alike[-1]):
         return alike[-1]
-    found = _match_distinct(records, alike, rules, now) if len(wanted) == len(records) else None
+    numbers = {content: number for number, content in enumerate(records.contents)}
+    found = _match_distinct(records, numbers, alike, rules, now) if len(numbers) == len(records) else None
     if found is not None:
         return found
     # equal ones are among them, or their order is another
     if budget is not None and not budget.take_steps(len(records) * MATCHED_RECORD_STEPS):
         return None
-    return _Matching(records, alike, wanted, rules, now).match()
+    return _Matching(records, alike, numbers.keys(), rules, now).match()
 
 
-def _is_whole(
-    records: Sequence[Digest], oldest: int, newest: int, rules: Rules, now: float, entry: UnconfirmedBatch
-) -> bool:
+def _is_whole(records: Digests, oldest: int, newest: int, rules: Rules, now: float, entry: UnconfirmedBatch) -> bool:
     """Whether an entry has these records, which are of these times, in their order, and all of them repeat it."""
     if not records or entry.digests != records:
         return False
@@ -74,59 +72,67 @@ def _is_whole(
 
 
 def _match_distinct(
-    records: Sequence[Digest], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
+    records: Digests, numbers: Mapping[bytes, int], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
 ) -> list[RecordInBatch | None] | None:
     """As ``match``, where no two records are equal; None if the order of a batch is not kept, or has equal ones.
+
+    ``numbers``: the place of each record, by its content.
 
     Nearly every retry is like this, and may have many records: a look at each record of the entries has to do.
     """
     if not rules.newest_first():
         return None
-    numbers = {record.content: number for number, record in enumerate(records)}
+    wanted, times = numbers.get, records.times
     found: list[RecordInBatch | None] = [None] * len(records)
     others: list[list[tuple[int, int]]] = []
     for entry in reversed(entries):
         rest: list[tuple[int, int]] = []
         last = -1
-        for place, digest in enumerate(entry.digests or ()):
-            number = numbers.get(digest[0])
+        digests = _digests_of(entry)
+        for place, number in enumerate(map(wanted, digests.contents)):
             if number is None:
                 continue
             if number <= last:
                 return None
             last = number
-            if found[number] is None and records[number] == digest and digest[1] != UNTIMED:
+            if found[number] is None and times[number] == digests.times[place] != UNTIMED:
                 found[number] = entry, place
             else:
                 rest.append((number, place))
         others.append(rest)
     for entry, rest in zip(reversed(entries), others, strict=True):
-        digests = entry.digests or ()
+        digests = _digests_of(entry)
         for number, place in rest:
-            if found[number] is None and rules.times_agree(entry, Digest(*digests[place]), records[number], now):
+            if found[number] is None and rules.times_agree(entry, digests[place], records[number], now):
                 found[number] = entry, place
     return found
+
+
+def _digests_of(entry: UnconfirmedBatch) -> Digests:
+    assert entry.digests is not None  # all are read back
+    return entry.digests
 
 
 class _Matching:
     def __init__(
         self,
-        records: Sequence[Digest],
+        records: Digests,
         entries: Sequence[UnconfirmedBatch],
         wanted: Collection[bytes],
         rules: Rules,
         now: float,
     ) -> None:
-        self._records = records
+        self._records = list(records)
         self._rules = rules
         self._now = now
         self._way = -1 if rules.newest_first() else 1
         self._digests: list[Digest] = []
         self._places: list[RecordInBatch] = []
         for entry in entries:
-            for at, (content, time) in enumerate(entry.digests or ()):
+            digests = _digests_of(entry)
+            for at, content in enumerate(digests.contents):
                 if content in wanted:
-                    self._digests.append(Digest(content, time))
+                    self._digests.append(Digest(content, digests.times[at]))
                     self._places.append((entry, at))
         #: The places that are not taken, in order.
         self._by_digest: dict[Digest, list[int]] = defaultdict(list)

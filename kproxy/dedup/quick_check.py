@@ -7,7 +7,6 @@ so a connection is compared in full first (``Rules.settled_requests``), and with
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import starmap
 from struct import Struct
 from typing import Final
 
@@ -15,7 +14,8 @@ from kproxy.budget import AT_ONCE_BYTES, READ_RECORD_STEPS, is_long
 from kproxy.codec.batch import HEADER_SIZE
 from kproxy.codec.batch_reader import least_timestamp
 from kproxy.codec.records import LOG_APPEND_TIME
-from kproxy.dedup.digest import UNTIMED, Digest, first_content
+from kproxy.dedup.batch_records import first_content
+from kproxy.dedup.digest import UNTIMED
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.retry_rules import Rules
@@ -52,7 +52,7 @@ class QuickCheck:
         for entry in entries:
             if entry.digests is None:
                 return None
-            for digest in starmap(Digest, entry.digests):
+            for digest in entry.digests:
                 if digest.timestamp_ms != UNTIMED:
                     times.append(digest.timestamp_ms)
                 if rules.times_agree(entry, digest, digest._replace(timestamp_ms=_ANOTHER_TIME), now):

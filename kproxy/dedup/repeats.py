@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kproxy.codec.records import DecompressionLimit
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.dedup.digest import UNTIMED, read_batch
+from kproxy.dedup.batch_records import read_batch
+from kproxy.dedup.digest import UNTIMED, Digests
 
 #: Of what came last so many bytes are kept as they are, by client; a batch of more is hashed at once.
 MOST_BYTES: Final = 1 << 20
@@ -112,9 +114,12 @@ class Repeats:
         )
 
     def _hash(self, kept: _Kept, batch: memoryview | bytes) -> None:
-        rows = read_batch(batch, arrival_ms=kept.arrival_ms, max_decompressed_bytes=self._limit)
+        try:
+            found = read_batch(batch, arrival_ms=kept.arrival_ms, max_decompressed_bytes=self._limit).digests
+        except DecompressionLimit:
+            found = Digests()
         kept.times = {}
-        for digest, _ in rows:
+        for digest in found:
             kept.times.setdefault(digest.content, set()).add(digest.timestamp_ms)
-        kept.records = len(rows)
+        kept.records = len(found)
         self._hashed += kept.records

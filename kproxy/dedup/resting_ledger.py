@@ -12,11 +12,13 @@ of what is kept of a producer without a connection:
 3. What rests counts to the bounds of ``doubt_memory``, as all ledgers do.
 """
 
+from array import array
 from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kproxy.codec.packed import pack, unpack
+from kproxy.dedup.digest import Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.origin import ELSEWHERE, Origin, Software
@@ -62,7 +64,7 @@ EMPTY: Final = (
     "_awaited_records",
 )
 #: Fields of an entry that are kept in another form, or built when they are asked for.
-_ENTRY_PARTS: Final = ("key", "stamp", "digests", "offsets", "origin", "_contents")
+_ENTRY_PARTS: Final = ("key", "stamp", "digests", "offsets", "origin")
 _ENTRY_PLAIN: Final = tuple(one.name for one in fields(UnconfirmedBatch) if one.name not in _ENTRY_PARTS)
 _ORIGIN_PLAIN: Final = tuple(one.name for one in fields(Origin) if one.name != "software")
 
@@ -104,7 +106,8 @@ class RestingLedger:
             ledger._uses[keys[at]] = LastUse(newest, None if on is None else known[on], serial, idle)
         for at, stamp, on, digests, offsets, plain in entries:
             entry = UnconfirmedBatch(keys[at], Stamp(*stamp), 0, False, False, 0.0, origin=known[on])
-            entry.digests, entry.offsets = digests, offsets
+            entry.digests = None if digests is None else Digests(digests[0], array("q", digests[1]))
+            entry.offsets = array("q", offsets)
             for name, value in zip(_ENTRY_PLAIN, plain, strict=True):
                 setattr(entry, name, value)
             ledger.entries.setdefault(entry.key, []).append(entry)
@@ -140,8 +143,8 @@ def _use_row(key: TrackKey, use: LastUse, keys: dict[TrackKey, int], origins: di
 
 
 def _entry_row(entry: UnconfirmedBatch, keys: dict[TrackKey, int], origins: dict[Origin, int]) -> tuple[Any, ...]:
-    digests = None if entry.digests is None else [(content, time) for content, time in entry.digests]
-    parts = _stamp_of(entry.stamp), _number(entry.origin, origins), digests, entry.offsets
+    digests = None if entry.digests is None else (entry.digests.block, entry.digests.times.tobytes())
+    parts = _stamp_of(entry.stamp), _number(entry.origin, origins), digests, entry.offsets.tobytes()
     return _number(entry.key, keys), *parts, _entry_of(entry)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from kproxy.codec.batch import BatchHeader
 from kproxy.dedup.awaited_records import AwaitedRecords, Refusal
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import BatchPlace, InDoubt, ListedBatch
@@ -46,9 +46,8 @@ class FoundBatch(NamedTuple):
 
     key: TrackKey
     header: BatchHeader
-    #: Content and timestamp of each (``UnconfirmedBatch.recall``).
-    digests: list[tuple[bytes, int]]
-    offsets: list[int]
+    digests: Digests
+    offsets: Sequence[int]
     #: It is among the last of its producer id, whose response was in flight when that was given up.
     is_last: bool
 
@@ -792,8 +791,8 @@ class RetryLedger:
         entry = UnconfirmedBatch(batch.key, stamp, self.outside.next_serial(), False, False, now, found=True)
         entry.timed_only = self.rules.is_found_by_time_only(wrote, is_last=batch.is_last)
         entry.is_part = bool(listed)
-        left = [(digest, at) for digest, at in zip(batch.digests, batch.offsets, strict=True) if at not in listed]
-        entry.recall([digest for digest, _ in left], [at for _, at in left])
+        left = [at for at, offset in enumerate(batch.offsets) if offset not in listed]
+        entry.recall(batch.digests.chosen(left), [batch.offsets[at] for at in left])
         if left:
             self.add(entry)
 
@@ -811,7 +810,7 @@ class RetryLedger:
         found = [
             entry.as_listed(entry.since)
             for entry in chain(*self.entries.values(), *(kept for one in members for kept in one.kept.values()))
-            if entry.written and not entry.found and entry.digests != [] and not self.rules.expired(entry, now)
+            if entry.written and not entry.found and not entry.is_empty and not self.rules.expired(entry, now)
         ]
         opened = {answer: None for answers in self._open.values() for answer in answers}
         repeated = chain(
@@ -969,6 +968,6 @@ def _beside(refused: Refused, member: ProducerConnection) -> bool:
 def _prune(entries: dict[TrackKey, list[UnconfirmedBatch]], key: TrackKey) -> None:
     """Takes out what is no entry any more, since all its records were taken out of it."""
     if key in entries:
-        entries[key] = [entry for entry in entries[key] if entry.digests is None or entry.digests]
+        entries[key] = [entry for entry in entries[key] if not entry.is_empty]
         if not entries[key]:
             del entries[key]

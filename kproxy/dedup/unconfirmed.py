@@ -1,24 +1,27 @@
 """Unconfirmed batches: responses that a client is owed, and records whose response it may not have received."""
 
+from array import array
 from collections.abc import Callable, Collection, KeysView, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from operator import attrgetter, itemgetter
-from sys import getsizeof
+from operator import attrgetter
 from typing import Final, Protocol
 
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.lanes import Send, TrackKey
 from kproxy.dedup.listed import BatchPlace, ListedBatch
 from kproxy.dedup.origin import ELSEWHERE, Origin, elsewhere
 
-#: What an unconfirmed batch takes, and each record of it that was read back, in bytes; measured. What is kept of the
-#: records to compare them sooner (``UnconfirmedBatch.contents``) comes on top.
+#: What an unconfirmed batch takes, and of each record that was read back its offset, in bytes; measured. The digests
+#: come on top.
 _ENTRY_BYTES: Final = 600
-_RECORD_BYTES: Final = 200
+_RECORD_BYTES: Final = 8
 _OFFSET_BYTES: Final = 64
-_TIME: Final = itemgetter(1)
+
+
+def _no_offsets() -> "array[int]":
+    return array("q")
 
 
 class Wire(Protocol):
@@ -86,11 +89,10 @@ class UnconfirmedBatch:
     taken_at: float = 0.0
     #: A success beside errors of these partitions: repeated only where they are, too, since the whole request is.
     beside: frozenset[TrackKey] = frozenset()
-    #: By record, content and timestamp of its ``Digest``; None until they are read back. Plain tuples, since Python's
-    #: collector looks at each named one, however many there are.
-    digests: list[tuple[bytes, int]] | None = None
+    #: Those of its records; None until they are read back.
+    digests: Digests | None = None
     #: The offsets of the records; those that the log holds no more are left out.
-    offsets: list[int] = field(default_factory=list)
+    offsets: "array[int]" = field(default_factory=_no_offsets)
     #: The timestamps of its records when it was read back, in ms.
     oldest_ms: int = UNTIMED
     newest_ms: int = UNTIMED
@@ -121,7 +123,6 @@ class UnconfirmedBatch:
     position: int = 0
     #: Since when it was unconfirmed for the first time, in seconds; a retry that is matched with it does not change it.
     doubted_at: float = -1.0
-    _contents: frozenset[bytes] | None = None
 
     def __post_init__(self) -> None:
         if self.doubted_at < 0:
@@ -132,14 +133,19 @@ class UnconfirmedBatch:
         """Records that were refused unsent at ``now``, in seconds."""
         stamp = Stamp(-1, -1, -1, -1, len(digests))
         entry = cls(key, stamp, serial, False, False, now, repeated_from=now, written=False)
-        entry.recall([(content, time) for content, time in digests], [-1] * len(digests))
+        entry.recall(Digests.of(digests), [-1] * len(digests))
         return entry
 
     @property
     def size(self) -> int:
         """About how many bytes of memory it takes."""
         size = _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets) + _OFFSET_BYTES * len(self.only)
-        return size if self._contents is None else size + getsizeof(self._contents)
+        return size if self.digests is None else size + self.digests.size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its records were read back, and none of them is left."""
+        return self.digests is not None and not self.digests
 
     @property
     def place(self) -> BatchPlace:
@@ -166,30 +172,20 @@ class UnconfirmedBatch:
         left = self.only if self.digests is None else self.offsets
         return ListedBatch(self.key, *place, int(since * 1000), self.clean, tuple(sorted(left)) if self.is_part else ())
 
-    @property
-    def contents(self) -> frozenset[bytes]:
-        """``Digest.content`` of its records; none until they are read back."""
-        if self._contents is None:
-            self._contents = frozenset([content for content, _ in self.digests or ()])
-        return self._contents
-
-    def recall(self, digests: list[tuple[bytes, int]], offsets: list[int]) -> None:
-        """Takes what was read back: content and timestamp (``digests``), and offset of each record; the lists are its
-        own from then on.
-        """
-        self._contents = None
+    def recall(self, digests: Digests, offsets: Sequence[int]) -> None:
+        """Takes what was read back, and the offset of each record; ``digests`` are its own from then on."""
         if self.only:
             counting = [at for at, offset in enumerate(offsets) if offset in self.only]
-            digests, offsets = [digests[at] for at in counting], [offsets[at] for at in counting]
+            digests, offsets = digests.chosen(counting), [offsets[at] for at in counting]
             self.only = frozenset()
-        self.digests, self.offsets = digests, offsets
-        self.oldest_ms = min(map(_TIME, digests), default=UNTIMED)
-        self.newest_ms = max(map(_TIME, digests), default=UNTIMED)
+        self.digests, self.offsets = digests, array("q", offsets)
+        self.oldest_ms = min(digests.times, default=UNTIMED)
+        self.newest_ms = max(digests.times, default=UNTIMED)
 
     def has_time_of(self, place: int, record: Digest) -> bool:
         """Whether its record at ``place`` and a record have the same timestamp, given by their client."""
         assert self.digests is not None
-        return record.timestamp_ms == self.digests[place][1] != UNTIMED
+        return record.timestamp_ms == self.digests.times[place] != UNTIMED
 
     def taken_as(self, place: int, record: Digest) -> None:
         """Records that a request was answered with a record in place of ``record``: its own retries have that
@@ -199,20 +195,21 @@ class UnconfirmedBatch:
         answered with one record.
         """
         assert self.digests is not None
-        time = self.digests[place][1]
+        time = self.digests.times[place]
         if UNTIMED not in (time, record.timestamp_ms) and time != record.timestamp_ms:
-            self.digests[place] = record.content, record.timestamp_ms
+            self.digests.times[place] = record.timestamp_ms
             self.retimed = True
 
     def forget_records(self) -> int:
         """Forgets its records, to be read back when they are needed; about how many bytes that freed."""
         if not self.digests or self.retimed or not self.written:
             return 0
-        before = self.size
-        if self.is_part:
-            self.only = frozenset(self.offsets)
-        self.digests, self.offsets, self._contents = None, [], None
-        return before - self.size
+        only = frozenset(self.offsets if self.is_part else ())
+        freed = self.digests.size + _RECORD_BYTES * len(self.offsets) - _OFFSET_BYTES * len(only)
+        if freed <= 0:
+            return 0
+        self.digests, self.offsets, self.only = None, _no_offsets(), only
+        return freed
 
     def whole(self) -> "UnconfirmedBatch":
         """As ``part``, of all records."""
@@ -220,7 +217,7 @@ class UnconfirmedBatch:
         other.is_part = self.is_part
         assert self.digests is not None
         digests, offsets = self.digests, self.offsets
-        self.recall([], [])
+        self.recall(Digests(), ())
         other.recall(digests, offsets)
         return other
 
@@ -239,9 +236,9 @@ class UnconfirmedBatch:
         digests, offsets, taken = self.digests, self.offsets, set(places)
         other = self._like()
         other.is_part = self.is_part = self.is_part or len(taken) < len(digests)
-        other.recall([digests[at] for at in places], [offsets[at] for at in places])
+        other.recall(digests.chosen(places), [offsets[at] for at in places])
         kept = [at for at in range(len(digests)) if at not in taken]
-        self.recall([digests[at] for at in kept], [offsets[at] for at in kept])
+        self.recall(digests.chosen(kept), [offsets[at] for at in kept])
         return other
 
 

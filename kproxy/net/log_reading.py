@@ -1,16 +1,17 @@
 """Batches that were read from brokers' logs, as digests: a few at once, all others beside the loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
 from kproxy.budget import AT_ONCE_BYTES, AT_ONCE_STEPS, READ_RECORD_STEPS, RECORD_SET_BYTES_IN_STEP, is_long
 from kproxy.codec.batch import read_header
 from kproxy.codec.records import DecompressionLimit
+from kproxy.dedup.digest import Digests
 from kproxy.proxy.retries import digests_at
 
 #: Takes the records of a batch: their digests and offsets.
-Done = Callable[[list[tuple[bytes, int]], list[int]], None]
+Done = Callable[[Digests, Sequence[int]], None]
 
 
 class LogReading:
@@ -43,8 +44,8 @@ class LogReading:
             data, done = self._long.pop(0)
             done(*await trio.to_thread.run_sync(self._read, data, limiter=self._limiter))
 
-    def _read(self, data: bytes) -> tuple[list[tuple[bytes, int]], list[int]]:
+    def _read(self, data: bytes) -> tuple[Digests, Sequence[int]]:
         try:
             return digests_at(data, self._max_bytes)
         except DecompressionLimit:
-            return [], []
+            return Digests(), ()

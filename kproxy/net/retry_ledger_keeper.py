@@ -12,6 +12,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.config.values import AUTO
+from kproxy.dedup.digest import Digests
 from kproxy.dedup.identity import Identity, normal_host
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import InDoubt, listed
@@ -54,10 +55,10 @@ _BALANCED_WINDOW_S = 10.0
 class _Records:
     """Those of a batch, once they are read."""
 
-    digests: list[tuple[bytes, int]] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
+    digests: Digests = field(default_factory=Digests)
+    offsets: Sequence[int] = ()
 
-    def put(self, digests: list[tuple[bytes, int]], offsets: list[int]) -> None:
+    def put(self, digests: Digests, offsets: Sequence[int]) -> None:
         self.digests, self.offsets = digests, offsets
 
 

@@ -1,6 +1,6 @@
 """Each Produce request of a session: stamped, passed on or refused; its responses; and what has to be sent again."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from struct import Struct
 from typing import Literal
@@ -18,7 +18,7 @@ from kproxy.codec.produce_layout import (
 )
 from kproxy.codec.produce_shape import RequestShape
 from kproxy.codec.topic_names import is_legal_topic
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digests
 from kproxy.dedup.lanes import Send, Track, TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.refused import Refused
@@ -385,7 +385,7 @@ class ProduceGate:
         budget = self._ctx.share.of_request().on_loop()
 
         @cache
-        def records(key: TrackKey) -> list[Digest]:
+        def records(key: TrackKey) -> Digests:
             return self._records(frame, places[key], budget)
 
         def refuse(key: TrackKey, before: Refused | None) -> Refused | None:
@@ -402,7 +402,7 @@ class ProduceGate:
         return found
 
     def _note_refused(
-        self, key: TrackKey, answer: PendingProduce, records: Sequence[Digest], before: Refused | None = None
+        self, key: TrackKey, answer: PendingProduce, records: Digests, before: Refused | None = None
     ) -> Refused | None:
         """Records a refused request; None if the ledger knows its records and their order."""
         member, now = self.member, self._link.now
@@ -420,7 +420,7 @@ class ProduceGate:
         """By when the request at hand was read, in seconds."""
         return self._link.now if self._waits_since is None else self._waits_since
 
-    def _records(self, frame: bytearray, place: PartitionData, budget: RequestBudget) -> list[Digest]:
+    def _records(self, frame: bytearray, place: PartitionData, budget: RequestBudget) -> Digests:
         return digests_in(frame, place, self._policy.max_batch_bytes, budget)
 
     # -- time

@@ -1,5 +1,8 @@
 """Takes out of a Produce request what its client had sent before: it is answered, not written."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from kproxy.budget import MOST_STEPS, READ_RECORD_STEPS, RequestBudget
@@ -7,15 +10,16 @@ from kproxy.codec.batch import RawRecord, build_batch, read_header
 from kproxy.codec.message_formats import to_v2
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.codec.records import CODEC_MASK
-from kproxy.dedup.digest import UNTIMED, Digest, read_batch, read_marks
+from kproxy.codec.records import CODEC_MASK, DecompressionLimit
+from kproxy.dedup.batch_records import BatchRecords, read_batch
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.matching import RecordInBatch, group, match
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.unconfirmed import PendingProduce, UnconfirmedBatch
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.produce_batches import MAGIC_AT
 from kproxy.proxy.produce_calls import PartitionCall
-from kproxy.proxy.reading import Pairs, Reading
+from kproxy.proxy.reading import Reading
 from kproxy.proxy.retry_stats import RetryStats
 
 if TYPE_CHECKING:
@@ -62,21 +66,20 @@ class Retries:
         if check is not None and check.clears(data, arrival_ms):
             self.new.add(key)
             return [batch]
-        pairs = self._reading.of(number)
-        if pairs is None:
+        records = self._reading.of(number)
+        if records is None:
             self._count_too_many()
             return [batch]
-        if not pairs:
+        if not records:
             return [batch]
-        digests = [digest for digest, _ in pairs]
         if part.error_code:  # the batch before it in this request was refused
-            self._await(key, digests)
+            self._await(key, records.digests)
             return []
         if self._is_orphan(key):
             self._stats.requests_dropped += 1
             part.error_code = ErrorCode.REQUEST_TIMED_OUT  # nobody is there to read it
             return []
-        return self._compare(batch, pairs, digests)
+        return self._compare(batch, records)
 
     def _is_orphan(self, key: "TrackKey") -> bool:
         member, ledger = self._member, self._member.ledger
@@ -85,8 +88,9 @@ class Retries:
         outrun = ledger.is_outrun(member, key) or ledger.is_at_another_instance(member)
         return ledger.rules.drops_orphan(outrun=outrun)
 
-    def _compare(self, batch: Batch, pairs: Pairs, digests: list[Digest]) -> list[Batch]:
+    def _compare(self, batch: Batch, records: BatchRecords) -> list[Batch]:
         part, data, _ = batch
+        digests = records.digests
         key, ledger = (part.topic, part.index), self._member.ledger
         entries = ledger.candidates(self._member, key, self._answer, self._now)
         places = match(digests, entries, ledger.rules, self._now, self._budget)
@@ -99,23 +103,23 @@ class Retries:
                 return []
             places = [(places, at) for at in range(len(digests))]
         found = self._written(places)
-        fresh = [digest for digest, place in zip(digests, found, strict=True) if place is None]
+        new = [at for at, place in enumerate(found) if place is None]
+        fresh = digests if len(new) == len(digests) else digests.chosen(new)
         if fresh and not ledger.admits(self._member, key, fresh, self._now):
             part.error_code = ErrorCode.REQUEST_TIMED_OUT
             self._await(key, fresh)
             return []
-        new = [record for (_, record), place in zip(pairs, found, strict=True) if place is None]
-        self._move(part, [(place, digest) for digest, place in zip(digests, found, strict=True) if place is not None])
+        self._move(part, [(place, digests[at]) for at, place in enumerate(found) if place is not None])
         if new:
             self.new.add(key)
-        if len(new) == len(pairs):
+        if len(new) == len(digests):
             return [batch]
-        return [self._rest(part, data, new)] if new else []
+        return [self._rest(part, data, records.raw(new))] if new else []
 
     def _count_too_many(self) -> None:
         self._stats.readbacks_failed["too_many"] = self._stats.readbacks_failed.get("too_many", 0) + 1
 
-    def _await(self, key: "TrackKey", records: list[Digest]) -> None:
+    def _await(self, key: "TrackKey", records: Digests) -> None:
         """Records that these are refused unsent, since others that were refused before still come."""
         self._member.refused_unsent(key, records, self._answer.received_at, self._now)
         self._member.ledger.refuse_in_order(self._member, key, records, self._now, self._answer)
@@ -160,14 +164,14 @@ class Retries:
         return part, memoryview(rest), len(new)
 
 
-def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, budget: RequestBudget) -> list[Digest]:
+def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, budget: RequestBudget) -> Digests:
     """The records of a record set in a request, UNTIMED in magic 0; none if there are none, or it is damaged.
 
     None also if that takes more than ``budget`` has, which is for all sets of a request.
     """
     data: memoryview | bytearray = memoryview(frame)[max(place.start, 0) : place.end]
     if len(data) <= MAGIC_AT:
-        return []
+        return Digests()
     try:
         batches = [data]
         if data[MAGIC_AT] < _FIRST_MAGIC_OF_BATCHES:
@@ -175,19 +179,24 @@ def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, bud
             batches = [batch.data for batch in converted]
         count = sum(read_header(batch).record_count for batch in batches)
         if budget.bytes <= 0 or not budget.take_steps(count * READ_RECORD_STEPS):
-            return []
+            return Digests()
     except RemoteProtocolError:
-        return []
-    found = [pair for one in batches for pair in read_batch(one, arrival_ms=None, max_decompressed_bytes=budget.bytes)]
-    budget.take_bytes(sum(len(record.body) for _, record in found))
-    return [digest for digest, _ in found]
+        return Digests()
+    found: list[BatchRecords] = []
+    for one in batches:
+        with suppress(DecompressionLimit):
+            found.append(read_batch(one, max_decompressed_bytes=budget.bytes))
+    budget.take_bytes(sum(records.size for records in found))
+    return found[0].digests if len(found) == 1 else Digests.of(chain.from_iterable(one.digests for one in found))
 
 
-def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[list[tuple[bytes, int]], list[int]]:
+def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[Digests, Sequence[int]]:
     """The records of a batch that was read back from a log: for ``UnconfirmedBatch.recall``.
 
     None if it has more than are compared. DecompressionLimit: it is too large.
     """
     if read_header(batch).record_count * READ_RECORD_STEPS > MOST_STEPS:
-        return [], []
-    return read_marks(batch, max_decompressed_bytes)
+        found = BatchRecords()
+    else:
+        found = read_batch(batch, max_decompressed_bytes=max_decompressed_bytes)
+    return found.digests, found.offsets

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.origin import NO_SILENCE, Origin, Software
@@ -90,8 +90,8 @@ class World:
     def text(self, key: TrackKey = KEY) -> str:
         """The values in a log."""
         digests = (digests_at(batch, LIMIT)[0] for batch, _ in self.log(key).read())
-        letters = {digests_at(batch_of(chr(n)), LIMIT)[0][0][0]: chr(n) for n in range(ord("a"), ord("z") + 1)}
-        return "".join(letters[content] for batch in digests for content, _ in batch)
+        letters = {digests_at(batch_of(chr(n)), LIMIT)[0][0].content: chr(n) for n in range(ord("a"), ord("z") + 1)}
+        return "".join(letters[content] for batch in digests for content in batch.contents)
 
     def connect(self, identity: Identity = ONE, *, clean_window: float = 0.0, software: str = "") -> "Talk":
         """A new connection of a producer, with a lane of its own."""
@@ -222,7 +222,7 @@ class Talk:
     def refuse(self, records: str = "", *, time: int = 7, waited: float = 0.0) -> None:
         """A request for the partition is refused unsent, ``waited`` seconds after it was read."""
         answer, now = PendingProduce([PartitionData(KEY, 0, 0)], 1e9), self.world.now
-        digests = [Digest(*one) for one in digests_at(batch_of(records, time), LIMIT)[0]] if records else []
+        digests = digests_at(batch_of(records, time), LIMIT)[0] if records else Digests()
         self.member.refused_unsent(KEY, digests, now - waited, now)
         self.member.ledger.refuse(KEY, Refused.of(self.member, now, answer, digests))
 

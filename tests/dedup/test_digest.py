@@ -1,54 +1,57 @@
-"""What two copies of a record have in common."""
+"""Digests of many records in one block."""
 
-from crc32c import crc32c
+from collections.abc import Callable
 
-from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.records import LOG_APPEND_TIME
-from kproxy.dedup.digest import UNTIMED, Digest, read_batch
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-LIMIT = 1 << 20
+from kproxy.dedup.digest import UNTIMED, Digest, Digests, have_same_time
 
-
-def digest(record: Record, *, arrival_ms: int | None = None, codec: int = 0) -> Digest:
-    ((found, _),) = read_batch(build_batch([record], codec=codec), arrival_ms=arrival_ms, max_decompressed_bytes=LIMIT)
-    return found
+rows = st.lists(st.builds(Digest, st.sampled_from([bytes([n]) * 16 for n in range(5)]), st.integers(-1, 3)), max_size=9)
 
 
-def test_copies_are_equal_whatever_they_are_compressed_with() -> None:
-    record = Record(0, 5, b"k", b"v", (("h", b"x"),))
-    assert digest(record) == digest(record, codec=1)
-    assert digest(record).timestamp_ms == 5
+def test_only_a_time_of_the_client_is_the_same() -> None:
+    one, later, untimed = (Digest(b"a", time) for time in (7, 8, UNTIMED))
+    assert have_same_time(one, one)
+    assert not have_same_time(one, later)
+    assert not have_same_time(untimed, untimed)
 
 
-def test_each_field_counts_and_none_is_not_empty() -> None:
-    records = [
-        Record(0, 5, b"k", b"v", ()),
-        Record(0, 5, b"kv", b"", ()),
-        Record(0, 5, b"kv", None, ()),
-        Record(0, 5, None, b"kv", ()),
-        Record(0, 5, b"k", b"v", (("h", b""),)),
-        Record(0, 5, b"k", b"v", (("h", None),)),
-        Record(0, 5, b"k", b"v", (("", b"h"),)),
-    ]
-    assert len({digest(record).content for record in records}) == len(records)
+@given(rows, rows)
+def test_they_are_as_a_list_of_them(some: list[Digest], others: list[Digest]) -> None:
+    held = Digests.of(some)
+    assert list(held) == some
+    assert [held[at] for at in range(-len(some), len(some))] == some * 2
+    assert (len(held), bool(held)) == (len(some), bool(some))
+    assert held.contents == [row.content for row in some]
+    assert list(held.times) == [row.timestamp_ms for row in some]
+    assert (held == Digests.of(others)) == (some == others)
+    assert list(held[1:3]) == some[1:3]
+    assert list(held.chosen([0, *range(len(some))][len(some) < 1 :])) == some[:1] + some
+    assert held != some
 
 
-def test_the_time_of_arrival_is_not_the_clients() -> None:
-    assert digest(Record(0, 5, b"k", b"v", ()), arrival_ms=5).timestamp_ms == UNTIMED
+@pytest.mark.parametrize("at", [2, -3])
+def test_there_is_none_beyond_the_last(at: int) -> None:
+    held = Digests.of([Digest(b"a" * 16, 1)] * 2)
+    with pytest.raises(IndexError):
+        held[at]
 
 
-def test_a_time_that_the_broker_put_there_is_not_the_clients() -> None:
-    """With message.timestamp.type=LogAppendTime the header says so, and its CRC is the broker's."""
-    data = bytearray(build_batch([Record(0, 5, b"k", b"v", ())]))
-    data[22] |= LOG_APPEND_TIME  # the low byte of the attributes
-    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
-    ((found, _),) = read_batch(data, arrival_ms=None, max_decompressed_bytes=LIMIT)
-    assert found.timestamp_ms == UNTIMED
-
-
-def test_what_is_damaged_has_no_records() -> None:
-    for at in (-1, -2):  # the number of headers; the value, which any byte may be
-        data = bytearray(build_batch([Record(0, 5, b"k", b"v", ())]))
-        data[at] ^= 1
-        assert read_batch(data, arrival_ms=None, max_decompressed_bytes=LIMIT) == []
-    assert read_batch(b"", arrival_ms=None, max_decompressed_bytes=LIMIT) == []
+@pytest.mark.parametrize("number", [3, 3_000])
+@pytest.mark.parametrize("made", [Digests.of, lambda rows: Digests.of(rows).chosen(range(len(rows)))])
+def test_whether_one_is_among_them_is_known_by_few_or_many(
+    number: int, made: Callable[[list[Digest]], Digests]
+) -> None:
+    """Of many records a sorted part of each content is kept once few are searched."""
+    contents = [at.to_bytes(16, "little") for at in range(number)]
+    held = made([Digest(content, 1) for content in contents])
+    first_size = held.size
+    for content in contents[:: max(number // 5, 1)]:
+        assert held.has_any(Digests.of([Digest(content, 2)]).keys)
+    strange = Digests.of(Digest((number + at).to_bytes(16, "little"), 1) for at in range(number))
+    assert not held.has_any(strange[:1].keys)
+    assert not held.has_any(strange.keys)
+    assert held.has_any(strange.keys | held[:1].keys)
+    assert held.size == first_size + (8 * number if number > 16 else 0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kproxy.budget import MATCHED_RECORD_STEPS, SEARCHED_RECORD_STEPS, RequestBudget
 from kproxy.dedup import matching
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.matching import group, match, offset_of
 from kproxy.dedup.retry_rules import Rules
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
@@ -16,9 +16,9 @@ RULES = Rules(window=120.0, in_flight=5, client_timeout=60.0)
 NOW = 1000.0
 
 
-def records(text: str, time: int = 7) -> list[Digest]:
+def records(text: str, time: int = 7) -> Digests:
     """One record for each letter."""
-    return [Digest(letter.encode(), time) for letter in text]
+    return Digests.of(Digest(letter.encode() * 16, time) for letter in text)
 
 
 def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True) -> UnconfirmedBatch:
@@ -26,6 +26,12 @@ def entry(text: str, offsets: Sequence[int], *, time: int = 7, sure: bool = True
     made = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, offsets[0], len(text)), 1, sure=sure, clean=False, since=NOW)
     made.recall(records(text, time), list(offsets))
     return made
+
+
+def records_of(one: UnconfirmedBatch) -> Digests:
+    """What was read back."""
+    assert one.digests is not None
+    return one.digests
 
 
 def found(text: str, *entries: UnconfirmedBatch, time: int = 7) -> list[int | None]:
@@ -106,7 +112,7 @@ def test_places_are_grouped_by_entry_in_order() -> None:
 
 def test_a_record_with_another_time_does_not_take_what_is_anothers() -> None:
     """An equal record came new, together with the retry of an earlier one that was surely not had."""
-    together = [*records("c", time=1), *records("c", time=2)]
+    together = Digests.of([*records("c", time=1), *records("c", time=2)])
     places = match(together, [entry("c", [4], time=1)], RULES, NOW)
     assert [place is not None for place in places] == [True, False]
 
@@ -131,8 +137,8 @@ def test_records_of_which_none_equals_another_are_matched_as_one_by_one(
 ) -> None:
     entries = [entry(text, list(range(len(text))), time=7 if same else 8) for text, same in in_doubt]
     ours = records("".join(dict.fromkeys(sent)))
-    wanted = {record.content for record in ours}
-    alike = [one for one in entries if not wanted.isdisjoint(one.contents)]
+    wanted = set(ours.contents)
+    alike = [one for one in entries if not wanted.isdisjoint(records_of(one).contents)]
     places = match(ours, entries, RULES, NOW)
     if isinstance(places, UnconfirmedBatch):
         places = [(places, at) for at in range(len(ours))]

@@ -747,7 +747,7 @@ def refuse_in_order(talk: Talk, text: str) -> None:
 
 
 def digests_of(text: str) -> list[Digest]:
-    return [Digest(*mark) for mark in digests_at(batch_of(text), LIMIT)[0]]
+    return digests_at(batch_of(text), LIMIT)[0]
 
 
 def test_what_is_unread_at_the_new_leader_waits_for_what_is_refused_at_the_former_one() -> None:

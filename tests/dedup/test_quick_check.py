@@ -7,7 +7,7 @@ import pytest
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.codec.records import LOG_APPEND_TIME
-from kproxy.dedup.digest import UNTIMED
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.quick_check import QuickCheck
@@ -24,7 +24,7 @@ def entry(
 ) -> UnconfirmedBatch:
     one = UnconfirmedBatch(KEY, Stamp(5, 0, 0, 40, len(text)), 1, sure=sure, clean=clean, since=NOW)
     one.taken_at, one.origin = NOW, Origin(clean_window=window, ended=True)
-    digests = [(content, time) for content, _ in digests_at(batch_of(text), LIMIT)[0]]
+    digests = Digests.of(Digest(content, time) for content, _ in digests_at(batch_of(text), LIMIT)[0])
     one.recall(digests, list(range(40, 40 + len(text))))
     return one
 

@@ -1,11 +1,12 @@
 """What a client has received, and whose retry a record is: scripts of connections, acknowledgements and ends."""
 
+from array import array
 from dataclasses import replace
 
 import pytest
 
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import UNTIMED
+from kproxy.dedup.digest import UNTIMED, Digests
 from kproxy.dedup.origin import Silence
 from kproxy.dedup.retry_ledger import SeeEnd, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
@@ -383,11 +384,11 @@ def test_what_was_received_is_the_last_to_be_repeated() -> None:
     other.world.log().append(bytes(one.world.log().batches[0][1]))
     received = other.member.ledger.candidates(other.member, KEY, PendingProduce([], 1e9), world.now)[0]
     newer = received.part([0])
-    newer.serial, newer.clean, newer.offsets = received.serial + 1, True, [9]
-    received.recall(newer.digests or [], [0])
+    newer.serial, newer.clean, newer.offsets = received.serial + 1, True, array("q", [9])
+    received.recall(newer.digests or Digests(), [0])
     other.member.ledger.add(newer)
     found = other.member.ledger.candidates(other.member, KEY, PendingProduce([], 1e9), world.now)
-    assert [entry.offsets for entry in found] == [[9], [0]]
+    assert [list(entry.offsets) for entry in found] == [[9], [0]]
 
 
 def test_a_client_that_left_a_half_open_connection_is_the_same_program() -> None:

@@ -1,5 +1,6 @@
 """Which ledgers are forgotten, which rest, and that one that is rebuilt is the one that was put to rest."""
 
+from array import array
 from collections.abc import Callable
 from dataclasses import fields, replace
 from math import inf
@@ -9,7 +10,7 @@ import pytest
 
 from kproxy.dedup import doubt_memory, retry_ledgers
 from kproxy.dedup.awaited_records import AwaitedRecords
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import InDoubt, ListedBatch
@@ -64,7 +65,7 @@ def test_what_is_rebuilt_knows_what_was_known() -> None:
     world.clear(world.connect(), world.connect().prerequisite())  # type: ignore[arg-type]  # it is a ReadBack
     first, second = ledger.entries[KEY]
     first.part([1])
-    second.only, second.digests, second.offsets = frozenset({3}), None, []
+    second.only, second.digests, second.offsets = frozenset({3}), None, array("q")
     second.beside, second.origin, second.repeated_from = frozenset({KEY, OTHER}), ELSEWHERE, inf
     second.late_here = second.sure = second.answered = True
     ledger.warned, ledger._outlived_to, ledger._recent_at = True, {7: 8}, {7: 1.5}
@@ -115,7 +116,7 @@ def _awaited(ledger: RetryLedger) -> None:
 
 
 def _large(ledger: RetryLedger) -> None:
-    ledger.entries[KEY][0].recall([(b"x" * 16, 7)] * 50, [1] * 50)
+    ledger.entries[KEY][0].recall(Digests.of([Digest(b"x" * 16, 7)] * 70), [1] * 70)
 
 
 def _nothing_left(ledger: RetryLedger) -> None:

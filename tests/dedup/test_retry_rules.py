@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.origin import ELSEWHERE, NO_SILENCE, Origin, Silence, Software
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
 
 NOW = 1000.0
-TIMED, LATER, UNKNOWN = Digest(b"a", 7), Digest(b"a", 8), Digest(b"a", UNTIMED)
+TIMED, LATER, UNKNOWN = (Digest(b"a" * 16, time) for time in (7, 8, UNTIMED))
 
 
 def entry(
@@ -126,7 +126,7 @@ def test_a_comparison_ends_with_the_window_and_after_an_orderly_close_untimed_re
 def test_no_match_renews_the_time_in_which_records_without_timestamps_are_compared() -> None:
     declared, broken = entry(clean=True, age=9), entry(age=9)
     for matched in declared, broken:
-        matched.recall([UNKNOWN], [0])
+        matched.recall(Digests.of([UNKNOWN]), [0])
         again = matched.part([0])
         again.since, again.clean, again.origin = NOW, matched.clean, matched.origin
         assert RULES.untimed_until(again) == RULES.untimed_until(matched)

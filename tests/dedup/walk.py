@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.produce_layout import PartitionData
+from kproxy.dedup.digest import Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, Send
 from kproxy.dedup.matching import offset_of
@@ -348,7 +349,7 @@ class Walk:
                 entry.recall(*self._digests(at, batch))
 
     @staticmethod
-    def _digests(offset: int, batch: bytes) -> tuple[list, list[int]]:  # type: ignore[type-arg]
+    def _digests(offset: int, batch: bytes) -> tuple[Digests, list[int]]:
         digests, deltas = digests_at(batch, LIMIT)
         return digests, [offset + delta for delta in range(len(deltas))]
 

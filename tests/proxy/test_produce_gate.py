@@ -16,11 +16,12 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import Digest, read_batch
+from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.lanes import Lane
 from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
 from kproxy.proxy.commands import Resolve
+from kproxy.proxy.retries import digests_at
 from tests.codec import message_sets
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
@@ -177,8 +178,7 @@ def test_the_retry_of_what_waited_for_too_long_is_written_if_it_was_read_before_
     assert isinstance(command, Resolve)
     assert isinstance(command.prerequisite, ReadBack)
     for entry, value in zip(command.prerequisite.entries, (b"x", b"a"), strict=True):
-        records = read_batch(batch(value), arrival_ms=None, max_decompressed_bytes=1 << 20)
-        entry.recall([digest for digest, _ in records], [entry.stamp.base_offset])
+        entry.recall(digests_at(batch(value), 1 << 20)[0], [entry.stamp.base_offset])
     assert play.ask(produce("t", batch(b"a")), 7) is None
     assert len(play.upstream()) == written
 
@@ -187,7 +187,7 @@ def test_a_refused_request_shows_no_client_that_continued() -> None:
     """It is the next again: what is in doubt may come before it."""
     member = ledger(replace(RULES, in_flight=1)).join(ONE, FakeWire(), 0.0)
     in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=True, clean=False, since=0.0)
-    in_doubt.recall([Digest(b"a", 7)], [40])
+    in_doubt.recall(Digests.of([Digest(b"a" * 16, 7)]), [40])
     in_doubt.beside = frozenset({(b"t", 1)})  # is retried with the rest of its request
     member.ledger.add(in_doubt)
     whole = PendingProduce([PartitionData((b"t", at), 0, 0) for at in range(2)], 1e9)
@@ -205,7 +205,7 @@ def test_a_refused_request_shows_no_client_that_continued() -> None:
 def test_a_settled_connection_writes_new_batches_and_still_knows_a_retry() -> None:
     member = ledger().join(ONE, FakeWire(), 0.0)
     in_doubt = UnconfirmedBatch((b"t", 0), Stamp(5, 0, 0, 40, 1), 1, sure=False, clean=False, since=0.0)
-    in_doubt.recall([read_batch(batch(b"a"), arrival_ms=None, max_decompressed_bytes=1 << 20)[0][0]], [40])
+    in_doubt.recall(digests_at(batch(b"a"), 1 << 20)[0], [40])
     member.ledger.add(in_doubt)
     play = Play()
     play.session.join(member)

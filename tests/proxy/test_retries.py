@@ -6,7 +6,7 @@ from kproxy.budget import READ_RECORD_STEPS, unbounded
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
-from kproxy.dedup.digest import UNTIMED, Digest
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
 from kproxy.dedup.unconfirmed import PendingProduce, Stamp, UnconfirmedBatch
@@ -67,7 +67,7 @@ def test_nothing_is_left_of_what_is_in_the_log() -> None:
     assert taker.strip((part, memoryview(batch("ab")), 2)) == []
     assert part.matched == [40, 41]
     assert (stats.retries.records_matched, stats.retries.records_stripped) == (2, 0)
-    assert [entry.offsets for entry in answer.moved] == [[40, 41]]
+    assert [list(entry.offsets) for entry in answer.moved] == [[40, 41]]
     assert taker.new == set()
 
 
@@ -172,7 +172,7 @@ def test_what_came_over_a_connection_that_has_ended_is_dropped_if_another_instan
     assert stats.retries.requests_dropped == is_dropped
 
 
-def known(records: bytes) -> list[Digest]:
+def known(records: bytes) -> Digests:
     place = PartitionData((b"t", 0), 3, 3 + len(records))
     return digests_in(bytearray(b"xxx" + records), place, 1 << 20, unbounded().on_loop())
 
@@ -180,7 +180,7 @@ def known(records: bytes) -> list[Digest]:
 def test_records_are_known_in_any_format() -> None:
     expected = known(record_set(2, 0, [(7, Content(b"a")), (8, Content(b"b"))]))
     assert [digest.timestamp_ms for digest in expected] == [7, 8]
-    untimed = [Digest(digest.content, UNTIMED) for digest in expected]
+    untimed = Digests.of(Digest(content, UNTIMED) for content in expected.contents)
     for magic, codec in (0, 0), (0, 1), (1, 0), (1, 2), (2, 3):
         assert known(record_set(magic, codec, [(7, Content(b"a")), (8, Content(b"b"))])) == (
             expected if magic else untimed
@@ -191,7 +191,7 @@ def test_records_are_known_in_any_format() -> None:
     "records", [b"", b"short", record_set(2, 0, [(7, Content(b"a"))])[:-1], record_set(1, 0, [(7, Content(b"a"))])[:-1]]
 )
 def test_of_what_is_damaged_nothing_is_known(records: bytes) -> None:
-    assert known(records) == []
+    assert known(records) == Digests()
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])

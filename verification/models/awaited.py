@@ -44,7 +44,7 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup.awaited_records import READ_SECONDS, AwaitedRecords, Refusal
-from kproxy.dedup.digest import Digest
+from kproxy.dedup.digest import Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import Lane, TrackKey
 from kproxy.dedup.origin import NO_SILENCE, Origin, Software
@@ -366,9 +366,9 @@ def batch_of(text: str) -> bytes:
 
 
 @cache
-def digests_of(text: str) -> list[Digest]:
+def digests_of(text: str) -> Digests:
     """The marks of these records."""
-    return [Digest(*mark) for mark in digests_at(batch_of(text), _LIMIT)[0]]
+    return digests_at(batch_of(text), _LIMIT)[0]
 
 
 def text_of(records: Sequence[tuple[bytes, int]]) -> str:
@@ -768,7 +768,7 @@ def _others_before(
     self: RetryLedger,
     member: ProducerConnection,
     key: TrackKey,
-    records: Sequence[Digest],
+    records: Digests,
     now: float,
     answer: PendingProduce,
 ) -> None:

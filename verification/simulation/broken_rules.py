@@ -11,7 +11,8 @@ import trio
 
 from kproxy.codec.batch import RawRecord, build_batch, iter_raw_records, iter_records, read_header
 from kproxy.dedup import resend as resend_core
-from kproxy.dedup.digest import Digest, read_whole
+from kproxy.dedup.batch_records import BatchRecords, read_batch
+from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lane_record import LaneRecord
 from kproxy.dedup.lanes import Lane, LanePool, Track, TrackKey
@@ -36,7 +37,7 @@ from kproxy.proxy.retries import Retries
 _CLEARS: Final = QuickCheck.clears
 _MOVE: Final = Retries._move
 _REST: Final = Retries._rest
-_READ_WHOLE: Final = read_whole
+_READ_BATCH: Final = read_batch
 _LANES: Final = Fleet.lanes
 _PREREQUISITE: Final = RetryLedger.prerequisite
 _NOTE_WRITTEN: Final = ProducerConnection._note_written
@@ -215,19 +216,13 @@ def rest_with(**changed: Any) -> Callable[..., tuple[PartitionCall, memoryview, 
     return rest
 
 
-def bytes_of_batch(
-    batch: Any, *, arrival_ms: int | None, max_decompressed_bytes: int
-) -> list[tuple[Digest, RawRecord]]:
+def bytes_of_batch(batch: Any, **how: Any) -> BatchRecords:
     """Records are known by the bytes of their batch."""
-    pairs = _READ_WHOLE(batch, arrival_ms=arrival_ms, max_decompressed_bytes=max_decompressed_bytes)
-    body = hashlib.sha256(bytes(batch[_BATCH_HEADER:])).digest()
-    return [(digest._replace(content=b"%b %d" % (body, at)), record) for at, (digest, record) in enumerate(pairs)]
-
-
-def marks_of_batch(batch: Any, max_decompressed_bytes: int) -> tuple[list[tuple[bytes, int]], list[int]]:
-    """As ``bytes_of_batch``, of what is read back from logs."""
-    pairs = bytes_of_batch(batch, arrival_ms=None, max_decompressed_bytes=max_decompressed_bytes)
-    return [(content, time) for (content, time), _ in pairs], [record.offset for _, record in pairs]
+    found = _READ_BATCH(batch, **how)
+    body = bytes(batch[_BATCH_HEADER:])
+    contents = [hashlib.blake2b(b"%b %d" % (body, at), digest_size=16).digest() for at in range(len(found))]
+    found.digests = Digests(b"".join(contents), found.digests.times)
+    return found
 
 
 def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, upstream: int) -> Any:

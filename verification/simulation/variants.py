@@ -309,8 +309,8 @@ VARIANTS: Final = (
     Variant(
         "batches are compared as bytes",
         (
-            (reading, "read_whole", broken_rules.bytes_of_batch),
-            (retries, "read_marks", broken_rules.marks_of_batch),
+            (reading, "read_batch", broken_rules.bytes_of_batch),
+            (retries, "read_batch", broken_rules.bytes_of_batch),
         ),
         replace(_CUTS, topics=(GZIP,), regroup=("same",)),
     ),
