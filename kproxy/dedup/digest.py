@@ -59,7 +59,7 @@ class Digests(Sequence[Digest]):
 
     @property
     def contents(self) -> list[bytes]:
-        """``Digest.content`` of each, made anew."""
+        """``Digest.content`` of each, in a new list."""
         block = self.block
         return [block[at : at + CONTENT_BYTES] for at in range(0, len(block), CONTENT_BYTES)]
 

@@ -455,8 +455,8 @@ class ProducerConnection:
     def unheard(self, keys: Collection[TrackKey], asker: "ProducerConnection", now: float) -> list[tuple[bool, float]]:
         """The requests for these partitions whose response the client's kernel may not have, at ``now`` (s).
 
-        The one that waits for the end of its connection too; else only those that were sent before the request of
-        ``asker`` waited. Of each: whether its outcome is known, and when its response was given (s; 0: it was not).
+        Only those that were sent before the request of ``asker`` waited. Of each: whether its outcome is known, and
+        when its response was given (s; 0: it was not).
         """
         asked = [
             answer
@@ -464,15 +464,14 @@ class ProducerConnection:
             if not (answer.given_up or asker.waited_at(answer.sent_at) or answer.keys.isdisjoint(keys))
         ]
         kept = [entry for key in keys for entry in self.kept.get(key, ())]
-        waits = self.ledger.rules.awaits_end(self.outrun_at, now) and any(map(self.waits_with, keys))
-        if not (asked or kept or waits):
+        if not (asked or kept):
             return []
         acknowledged = self.hear()
         unheard = (one for one in asked if not 0 < one.position <= acknowledged)
         found = [(one.closed, one.at if one.position else 0.0) for one in unheard]
         # acknowledged or not, its client sends these again, and has not yet
-        found += [(True, entry.since) for entry in kept if not (self.is_waiting or self.origin.used_at > entry.since)]
-        return [*found, (False, 0.0)] if waits else found
+        found += [(True, entry.since) for entry in kept if not (self.is_waiting or self.origin.asked_at > entry.since)]
+        return found
 
     def leave(self, now: float) -> None:
         """Records that the client has left the connection, as another one of it shows: the end was not seen.

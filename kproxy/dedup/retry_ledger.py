@@ -278,18 +278,20 @@ class RetryLedger:
         """Until when (s) a request waits for the end of its connection, since its client may have left that; or 0."""
         if member.ended:
             return 0.0
-        if member.outrun_at == inf:
-            newer = self._newer(member, key)
-            if newer:
-                member.hear()
-            if any(self.rules.may_be_left(member.origin, one, now) for one in newer):
-                member.outrun_at = now
+        self._note_outrun(member, self._newer(member, key), now)
         if member.outrun_at == inf:
             return 0.0
         until = self.rules.shows_end_by(member.outrun_at)
         if until <= now:
-            member.origin.open_at = member.outrun_at  # beside the newer one, so that no request waits again
+            member.origin.open_at = member.origin.asked_at  # in use beside a connection that had been opened by then
         return until
+
+    def _note_outrun(self, member: ProducerConnection, newer: Collection[Origin], now: float) -> None:
+        """Records that a request waits whose client may have sent it again over one of these newer connections."""
+        if member.outrun_at == inf and newer:
+            member.hear()
+            if any(self.rules.may_be_left(member.origin, one, now) for one in newer):
+                member.outrun_at = now
 
     def _newer(self, member: ProducerConnection, key: TrackKey) -> list[Origin]:
         """The connection that used a partition last, if it is another one, and those to its broker that wait for it."""
@@ -308,17 +310,31 @@ class RetryLedger:
         keys = [key for key in answer.keys if key not in member.sees_older]
         if not keys or self.rules.pools_connections:
             return None
+        looks_again = SeeEnd(now + max(_LOOKS_AGAIN, now - answer.received_at))
         for other in self._older(member):
+            awaits_end = self._awaits_end(other, keys, member, now)
             unheard = other.unheard(keys, member, now)
-            if not unheard or self.rules.is_of_another_program(other.origin, member.origin):
+            if not (awaits_end or unheard) or self.rules.is_of_another_program(other.origin, member.origin):
                 continue
             if not all(is_closed for is_closed, _ in unheard):
                 self._awaited = True
                 return Settle(keys)
-            if not all(self.rules.is_left(told_at or answer.received_at, now) for _, told_at in unheard):
-                return SeeEnd(now + max(_LOOKS_AGAIN, now - answer.received_at))
+            if awaits_end or not all(self.rules.is_left(told or answer.received_at, now) for _, told in unheard):
+                return looks_again
             other.leave(now)
         return None
+
+    def _awaits_end(
+        self, member: ProducerConnection, keys: Collection[TrackKey], newer: ProducerConnection, now: float
+    ) -> bool:
+        """Whether a request for one of these partitions waits for the end of its connection, as a newer one is there.
+
+        It may wait for something else, and not have been asked since the newer one is there.
+        """
+        if not any(map(member.waits_with, keys)):
+            return False
+        self._note_outrun(member, (newer.origin,), now)
+        return self.rules.awaits_end(member.outrun_at, now)
 
     def _older(self, member: ProducerConnection) -> list[ProducerConnection]:
         """The connections that were opened before one: to its broker, and to others that may have led before."""
