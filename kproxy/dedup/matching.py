@@ -53,7 +53,7 @@ def match(
         return None
     if whole(alike[-1]):
         return alike[-1]
-    numbers = {content: number for number, content in enumerate(records.contents)}
+    numbers = {content: number for number, content in enumerate(records.contents())}
     found = _match_distinct(records, numbers, alike, rules, now) if len(numbers) == len(records) else None
     if found is not None:
         return found
@@ -89,7 +89,7 @@ def _match_distinct(
         rest: list[tuple[int, int]] = []
         last = -1
         digests = _digests_of(entry)
-        for place, number in enumerate(map(wanted, digests.contents)):
+        for place, number in enumerate(map(wanted, digests.contents())):
             if number is None:
                 continue
             if number <= last:
@@ -130,7 +130,7 @@ class _Matching:
         self._places: list[RecordInBatch] = []
         for entry in entries:
             digests = _digests_of(entry)
-            for at, content in enumerate(digests.contents):
+            for at, content in enumerate(digests.contents()):
                 if content in wanted:
                     self._digests.append(Digest(content, digests.times[at]))
                     self._places.append((entry, at))

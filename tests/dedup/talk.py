@@ -91,7 +91,7 @@ class World:
         """The values in a log."""
         digests = (digests_at(batch, LIMIT)[0] for batch, _ in self.log(key).read())
         letters = {digests_at(batch_of(chr(n)), LIMIT)[0][0].content: chr(n) for n in range(ord("a"), ord("z") + 1)}
-        return "".join(letters[content] for batch in digests for content in batch.contents)
+        return "".join(letters[content] for batch in digests for content in batch.contents())
 
     def connect(self, identity: Identity = ONE, *, clean_window: float = 0.0, software: str = "") -> "Talk":
         """A new connection of a producer, with a lane of its own."""

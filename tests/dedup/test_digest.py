@@ -24,7 +24,7 @@ def test_they_are_as_a_list_of_them(some: list[Digest], others: list[Digest]) ->
     assert list(held) == some
     assert [held[at] for at in range(-len(some), len(some))] == some * 2
     assert (len(held), bool(held)) == (len(some), bool(some))
-    assert held.contents == [row.content for row in some]
+    assert list(held.contents()) == [row.content for row in some]
     assert list(held.times) == [row.timestamp_ms for row in some]
     assert (held == Digests.of(others)) == (some == others)
     assert list(held[1:3]) == some[1:3]

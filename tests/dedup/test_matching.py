@@ -137,8 +137,8 @@ def test_records_of_which_none_equals_another_are_matched_as_one_by_one(
 ) -> None:
     entries = [entry(text, list(range(len(text))), time=7 if same else 8) for text, same in in_doubt]
     ours = records("".join(dict.fromkeys(sent)))
-    wanted = set(ours.contents)
-    alike = [one for one in entries if not wanted.isdisjoint(records_of(one).contents)]
+    wanted = set(ours.contents())
+    alike = [one for one in entries if not wanted.isdisjoint(records_of(one).contents())]
     places = match(ours, entries, RULES, NOW)
     if isinstance(places, UnconfirmedBatch):
         places = [(places, at) for at in range(len(ours))]

@@ -180,7 +180,7 @@ def known(records: bytes) -> Digests:
 def test_records_are_known_in_any_format() -> None:
     expected = known(record_set(2, 0, [(7, Content(b"a")), (8, Content(b"b"))]))
     assert [digest.timestamp_ms for digest in expected] == [7, 8]
-    untimed = Digests.of(Digest(content, UNTIMED) for content in expected.contents)
+    untimed = Digests.of(Digest(content, UNTIMED) for content in expected.contents())
     for magic, codec in (0, 0), (0, 1), (1, 0), (1, 2), (2, 3):
         assert known(record_set(magic, codec, [(7, Content(b"a")), (8, Content(b"b"))])) == (
             expected if magic else untimed

@@ -27,7 +27,7 @@ def check_digests(data: bytes) -> None:
     except DecompressionLimit:
         found = BatchRecords()
     _same_by_all_ways(batch, found)
-    contents = found.digests.contents
+    contents = list(found.digests.contents())
     all_, first = frozenset(contents if flags & 2 else ()), frozenset(contents[:1] if flags & 4 else ())
     check = QuickCheck(oldest, oldest + span, all_, first, bool(flags & 8), inf)
     cleared = check.clears(memoryview(batch), arrival_ms)
@@ -39,7 +39,7 @@ def _same_by_all_ways(batch: bytes, found: BatchRecords) -> None:
     """Each function that reads a batch reads the same."""
     if not found:
         return
-    contents = found.digests.contents
+    contents = list(found.digests.contents())
     expect(first_content(batch, MOST_DECOMPRESSED) == contents[0], "the first content is another one")
     raw = list(iter_raw_records(read_header(batch), batch, MOST_DECOMPRESSED))
     expect(found.size == sum(len(record.body) for record in raw), "their size is another one")

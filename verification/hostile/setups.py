@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import trustme
 
+from kproxy.dedup.doubt_memory import MAX_PEER_BYTES
 from kproxy.net.client_login.credential_file import write_credentials
 from kproxy.proxy.client_login.stored_credentials import Credentials, make_verifier
 from verification.hostile import attacks, broker_attacks, http_attacks
@@ -20,6 +21,8 @@ _WEBHOOK_RISE: Final = 120 << 20
 
 #: With 4 KB for each of 6,000 producers: those of the attacks that come before the measured ones count, too.
 _PRODUCERS_RISE: Final = 24 << 20
+#: What compared batches may take, beside those of one peer that stay unconfirmed.
+_COMPARED_RISE: Final = (32 << 20) + MAX_PEER_BYTES
 #: buffer.memory of a setup, in bytes.
 _LITTLE_MEMORY: Final = 32 << 20
 
@@ -139,11 +142,15 @@ SETUPS: Final = (
             attacks.held_frames,
             attacks.old_fetches,
             attacks.wide_metadata,
-            attacks.compared_headers,
-            attacks.compared_records,
-            attacks.headers_read_back,
             attacks.pipelines,
         ),
+    ),
+    Setup(
+        "comparisons",
+        _plain,
+        (attacks.compared_headers, attacks.compared_records, attacks.headers_read_back),
+        floods=False,
+        most_rise=_COMPARED_RISE,
     ),
     Setup(
         "client ids",
