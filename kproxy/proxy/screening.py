@@ -23,6 +23,12 @@ class Screened(NamedTuple):
 PASSED = Screened()
 
 
+def name_in(topic: Any) -> str | None:
+    """The name of a topic in a message, whatever its field is called; None or empty: it has none."""
+    name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
+    return name or getattr(topic, "topic_name", None)
+
+
 class Parts:
     """A request of which each part is allowed or refused: what is refused is added to the response to the rest.
 
@@ -83,8 +89,8 @@ class Rows:
 
     topic: type[Any]
     row: type[Any]
-    #: The topic's name, its partitions and their index, in the response.
-    name: str = "name"
+    #: The topic's name (None: it has none), its partitions and their index, in the response.
+    name: str | None = "name"
     rows: str = "partitions"
     index: str = "partition_index"
     #: The partitions of the request's topic and their index; None where these are plain numbers.
@@ -96,7 +102,8 @@ class Rows:
 
     def __call__(self, topic: Any, error: int) -> object:
         answer = self.topic()
-        setattr(answer, self.name, getattr(topic, "topic", None) or getattr(topic, "name", ""))
+        if self.name is not None:
+            setattr(answer, self.name, name_in(topic) or "")
         if hasattr(topic, "topic_id") and hasattr(answer, "topic_id"):
             answer.topic_id = topic.topic_id
         items = getattr(topic, self.asked)

@@ -7,13 +7,18 @@ from kproxy.codec.messages import APIS, ApiKey, request_class
 from kproxy.codec.version_choice import VersionRange
 from kproxy.errors import RemoteProtocolError
 
-#: Share groups read past any filter of a proxy (KIP-932). Controllers' quorum is no client's business; operators can
+#: The state of share groups is between brokers (KIP-932). Controllers' quorum is no client's business; operators can
 #: ask the brokers for it.
-HIDDEN: Final = (
-    frozenset(range(76, 80))
-    | frozenset(range(83, 88))
-    | frozenset(range(90, 93))
-    | {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+HIDDEN: Final = frozenset(
+    {
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
 )
 
 #: The requests about transactions that name a transactional id (KIP-98).

@@ -12,7 +12,7 @@ from kproxy.proxy.slots import Slot
 from kproxy.proxy.traces import MOST_PLACES, Traced, TraceParent
 
 NANOSECONDS: Final = 1_000_000_000
-_OPERATIONS: Final = {ApiKey.PRODUCE: "send", ApiKey.FETCH: "receive"}
+_OPERATIONS: Final = {ApiKey.PRODUCE: "send", ApiKey.FETCH: "receive", ApiKey.SHARE_FETCH: "receive"}
 _NOTHING: Final = Traced()
 
 

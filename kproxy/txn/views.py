@@ -42,6 +42,8 @@ class Views:
         self._by_producer: dict[int, str] = {}
         self._by_place: dict[TopicPartition, set[str]] = {}
         self._by_group: dict[str, set[str]] = {}
+        #: The topics that a transaction has partitions of, or had since this process has read the log.
+        self._topics: set[str] = set()
         self._ids: dict[str, IdView] = {}
         #: The others, which are at rest, as ``resting_view.pack`` gives them.
         self._resting: dict[str, bytes] = {}
@@ -157,6 +159,7 @@ class Views:
             self._know(producer_id, view)
         for places in view.bounds.values():
             for place in places:
+                self._topics.add(place[0])
                 self._by_place.setdefault(place, set()).add(name)
         for _, record in view.undecided_groups():
             self._by_group.setdefault(record.group_id, set()).add(name)
@@ -172,6 +175,7 @@ class Views:
             self._know(body.member_producer_id, view)
         elif isinstance(body, TransactionPartitions):
             for topic in body.topics:
+                self._topics.add(topic.name)
                 for row in topic.partitions:
                     self._by_place.setdefault((topic.name, row.index), set()).add(name)
         elif isinstance(body, TransactionOffsets):
@@ -285,6 +289,10 @@ class Views:
     def copies_bytes(self) -> int:
         """About what the offsets of batches take in memory that were sent more than once."""
         return COPY_BYTES * sum(len(copies) for view in self._ids.values() for copies in view.copies.values())
+
+    def has_written(self, topic: str) -> bool:
+        """Whether a transaction that kproxy decides has records in a topic, as far as the log still says so."""
+        return topic in self._topics
 
     def bound(self, topic: str, partition: int) -> int | None:
         """The lowest offset of a partition at which undecided data may lie; None if there are none."""

@@ -120,6 +120,14 @@ def entries(record_set: Buffer) -> Iterator[memoryview]:
         pos += size
 
 
+def has_transactions(record_set: Buffer) -> bool:
+    """Whether a batch of one of kproxy's transactions is in it, whatever was decided. Raises as ``entries``."""
+    if walk_batches(record_set, 0, TXN_BITS) is not None:
+        return False
+    headers = (read_header(entry) for entry in entries(record_set) if entry[MAGIC_OFFSET] == _MAGIC_V2)
+    return any(is_transactional_producer_id(header.producer_id) and not header.is_control for header in headers)
+
+
 def undecided_in(entry: memoryview, decisions: Decisions) -> Producer | None:
     """Whose batch this is, if it is one of kproxy's transactions that is not decided. Raises as ``entries``."""
     if entry[MAGIC_OFFSET] != _MAGIC_V2:

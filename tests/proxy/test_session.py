@@ -76,7 +76,8 @@ def test_own_version_ranges_are_advertised_not_the_brokers() -> None:
     for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
         assert told[key] == (0, KAFKA_43[key][1])
     assert told[ApiKey.CREATE_TOPICS][0] == told[ApiKey.DELETE_TOPICS][0] == 0
-    assert ApiKey.SHARE_FETCH not in told
+    assert told[ApiKey.SHARE_FETCH] == (1, 2)
+    assert ApiKey.READ_SHARE_GROUP_STATE not in told
 
 
 @pytest.mark.parametrize(("version", "newest"), [(5, 4), (4, 3), (99, 4)])
@@ -128,10 +129,10 @@ def test_two_client_ids_on_one_connection_each_have_their_own_codecs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(999, 0), (3, 14), (3, -1), (ApiKey.SHARE_FETCH, 1), (60, 9), (0, 14), (68, 0)]
+    ("key", "version"), [(999, 0), (3, 14), (3, -1), (ApiKey.READ_SHARE_GROUP_STATE, 0), (60, 9), (0, 14), (68, 0)]
 )
 def test_what_is_not_served_ends_the_connection(key: int, version: int) -> None:
-    """Rule 15: share groups are hidden, and refused; and all that kproxy or the broker does not know."""
+    """Rule 15: the state of share groups is hidden, and refused; and all that kproxy or the broker does not know."""
     play = Play()
     frame = play.frame(ShareFetchRequest(), 1)
     frame[4:6], frame[6:8] = key.to_bytes(2, "big"), version.to_bytes(2, "big", signed=True)

@@ -62,8 +62,9 @@ class TestServed:
         assert served_to_clients(dict.fromkeys(HIDDEN, (0, 1))) == {}
         assert served_to_clients({}) == {}
 
-    def test_share_groups_are_hidden(self) -> None:
-        assert {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE} <= HIDDEN
+    def test_what_brokers_keep_of_share_groups_is_hidden(self) -> None:
+        assert {ApiKey.READ_SHARE_GROUP_STATE, ApiKey.WRITE_SHARE_GROUP_STATE} <= HIDDEN
+        assert not {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.ALTER_SHARE_GROUP_OFFSETS} & HIDDEN
 
     def test_no_client_writes_markers_or_changes_the_controllers(self) -> None:
         assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN

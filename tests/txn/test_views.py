@@ -111,6 +111,14 @@ def test_the_lowest_bound_of_all_ids_is_the_partitions(views: Views) -> None:
     assert views.bound("t", 0) == 11
 
 
+def test_a_topic_stays_one_that_transactions_have_written_to(views: Views) -> None:
+    feed = Feed(views)
+    assert not views.has_written("t")
+    feed.give("a", claim(1, P0), partitions(1, P0, {PLACE: 9}), decision(1, P0, False))
+    assert views.has_written("t")
+    assert not views.has_written("other")
+
+
 def test_offsets_of_a_group_are_found_until_the_broker_has_them(views: Views) -> None:
     feed = Feed(views)
     moved = offsets(1, P0, "g", {PLACE: 5})
@@ -434,6 +442,7 @@ def test_what_readers_ask_is_known_after_a_snapshot_was_loaded(views: Views) -> 
     assert view is views.of_producer(P0.producer_id) is views.of("a")
     assert not list(views.unknown)
     assert views.bound(*PLACE) == 5
+    assert views.has_written(PLACE[0])
 
 
 def test_an_id_that_two_partitions_state_is_measured_once(views: Views) -> None:

@@ -15,6 +15,7 @@ from kproxy.proxy.authorization.acl_rules import (
     Subject,
     plain_address,
 )
+from kproxy.proxy.screening import name_in
 
 #: What all remembered decisions may take together, in bytes; then all are forgotten and made again when asked for.
 _MOST_BYTES: Final = 16 << 20
@@ -168,8 +169,8 @@ class Access:
         return self._about.decide_any(operation, type_).allowed
 
     def name_of(self, topic: Any) -> str | None:
-        """The name of a topic in a message (``name`` or ``topic``, and ``topic_id``); None: an unknown id."""
-        name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
+        """The name of a topic in a message, by itself or by its id; None: an unknown id."""
+        name = name_in(topic)
         topic_id: bytes = getattr(topic, "topic_id", b"")
         return name if name or not any(topic_id) else self._names.get(topic_id)
 

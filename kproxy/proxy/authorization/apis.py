@@ -7,6 +7,7 @@ from typing import Final
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.authorization import admin_guards as admin
 from kproxy.proxy.authorization import group_guards as groups
+from kproxy.proxy.authorization import share_group_guards as shares
 from kproxy.proxy.authorization import topic_guards as topics
 from kproxy.proxy.authorization import transaction_guards as transactions
 from kproxy.proxy.authorization.guards import Guard
@@ -66,11 +67,18 @@ GUARDS: Final[Mapping[int, Guard]] = MappingProxyType(
         ApiKey.UNREGISTER_BROKER: admin.alters_cluster,
         ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
         ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.subscribing_member,
         ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
         ApiKey.LIST_CONFIG_RESOURCES: admin.describes_cluster_configs,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
         ApiKey.STREAMS_GROUP_HEARTBEAT: groups.streams_member,
         ApiKey.STREAMS_GROUP_DESCRIBE: groups.streams_group_describe,
+        ApiKey.SHARE_GROUP_HEARTBEAT: groups.subscribing_member,
+        ApiKey.SHARE_GROUP_DESCRIBE: shares.describe,
+        ApiKey.SHARE_FETCH: shares.fetch,
+        ApiKey.SHARE_ACKNOWLEDGE: shares.acknowledge,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_offsets,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: shares.alter_offsets,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: shares.delete_offsets,
     }
 )

@@ -1,5 +1,6 @@
 """Guards of the requests of groups and of their offsets (``KafkaApis``)."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeResponseDescribedGroup
@@ -21,12 +22,13 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kproxy.codec._generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeResponseDescribedGroup
 from kproxy.codec._generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kproxy.codec.messages import Message
 from kproxy.proxy.authorization.access import ERRORS, Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.authorization.guards import Asked, Whole, on_name, on_topic, with_error
+from kproxy.proxy.authorization.guards import Asked, Guard, Whole, on_name, on_topic, with_error
 from kproxy.proxy.offset_fetch_overlay import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
 from kproxy.proxy.screening import PASSED, Amend, Parts, Rows, Screened
 
@@ -100,12 +102,13 @@ def _describes(row: type[Any], asked: str) -> Parts:
 
 
 describe_groups = _describes(DescribeGroupsResponseDescribedGroup, "groups")
-_consumer_groups = _describes(ConsumerGroupDescribeResponseDescribedGroup, "group_ids")
 streams_group_describe = _describes(StreamsGroupDescribeResponseDescribedGroup, "group_ids")
 
 
-def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequest, version: int) -> Screened:
-    """Read on the group, and Describe on the topics that are subscribed to by name (KIP-848)."""
+def subscribing_member(
+    access: Access, request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest, version: int
+) -> Screened:
+    """Read on the group, and Describe on the topics that are subscribed to by name (KIP-848, KIP-932)."""
     screened = member(access, request, version)
     if screened.answer is not None:
         return screened
@@ -116,27 +119,35 @@ def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequ
     return PASSED
 
 
-def consumer_group_describe(access: Access, request: Any, version: int) -> Screened:
-    """As other groups; a group with a topic that the client may not describe is refused after the response."""
-    screened = _consumer_groups(access, request, version)
-    amend = screened.amend
-    if amend is None:
-        return screened
+def describes_with_topics(row: type[Any], assignments: Callable[[Any], Sequence[Any]]) -> Guard:
+    """As other groups; a group with a topic that the client may not describe is refused after the response.
 
-    def change(answer: Any) -> None:
-        for index, group in enumerate(answer.groups):
-            names = (
-                topic.topic_name
-                for one in group.members
-                for assigned in (one.assignment, one.target_assignment)
-                for topic in assigned.topic_partitions
-            )
-            if not all(access.sees(Operation.DESCRIBE, _TOPIC, name) for name in names):
-                error = int(ERRORS[_TOPIC])
-                answer.groups[index] = ConsumerGroupDescribeResponseDescribedGroup(error, group_id=group.group_id)
-        amend(answer)
+    ``assignments``: those of a member.
+    """
+    describes = _describes(row, "group_ids")
 
-    return screened._replace(amend=change)
+    def guard(access: Access, request: Any, version: int) -> Screened:
+        screened = describes(access, request, version)
+        amend = screened.amend
+        if amend is None:
+            return screened
+
+        def change(answer: Any) -> None:
+            for index, group in enumerate(answer.groups):
+                assigned = (each for member in group.members for each in assignments(member))
+                names = (topic.topic_name for each in assigned for topic in each.topic_partitions)
+                if not all(access.sees(Operation.DESCRIBE, _TOPIC, name) for name in names):
+                    answer.groups[index] = row(error_code=int(ERRORS[_TOPIC]), group_id=group.group_id)
+            amend(answer)
+
+        return screened._replace(amend=change)
+
+    return guard
+
+
+consumer_group_describe = describes_with_topics(
+    ConsumerGroupDescribeResponseDescribedGroup, lambda member: (member.assignment, member.target_assignment)
+)
 
 
 def list_groups(access: Access, request: object, version: int) -> Screened:

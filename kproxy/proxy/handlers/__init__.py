@@ -46,6 +46,9 @@ HANDLERS: Mapping[int, str] = MappingProxyType(
         ApiKey.DESCRIBE_CONFIGS: "admin.DescribeConfigs",
         ApiKey.DESCRIBE_CLUSTER: "addresses.DescribeCluster",
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: "topic_pages.DescribeTopicPartitions",
+        ApiKey.SHARE_GROUP_HEARTBEAT: "share_groups.ShareGroupHeartbeat",
+        ApiKey.SHARE_FETCH: "share_groups.ShareFetch",
+        ApiKey.SHARE_ACKNOWLEDGE: "addresses.NodeEndpoints",
     }
 )
 DEFAULT = Handler()

@@ -1,6 +1,7 @@
 """FindCoordinator (10), DescribeCluster (60): all versions; clients receive kproxy's addresses of brokers.
 
-And Produce (0) of clients that are idempotent or transactional themselves: relayed; errors of v10+ name addresses.
+And Produce (0) of clients that are idempotent or transactional themselves, and ShareAcknowledge (79): relayed; their
+errors name addresses.
 
 A broker for which kproxy has no port is left out, so that no client ever connects to a broker directly.
 """
@@ -88,21 +89,25 @@ class FindCoordinator(AddressHandler):
         return answer
 
 
-class PassedProduce(Handler):
-    """Rewrites the addresses of the leaders that a response names beside an error."""
-
-    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
-        """Where addresses may be named, or the versions differ."""
-        return version >= _FIRST_NODE_ENDPOINTS or version != upstream
+class NodeEndpoints(AddressHandler):
+    """Rewrites the addresses of the leaders that a response names beside an error (KIP-951)."""
 
     def brokers_in(self, response: Any) -> Iterable[tuple[int, str, int]]:
         return [(row.node_id, row.host, row.port) for row in response.node_endpoints]
 
-    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message | Again | AsItIs:
+    def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message:
         rows = response.node_endpoints
         response.node_endpoints = [row for row in rows if advertise(ctx, row, row.node_id)]
         answer: Message = response
         return answer
+
+
+class PassedProduce(NodeEndpoints):
+    """Of Produce requests that kproxy does not stamp."""
+
+    def rewrites(self, ctx: Context, version: int, upstream: int) -> bool:
+        """Where addresses may be named, or the versions differ."""
+        return version >= _FIRST_NODE_ENDPOINTS or version != upstream
 
 
 def _in_order(

@@ -14,7 +14,7 @@ from kproxy.proxy.versions import FREE, LOGINS
 _MOST_FREE: Final = 5
 #: Which bytes count for which limit.
 _WRITTEN: Final = ApiKey.PRODUCE
-_READ: Final = ApiKey.FETCH
+_READ: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 
 class TooManyConnections(RemoteProtocolError):
@@ -111,7 +111,7 @@ class Meter:
         wait = self._used(Limit.REQUEST_RATE, 1, now)
         if api_key == _WRITTEN:
             wait = max(wait, self._used(Limit.PRODUCER_BYTE_RATE, request_bytes, now))
-        elif api_key == _READ:
+        elif api_key in _READ:
             wait = max(wait, self._used(Limit.CONSUMER_BYTE_RATE, answer_bytes, now))
         return wait
 

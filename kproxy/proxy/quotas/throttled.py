@@ -9,7 +9,8 @@ from kproxy.codec.messages import ApiKey, response_class
 
 _PREFIX = 4
 _MS = Struct(">i")
-#: The first Fetch version that can say it, at the beginning of its body.
+_FETCHED = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
+#: The first version of these that can say it, at the beginning of its body.
 _FIRST_FETCH = 1
 
 
@@ -17,7 +18,7 @@ def throttled(frame: bytes, api_key: int, version: int, ms: int, budget: Request
     """A response (prefix included) with ``throttle_time_ms``, if its version can say so; never less than before."""
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, version, view)
-    if api_key == ApiKey.FETCH:  # records need not be read for it
+    if api_key in _FETCHED:  # records need not be read for it
         return _fetched(frame, _PREFIX + body, ms) if version >= _FIRST_FETCH else frame
     kind = response_class(api_key)
     if not hasattr(kind(), "throttle_time_ms"):

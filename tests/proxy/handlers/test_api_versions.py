@@ -41,9 +41,13 @@ def test_an_older_broker_is_not_made_newer() -> None:
     assert told((ApiKey.FETCH, 0, 12), (ApiKey.PRODUCE, 0, 9)) == [(ApiKey.PRODUCE, 0, 9), (ApiKey.FETCH, 0, 12)]
 
 
-def test_share_groups_and_unknown_keys_are_hidden() -> None:
+def test_the_state_of_share_groups_and_unknown_keys_are_hidden() -> None:
     """Rule 15."""
-    assert told((76, 1, 1), (77, 0, 1), (78, 1, 2), (79, 1, 2), (999, 0, 0), (30_000, 0, 1)) == []
+    assert told(*((key, 0, 1) for key in range(83, 88)), (999, 0, 0), (30_000, 0, 1)) == []
+
+
+def test_share_groups_are_served_as_far_as_the_broker_serves_them() -> None:
+    assert told((76, 1, 1), (77, 0, 1), (78, 1, 2), (79, 1, 2)) == [(76, 1, 1), (77, 1, 1), (78, 1, 2), (79, 1, 2)]
 
 
 def test_the_answer_to_a_newer_version_holds_api_versions_alone() -> None:

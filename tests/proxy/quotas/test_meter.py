@@ -22,9 +22,10 @@ def test_written_and_read_bytes_count_for_their_limits() -> None:
     meter = known(shared)
     assert meter.answered(ApiKey.PRODUCE, 100, 1_000, 0.0) == 0.0
     assert meter.answered(ApiKey.PRODUCE, 50, 1_000, 0.0) == 0.5
-    assert meter.answered(ApiKey.FETCH, 1_000, 600, 0.0) == 2.0
+    assert meter.answered(ApiKey.FETCH, 1_000, 300, 0.0) == 0.5
+    assert meter.answered(ApiKey.SHARE_FETCH, 1_000, 300, 0.0) == 2.0
     assert meter.answered(ApiKey.METADATA, 1_000, 1_000, 0.0) == 0.0
-    assert told == [(Limit.PRODUCER_BYTE_RATE, 0.5), (Limit.CONSUMER_BYTE_RATE, 2.0)]
+    assert told == [(Limit.PRODUCER_BYTE_RATE, 0.5), (Limit.CONSUMER_BYTE_RATE, 0.5), (Limit.CONSUMER_BYTE_RATE, 2.0)]
 
 
 def test_connections_of_one_principal_share_his_limit() -> None:
