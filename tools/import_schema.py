@@ -1,7 +1,7 @@
 """Writes the field tables under ``schema/`` from the message definitions inside two kafka-clients jars.
 
-3.9.1 is the last release that knows the oldest versions (KIP-896 dropped them in 4.0), 4.3.0 knows the newest. Where
-both know a version, 4.3.0 wins. Only facts are taken: names, types, versions, nullability, tags and defaults.
+3.9.1 is the last release that knows the oldest versions (KIP-896 dropped them in 4.0), 4.4.0 knows the newest. Where
+both know a version, 4.4.0 wins. Only facts are taken: names, types, versions, nullability, tags and defaults.
 
     python -m tools.import_schema
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from tools.codec_tables import NEVER, Range, parse_range, snake
 
-OLD, NEW = "3.9.1", "4.3.0"
+OLD, NEW = "3.9.1", "4.4.0"
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
 EXTRA = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")

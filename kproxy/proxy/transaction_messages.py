@@ -100,7 +100,7 @@ def offsets_of(request: TxnOffsetCommitRequest) -> TransactionOffsets:
     ]
     return TransactionOffsets(
         group_id=request.group_id,
-        generation_id=request.generation_id,
+        generation_id=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         topics=topics,
@@ -112,7 +112,9 @@ def offsets_committed(request: TxnOffsetCommitRequest, version: int, error_code:
     code = wire_error(request.API_KEY, version, error_code)
     topics = [
         TxnOffsetCommitResponseTopic(
-            topic.name, [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions]
+            topic.name,
+            topic.topic_id,
+            [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions],
         )
         for topic in request.topics
     ]

@@ -13,7 +13,7 @@ HIDDEN: Final = (
     frozenset(range(76, 80))
     | frozenset(range(83, 88))
     | frozenset(range(90, 93))
-    | {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+    | {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UNREGISTER_CONTROLLER}
 )
 
 #: The requests about transactions that name a transactional id (KIP-98).

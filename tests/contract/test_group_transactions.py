@@ -64,7 +64,7 @@ class Mover:
             generation,
             member,
             None,
-            [TxnOffsetCommitRequestTopic(self.topic, rows)],
+            [TxnOffsetCommitRequestTopic(self.topic, partitions=rows)],
         )
         while True:
             answer = self.client.any_broker().call(request, self.version, TxnOffsetCommitResponse)

@@ -122,7 +122,7 @@ def _offset_fetch_groups(group: str) -> Message:
 
 def _txn_offset_commit(name: str, group: str) -> Message:
     topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
-        CLOSED, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5)]
+        CLOSED, partitions=[txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5)]
     )
     return txn_offset_commit.TxnOffsetCommitRequest(name, group, 1, 0, topics=[topic])
 

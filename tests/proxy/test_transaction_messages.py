@@ -49,7 +49,7 @@ OFFSETS = TxnOffsetCommitRequest(
     7,
     "m",
     "i",
-    [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(1, 42, 6, "x")])],
+    [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(1, 42, 6, "x")])],
 )
 ALL: list[Message] = [
     InitProducerIdRequest("id", 1000, 4000, 3),

@@ -66,7 +66,7 @@ class TestServed:
         assert {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE} <= HIDDEN
 
     def test_no_client_writes_markers_or_changes_the_controllers(self) -> None:
-        assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN
+        assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UNREGISTER_CONTROLLER} <= HIDDEN
         assert served_to_clients({}, transactions=True).keys() == TRANSACTIONS
 
     @pytest.mark.parametrize("transactions", [False, True])

@@ -2,10 +2,8 @@
 
 from typing import Any, Final
 
-from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeResponseDescribedGroup
 from kproxy.codec._generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kproxy.codec._generated.delete_groups import DeleteGroupsResponseDeletableGroupResult
-from kproxy.codec._generated.describe_groups import DescribeGroupsResponseDescribedGroup
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.find_coordinator import FindCoordinatorResponseCoordinator as Coordinator
 from kproxy.codec._generated.join_group import JoinGroupResponse
@@ -21,10 +19,9 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeResponseDescribedGroup
 from kproxy.codec._generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kproxy.codec.messages import Message
-from kproxy.proxy.authorization.access import ERRORS, Access
+from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
 from kproxy.proxy.authorization.guards import Asked, Whole, on_name, on_topic, with_error
 from kproxy.proxy.offset_fetch_overlay import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
@@ -81,29 +78,6 @@ def streams_member(access: Access, request: StreamsGroupHeartbeatRequest, versio
     return PASSED
 
 
-def _operations(access: Access) -> Amend:
-    def change(answer: Any) -> None:
-        for group in answer.groups:
-            group.authorized_operations = access.authorized(group.authorized_operations, _GROUP, group.group_id)
-
-    return change
-
-
-def _describes(row: type[Any], asked: str) -> Parts:
-    return Parts(
-        on_name(Operation.DESCRIBE, _GROUP),
-        lambda name, error: row(error_code=error, group_id=name),
-        parts=(asked,),
-        results="groups",
-        amend=_operations,
-    )
-
-
-describe_groups = _describes(DescribeGroupsResponseDescribedGroup, "groups")
-_consumer_groups = _describes(ConsumerGroupDescribeResponseDescribedGroup, "group_ids")
-streams_group_describe = _describes(StreamsGroupDescribeResponseDescribedGroup, "group_ids")
-
-
 def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequest, version: int) -> Screened:
     """Read on the group, and Describe on the topics that are subscribed to by name (KIP-848)."""
     screened = member(access, request, version)
@@ -114,29 +88,6 @@ def consumer_group_heartbeat(access: Access, request: ConsumerGroupHeartbeatRequ
         if error:
             return Screened(answer=with_error(request, version, error))
     return PASSED
-
-
-def consumer_group_describe(access: Access, request: Any, version: int) -> Screened:
-    """As other groups; a group with a topic that the client may not describe is refused after the response."""
-    screened = _consumer_groups(access, request, version)
-    amend = screened.amend
-    if amend is None:
-        return screened
-
-    def change(answer: Any) -> None:
-        for index, group in enumerate(answer.groups):
-            names = (
-                topic.topic_name
-                for one in group.members
-                for assigned in (one.assignment, one.target_assignment)
-                for topic in assigned.topic_partitions
-            )
-            if not all(access.sees(Operation.DESCRIBE, _TOPIC, name) for name in names):
-                error = int(ERRORS[_TOPIC])
-                answer.groups[index] = ConsumerGroupDescribeResponseDescribedGroup(error, group_id=group.group_id)
-        amend(answer)
-
-    return screened._replace(amend=change)
 
 
 def list_groups(access: Access, request: object, version: int) -> Screened:

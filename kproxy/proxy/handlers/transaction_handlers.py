@@ -130,12 +130,12 @@ class TxnOffsetCommit(Transactional):
                 return Local(refused)
             exchange.notes[_REFUSED] = refused.topics
             exchange.request = request = request.replaced(topics=legal)
-        if ctx.services.memberships is not None and request.generation_id < 0 and not request.member_id:
+        if ctx.services.memberships is not None and request.generation_id_or_member_epoch < 0 and not request.member_id:
             producer = Producer(request.producer_id, request.producer_epoch)
             member = ctx.services.memberships.reader(ctx.client.identity, producer, request.group_id)
             if member is not None:
                 exchange.notes[_NAMED_HERE] = True
-                request.generation_id, request.member_id, request.group_instance_id = member
+                request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = member
         return super().ask(ctx, exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:

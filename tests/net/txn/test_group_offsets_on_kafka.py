@@ -83,7 +83,9 @@ class Scene:
         """TxnOffsetCommit of a member, after AddOffsetsToTxn where the first protocol asks for that."""
         if self.adds:
             assert await self.producer.add_offsets(self.name) == 0
-        rows = [TxnOffsetCommitRequestTopic(self.name, [TxnOffsetCommitRequestPartition(0, offset, -1, "m")])]
+        rows = [
+            TxnOffsetCommitRequestTopic(self.name, partitions=[TxnOffsetCommitRequestPartition(0, offset, -1, "m")])
+        ]
         who = (self.producer.transactional_id, self.name, *self.producer.producer)
         answer = await self.producer.call(TxnOffsetCommitRequest(*who, generation, member, None, rows))
         return int(answer.topics[0].partitions[0].error_code)

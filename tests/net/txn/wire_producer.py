@@ -147,7 +147,7 @@ class WireProducer:
     async def commit_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]]) -> list[int]:
         """TxnOffsetCommit of (topic, partition, offset) as a consumer that is no member; the error codes in order."""
         topics = [
-            TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(index, offset, -1, "m")])
+            TxnOffsetCommitRequestTopic(name, partitions=[TxnOffsetCommitRequestPartition(index, offset, -1, "m")])
             for name, index, offset in offsets
         ]
         answer = await self.call(

@@ -421,4 +421,4 @@ def test_offsets_of_no_topic_that_there_can_be_are_refused_at_once() -> None:
 
 
 def _offset(name: str) -> TxnOffsetCommitRequestTopic:
-    return TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(0, 5)])
+    return TxnOffsetCommitRequestTopic(name, partitions=[TxnOffsetCommitRequestPartition(0, 5)])

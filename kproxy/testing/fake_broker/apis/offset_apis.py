@@ -234,7 +234,7 @@ async def txn_offset_commit(call: Call) -> TxnOffsetCommitResponse:
         topics=[
             TxnOffsetCommitResponseTopic(
                 topic.name,
-                [
+                partitions=[
                     TxnOffsetCommitResponsePartition(row.partition_index, error or _keep(call, group, topic.name, row))
                     for row in topic.partitions
                 ],
@@ -257,9 +257,9 @@ def _transaction_error(call: Call) -> ErrorCode:
 
 
 def _txn_member_error(request: TxnOffsetCommitRequest, group: Group) -> ErrorCode:
-    if request.generation_id == ANY_GENERATION and not request.member_id:
+    if request.generation_id_or_member_epoch == ANY_GENERATION and not request.member_id:
         return ErrorCode.NONE
-    return group.check_member(request.member_id, request.generation_id)
+    return group.check_member(request.member_id, request.generation_id_or_member_epoch)
 
 
 def _keep(call: Call, group: Group, name: str, part: TxnOffsetCommitRequestPartition) -> ErrorCode:
