@@ -39,7 +39,7 @@ from kproxy.proxy.permits import PermitRule, Permits
 from kproxy.proxy.transaction_messages import failed, produced
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
-from tests.proxy.playbook import KAFKA_43, Play, batch
+from tests.proxy.playbook import KAFKA_44, Play, batch
 from tests.proxy.test_session import produce, results
 
 OURS = (HomeRule("theirs", Home.BROKER), HomeRule("*", Home.KPROXY))
@@ -52,7 +52,7 @@ BROKERS: Mapping[int, tuple[int, int]] = {
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
     ApiKey.TXN_OFFSET_COMMIT: (0, 5),
 }
-SERVED = {**KAFKA_43, **BROKERS}
+SERVED = {**KAFKA_44, **BROKERS}
 WHO = TxnRequest("id", Producer(4000, 3), 7, "me")
 
 
@@ -84,7 +84,7 @@ def request_of(api_key: int, name: str, version: int) -> Any:
     return {request.API_KEY: request for request in asked(name)}[api_key]
 
 
-@pytest.mark.parametrize("served", [SERVED, KAFKA_43], ids=["served", "not served"])
+@pytest.mark.parametrize("served", [SERVED, KAFKA_44], ids=["served", "not served"])
 @pytest.mark.parametrize(("api_key", "version"), EACH)
 def test_each_version_is_served_whatever_the_broker_serves(
     api_key: int, version: int, served: Mapping[int, tuple[int, int]]
@@ -201,7 +201,7 @@ def test_brokers_requests_from_clients_are_refused(version: int, homes: Any) -> 
     assert not play.session.to_upstream
 
 
-@pytest.mark.parametrize("served", [SERVED, KAFKA_43])
+@pytest.mark.parametrize("served", [SERVED, KAFKA_44])
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_markers_of_clients_are_refused_each(version: int, served: Any) -> None:
     play = Play(served=served, homes=OURS)
