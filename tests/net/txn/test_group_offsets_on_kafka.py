@@ -200,7 +200,7 @@ async def test_members_of_the_newer_protocol(kafka: RealKafka) -> None:
             return await check_member(cluster, TransactionOffsets(bytes(16), 0, 0, at.name, generation, who))
 
         assert await check(epoch) == ErrorCode.NONE
-        assert await check(epoch + 1) == ErrorCode.ILLEGAL_GENERATION
+        assert await check(epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
         assert await check(epoch, "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
         assert await at.offsets(5, epoch, member) == 0
         assert await at.producer.end() == 0

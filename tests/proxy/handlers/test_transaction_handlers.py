@@ -50,7 +50,7 @@ BROKERS: Mapping[int, tuple[int, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
-    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
 }
 SERVED = {**KAFKA_44, **BROKERS}
 WHO = TxnRequest("id", Producer(4000, 3), 7, "me")
@@ -418,6 +418,15 @@ def test_offsets_of_no_topic_that_there_can_be_are_refused_at_once() -> None:
     assert not play.session.commands
     codes = {row.error_code for topic in play.answer().topics for row in topic.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_topics_that_are_named_by_ids_are_left_to_the_coordinator() -> None:
+    play = Play(served=SERVED, homes=OURS)
+    rows = [TxnOffsetCommitRequestPartition(0, 5)]
+    topics = [TxnOffsetCommitRequestTopic(topic_id=bytes([n]) * 16, partitions=rows) for n in range(3)]
+    play.ask(TxnOffsetCommitRequest("id", "g", 4000, 3, topics=topics), 6)
+    [call] = play.session.commands
+    assert call.ask.request.topics == topics
 
 
 def _offset(name: str) -> TxnOffsetCommitRequestTopic:

@@ -74,6 +74,7 @@ class Protocol(NamedTuple):
 
 
 FIRST: Final = Protocol(11, 4, 4)
+#: Later versions name topics by ids alone (Produce v13, TxnOffsetCommit v6); kproxy's transactions have their names.
 SECOND: Final = Protocol(12, 5, 5)
 _INIT: Final = 5
 #: From this version on a producer may name the identity that it has (KIP-360).
