@@ -85,7 +85,7 @@ def test_api_versions_tells_the_ranges(client: ClusterClient, version: int) -> N
         (None, None, ErrorCode.NONE),
     ],
 )
-def test_a_client_that_names_another_cluster_or_node_is_told(
+def test_a_client_that_names_another_cluster_or_node_has_to_bootstrap_again(
     client: ClusterClient, other_cluster: bool | None, other_node: bool | None, error: ErrorCode
 ) -> None:
     """KIP-1242; None: the client leaves it out."""

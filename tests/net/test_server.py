@@ -42,7 +42,7 @@ async def test_a_port_in_use_is_skipped() -> None:
                 assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
-async def test_a_client_is_told_when_a_port_is_not_that_of_the_broker_which_it_means() -> None:
+async def test_a_client_that_means_another_broker_than_its_ports_has_to_bootstrap_again() -> None:
     """KIP-1242: ids are the brokers' own through kproxy, and each port stands for one broker."""
     async with proxied(2) as proxy:
         for node_id in (1, 2):

@@ -29,7 +29,8 @@ async def api_versions(call: Call) -> ApiVersionsResponse:
     Any other version is answered, not closed on: in the shape of version 0, with UNSUPPORTED_VERSION and only the entry
     of ApiVersions itself (KIP-511); ``fallback`` builds that. Of the cluster's features only ``transaction.version`` is
     listed. That it may be 0 is said from version 4 on, and a level of 0 is left out. From version 5 on a client that
-    says where it means to be is told if it is elsewhere; the words for its software are not checked.
+    names its cluster and node, and has reached another, is answered REBOOTSTRAP_REQUIRED; the words for its software
+    are not checked.
     """
     if call.version >= _PLACE_VERSION and (error := _place_error(call)) is not ErrorCode.NONE:
         return ApiVersionsResponse(error_code=error)
