@@ -194,6 +194,19 @@ async def test_kproxys_own_topics_are_refused_by_their_ids_too() -> None:
         assert not coordinator.asked
 
 
+async def test_batches_for_a_topic_that_was_created_again_are_refused_under_its_former_id() -> None:
+    async with decided() as (proxy, coordinator), await proxy.client() as client:
+        former = proxy.brokers.topics["t"].topic_id
+        producer = WireProducer(client, "id", {**TV1, ApiKey.PRODUCE: 13}, ME)
+        assert await producer.produce("v", P0, t=former) == [0]
+        proxy.brokers.delete_topic("t")
+        proxy.brokers.create_topic("t")
+        await client.call(metadata("t"), 12)  # some client learns of it
+        assert await producer.produce("v", P0, t=former) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert await producer.produce("v", P0, t=proxy.brokers.topics["t"].topic_id) == [0]
+        assert len(coordinator.asked) == 2
+
+
 async def test_ids_of_topics_that_no_broker_tells_make_the_client_try_again() -> None:
     async with decided(metadata_max_age_ms=60_000) as (proxy, coordinator), await proxy.client() as client:
         ids = {"t": proxy.brokers.topics["t"].topic_id}
