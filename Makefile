@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: demo-programs $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.3 and served through kproxy
+demo: demo-programs $(STAMP)   ## a 0.9-protocol client, refused by Kafka 4.4 and served through kproxy
 	$(BIN)/kproxy demo $(ARGS)
 
 demo-programs:
@@ -75,7 +75,7 @@ sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (
 sim-txn: $(STAMP) ## the same for transactions, in both homes (SEEDS=300 FIRST=0 JOBS=2)
 	$(BIN)/python -m verification.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
 
-backends: system $(STAMP) ## the contract and released clients on Kafka 3.9, Kafka 2.8 and franz-go's kfake
+backends: system $(STAMP) ## the contract and released clients on Kafka 4.3, Kafka 3.9, Kafka 2.8 and franz-go's kfake
 	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadfile -m backends tests/contract tests/interop/test_other_backends.py $(ARGS)
 
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")

@@ -78,7 +78,7 @@ OLD = ("old-produce", "old-fetch")
     type=click.Choice(["sink", "kafka"]),
     default="sink",
     show_default=True,
-    help="A broker that only answers, so that the proxy is the bottleneck; or a real Kafka 4.3.0.",
+    help="A broker that only answers, so that the proxy is the bottleneck; or a real Kafka 4.4.0.",
 )
 @click.option(
     "--only",

@@ -9,7 +9,12 @@ import yaml
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _SOURCE: Final = _ROOT / "tests" / "contract" / "backends.yaml"
 _PAGE: Final = _ROOT / "docs" / "backends.md"
-_NAMES: Final = {"kafka-3.9": "Kafka 3.9.1", "kafka-2.8": "Kafka 2.8.2", "kfake": "franz-go's kfake"}
+_NAMES: Final = {
+    "kafka-4.3": "Kafka 4.3.0",
+    "kafka-3.9": "Kafka 3.9.1",
+    "kafka-2.8": "Kafka 2.8.2",
+    "kfake": "franz-go's kfake",
+}
 _BEGIN: Final = "<!-- the rest is generated from tests/contract/backends.yaml -->\n"
 
 

@@ -1,24 +1,33 @@
 """Writes the field tables under ``schema/`` from the message definitions inside two kafka-clients jars.
 
-3.9.1 is the last release that knows the oldest versions (KIP-896 dropped them in 4.0), 4.3.0 knows the newest. Where
-both know a version, 4.3.0 wins. Only facts are taken: names, types, versions, nullability, tags and defaults.
+3.9.1 is the last release that knows the oldest versions (KIP-896 dropped them in 4.0), 4.4.0 knows the newest. Where
+both know a version, 4.4.0 wins. Only facts are taken: names, types, versions, nullability, tags and defaults.
 
-    python -m tools.import_schema
+    python -m tools.import_schema                     # after NEW was raised
+    python -m tools.import_schema --check RELEASE     # what the newest release has that the tables lack; or a version
+
+CONTRIBUTING.md has the recipe for a new release of Kafka.
 """
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import json
 import re
 import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tools.codec_tables import NEVER, Range, parse_range, snake
 
-OLD, NEW = "3.9.1", "4.3.0"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OLD, NEW = "3.9.1", "4.4.0"
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
 EXTRA = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
@@ -172,8 +181,9 @@ def client_requests(*releases: dict[str, dict[str, Any]]) -> dict[int, str]:
     return keys
 
 
-def import_messages(old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]) -> None:
-    """Writes one table for each API key and one for each embedded message of ``EXTRA``."""
+def message_tables(old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """By file name one table for each API key and one for each embedded message of ``EXTRA``."""
+    tables = {}
     for key, name in sorted(client_requests(old, new).items()):
         unstable = old.get(f"{name}Request", {}).get("latestVersionUnstable", False)
         lines = [f"api {key} {name}"]
@@ -182,31 +192,58 @@ def import_messages(old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any
             if was is not None:
                 was["unstable"] = unstable
             lines += Merge(was, now).table(kind.lower())
-        (SCHEMA / f"{snake(name)}.txt").write_text("\n".join(lines) + "\n")
+        tables[f"{snake(name)}.txt"] = "\n".join(lines) + "\n"
     for name in EXTRA:
         lines = [f"data {name}", *Merge(old[name], new[name]).table("data")]
-        (SCHEMA / f"{snake(name)}.txt").write_text("\n".join(lines) + "\n")
+        tables[f"{snake(name)}.txt"] = "\n".join(lines) + "\n"
+    return tables
 
 
-def import_errors(libs: Path, directory: Path) -> None:
-    """Writes the table of error codes as the new release's own enum has them."""
+def error_table(libs: Path, directory: Path) -> str:
+    """The table of error codes as the new release's own enum has them."""
     source = directory / "Dump.java"
     source.write_text(ERRORS_SOURCE)
     command = ["java", "-cp", f"{libs}/*", str(source)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    (SCHEMA / "errors.txt").write_text(done.stdout)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def main() -> None:
-    """Fetches both releases and writes all tables."""
-    SCHEMA.mkdir(exist_ok=True)
+def released_tables(newest: str) -> dict[str, str]:
+    """By file name all tables, as the message definitions of ``OLD`` and of another release of kafka-clients have them.
+
+    ``newest``: a version, or Maven's word RELEASE for the newest that there is.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        libs = {version: fetch_jars(version, directory) for version in (OLD, NEW)}
-        old, new = (read_definitions(libs[v] / f"kafka-clients-{v}.jar") for v in (OLD, NEW))
-        import_messages(old, new)
-        import_errors(libs[NEW], directory)
+        libs = {version: fetch_jars(version, directory) for version in (OLD, newest)}
+        old, new = (read_definitions(next(libs[v].glob("kafka-clients-*.jar"))) for v in (OLD, newest))
+        return {**message_tables(old, new), "errors.txt": error_table(libs[newest], directory)}
+
+
+def differences(released: dict[str, str], schema: dict[str, str]) -> list[str]:
+    """One line for each version, field or error code that a release has and the tables lack, or the other way round."""
+    found = []
+    for name in sorted({*released, *schema}):
+        theirs, ours = (tables.get(name, "").splitlines() for tables in (released, schema))
+        lines = [line for line in difflib.ndiff(ours, theirs) if line[:1] in "+-"]
+        words = {"+": "lacks", "-": "has, but the release does not,"}
+        found += [f"schema/{name} {words[line[:1]]} `{line[2:].strip()}`" for line in lines]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fetches both releases and writes all tables, or says in what they differ (status 1)."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", metavar="VERSION", help="compare with this release, or with RELEASE, the newest")
+    chosen = parser.parse_args(arguments).check
+    released = released_tables(chosen or NEW)
+    if chosen is None:
+        for name, text in released.items():
+            (SCHEMA / name).write_text(text)
+        return 0
+    found = differences(released, {path.name: path.read_text() for path in SCHEMA.glob("*.txt")})
+    print("\n".join(found) or f"schema/ has all versions and fields of kafka-clients {chosen}.")
+    return bool(found)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

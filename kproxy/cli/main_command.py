@@ -33,7 +33,7 @@ _ELSEWHERE = {
     "credentials": Elsewhere(
         "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
     ),
-    "demo": Elsewhere("kproxy.demo.demo_command", "demo", "Show a Kafka 0.9 client at work with Kafka 4.3."),
+    "demo": Elsewhere("kproxy.demo.demo_command", "demo", "Show a Kafka 0.9 client at work with Kafka 4.4."),
     "doctor": Elsewhere(
         "kproxy.cli.doctor_command", "doctor", "Check brokers, rights and options, and say what to do."
     ),

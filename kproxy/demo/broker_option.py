@@ -9,6 +9,6 @@ broker_option: Final = click.option(
     default="auto",
     show_default=True,
     type=click.Choice(["auto", "kafka", "fake"]),
-    help="A real Kafka 4.3.0 (needs Java 17 or later, and Maven), the embedded fake broker, or the real one if it can.",
+    help="A real Kafka 4.4.0 (needs Java 17 or later, and Maven), the embedded fake broker, or the real one if it can.",
 )
 """As ``open_broker`` takes it. In a module of its own, because ``--help`` must not import the brokers."""

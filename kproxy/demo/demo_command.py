@@ -14,7 +14,7 @@ from kproxy.demo.signals import end_on_signals
 @broker_option
 @click.option("--keep", is_flag=True, help="Leave broker and proxy running at the end, until Ctrl-C.")
 def demo(records: int, broker: str, keep: bool) -> None:
-    """See a client of the Kafka 0.9 era refused by Kafka 4.3, then working through kproxy with nothing lost.
+    """See a client of the Kafka 0.9 era refused by Kafka 4.4, then working through kproxy with nothing lost.
 
     Everything runs on this machine's loopback address and is removed at the end. Exit status 1 if a record was lost
     or doubled.

@@ -12,7 +12,7 @@ from kproxy.codec.version_choice import VersionRange
 #: What the names of kproxy's own topics and transactional ids begin with.
 OWN_PREFIX: Final = "__kproxy_"
 
-#: Topics whose names are remembered; about 20 MB.
+#: Topics whose names are remembered; about 30 MB.
 _MOST_NAMES: Final = 100_000
 #: Of a broker's id, an int32.
 _MOST_DIGITS: Final = 10
@@ -89,18 +89,26 @@ class ClusterMap:
     one_port: int | None = None
     #: Ids of kproxy's own topics that any client received: Produce v13 and later name topics by id (KIP-516).
     own_topic_ids: set[bytes] = field(default_factory=set)
-    #: Names of topics by their ids, as far as a Metadata response gave them.
+    #: Names of topics by their ids, as far as a Metadata response gave them; and the other way round.
     topic_names: dict[bytes, str] = field(default_factory=dict)
+    _topic_ids: dict[str, bytes] = field(default_factory=dict)
     #: Until then no response to Metadata waits for a topic to appear: the last one waited in vain. In seconds since the
     #: epoch.
     creates_no_topic_until: float = 0.0
 
     def learn_name(self, topic_id: bytes, name: str) -> None:
-        """Records a topic's name, if it has an id at all (KIP-516)."""
+        """Records a topic's name, if it has an id at all (KIP-516).
+
+        A topic that has another id now was deleted and created again: what names it by its former id is about another
+        topic.
+        """
         if name and any(topic_id) and topic_id not in self.topic_names:
             if len(self.topic_names) >= _MOST_NAMES:
                 self.topic_names.clear()
+                self._topic_ids.clear()
+            self.topic_names.pop(self._topic_ids.get(name, b""), None)
             self.topic_names[topic_id] = name
+            self._topic_ids[name] = topic_id
 
     def unknown(self, seen: Iterable[tuple[int, str, int]]) -> list[tuple[int, Address]]:
         """Those of ``seen`` (node id, host, port) that are new, have moved, or have no port of kproxy yet."""

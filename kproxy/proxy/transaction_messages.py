@@ -1,6 +1,6 @@
 """Requests about transactions, between the wire's words and those of kproxy's coordinator (KIP-98)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from kproxy.codec._generated.add_partitions_to_txn import (
@@ -84,11 +84,14 @@ def partitions_added(
 # -- TxnOffsetCommit
 
 
-def offsets_of(request: TxnOffsetCommitRequest) -> TransactionOffsets:
-    """The offsets as the transaction log records them; whose they are is for the coordinator to fill in."""
+def offsets_of(request: TxnOffsetCommitRequest, names: Mapping[bytes, str]) -> TransactionOffsets:
+    """The offsets as the transaction log records them; whose they are is for the coordinator to fill in.
+
+    ``names`` of the topics that are named by ids (v6); the others of these are left out.
+    """
     topics = [
         TransactionOffsetsTopic(
-            topic.name,
+            topic.name or names[topic.topic_id],
             [
                 TransactionOffsetsPartition(
                     row.partition_index, row.committed_offset, row.committed_leader_epoch, row.committed_metadata
@@ -97,26 +100,28 @@ def offsets_of(request: TxnOffsetCommitRequest) -> TransactionOffsets:
             ],
         )
         for topic in request.topics
+        if topic.name or topic.topic_id in names
     ]
     return TransactionOffsets(
         group_id=request.group_id,
-        generation_id=request.generation_id,
+        generation_id=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         topics=topics,
     )
 
 
-def offsets_committed(request: TxnOffsetCommitRequest, version: int, error_code: int) -> TxnOffsetCommitResponse:
-    """The response, the same for all partitions."""
+def offsets_committed(
+    request: TxnOffsetCommitRequest, version: int, error_code: int, unknown: Container[bytes] = ()
+) -> TxnOffsetCommitResponse:
+    """The response, the same for all partitions but those of topics whose ids are ``unknown``."""
     code = wire_error(request.API_KEY, version, error_code)
-    topics = [
-        TxnOffsetCommitResponseTopic(
-            topic.name, [TxnOffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions]
-        )
-        for topic in request.topics
-    ]
-    return TxnOffsetCommitResponse(topics=topics)
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        error = ErrorCode.UNKNOWN_TOPIC_ID if topic.topic_id in unknown else code
+        rows = [TxnOffsetCommitResponsePartition(row.partition_index, error) for row in topic.partitions]
+        response.topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
+    return response
 
 
 # -- Produce

@@ -42,6 +42,8 @@ _SINCE: Final[Mapping[tuple[ApiKey, ErrorCode], _Since]] = {
     # v0-v2 know nothing of members
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.UNKNOWN_MEMBER_ID): _Since(3, ErrorCode.INVALID_TXN_STATE),
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.ILLEGAL_GENERATION): _Since(3, ErrorCode.INVALID_TXN_STATE),
+    # the epoch of a member (KIP-848) was a generation to producers before v6 (KIP-1319)
+    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): _Since(6, ErrorCode.ILLEGAL_GENERATION),
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.FENCED_INSTANCE_ID): _Since(3, ErrorCode.INVALID_TXN_STATE),
     (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.CONCURRENT_TRANSACTIONS): _Since(
         _NEVER, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -18,6 +18,7 @@ HIDDEN: Final = frozenset(
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UNREGISTER_CONTROLLER,
     }
 )
 

@@ -31,7 +31,7 @@ from kproxy.testing.tools import Unavailable
 
 __all__ = ["DEFAULT_VERSION", "PATIENT", "REPLICATED", "RealKafka", "die_with_parent"]
 
-DEFAULT_VERSION: Final = "4.3.0"
+DEFAULT_VERSION: Final = "4.4.0"
 _READY_TIMEOUT_S: Final = 90.0
 _STOP_TIMEOUT_S: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1

@@ -60,7 +60,7 @@ def kafka_jars(version: str) -> Path:
 
     Safe to call from several processes at once.
 
-    :param version: a release of Apache Kafka, like ``4.3.0``.
+    :param version: a release of Apache Kafka, like ``4.4.0``.
     :raises Unavailable: Maven or Java is missing, or the artefacts do not resolve.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):

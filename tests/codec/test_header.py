@@ -22,7 +22,7 @@ from tests.support.message_oracle import message_oracle
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[JavaLines]:
-    with message_oracle("3.9.1", "4.3.0") as running:
+    with message_oracle("3.9.1", "4.4.0") as running:
         yield running
 
 
@@ -31,9 +31,9 @@ def test_header_versions_are_kafkas(oracle: JavaLines) -> None:
     # 3.9.1 still has the key that 4.0 dropped, and writes no client id in its version 0.
     assert oracle.ask("headers 3.9.1 7 0") == "0 0"
     for api_key, (name, low, high, _) in APIS.items():
-        oldest = int(oracle.ask(f"range 4.3.0 {name}Request").split()[0])
+        oldest = int(oracle.ask(f"range 4.4.0 {name}Request").split()[0])
         for version in range(low, high + 1):
-            release = "4.3.0" if version >= oldest else "3.9.1"
+            release = "4.4.0" if version >= oldest else "3.9.1"
             ours = f"{request_header_version(api_key, version)} {response_header_version(api_key, version)}"
             assert oracle.ask(f"headers {release} {api_key} {version}") == ours, (api_key, version)
 
@@ -42,7 +42,7 @@ def test_header_versions_are_kafkas(oracle: JavaLines) -> None:
 @pytest.mark.parametrize("client_id", ["", "büro 🦀", None])
 def test_headers_are_read_and_written_as_by_kafka(oracle: JavaLines, client_id: str | None) -> None:
     request, response = request_class(ApiKey.METADATA)(), response_class(ApiKey.METADATA)()
-    for version, release in ((1, "3.9.1"), (1, "4.3.0"), (9, "3.9.1"), (9, "4.3.0")):
+    for version, release in ((1, "3.9.1"), (1, "4.4.0"), (9, "3.9.1"), (9, "4.4.0")):
         values = {"requestApiKey": 3, "requestApiVersion": version, "correlationId": -5, "clientId": client_id}
         header_version = request_header_version(ApiKey.METADATA, version)
         theirs = oracle.ask(f"write {release} RequestHeader {header_version} {json.dumps(values)}")

@@ -14,13 +14,13 @@ from tests.support.java import JavaError, JavaLines, jars
 
 pytestmark = pytest.mark.java
 
-RELEASES = ("0.8.2.2", "0.10.2.2", "3.9.1", "4.3.0")
-MODERN = ("3.9.1", "4.3.0")
+RELEASES = ("0.8.2.2", "0.10.2.2", "3.9.1", "4.4.0")
+MODERN = ("3.9.1", "4.4.0")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OLD_CODECS = CODECS[:4]
 # Which release writes which of the old formats.
 OLD_WRITERS = [("0.8.2.2", 0), ("0.10.2.2", 0), ("0.10.2.2", 1), ("3.9.1", 0), ("3.9.1", 1)]
-OLD_READERS = [*OLD_WRITERS, ("4.3.0", 0), ("4.3.0", 1)]
+OLD_READERS = [*OLD_WRITERS, ("4.4.0", 0), ("4.4.0", 1)]
 NOW = 1_700_000_000_000
 MIB = 1 << 20
 
@@ -120,7 +120,7 @@ def test_the_oracle_refuses_what_was_damaged_before_the_stamp(oracle: JavaLines)
     batch[-3] ^= 1
     stamp(batch, 1, 2, 3)
     with pytest.raises(JavaError, match="CorruptRecord"):
-        oracle.ask(f"read 4.3.0 {batch.hex()}")
+        oracle.ask(f"read 4.4.0 {batch.hex()}")
 
 
 @pytest.mark.parametrize(("release", "magic"), OLD_WRITERS)
@@ -137,7 +137,7 @@ def test_what_old_producers_write_becomes_a_valid_batch(
     for reader in MODERN:
         assert oracle.ask(f"read {reader} {batch.data.hex()}") == text(expected)
     if codec == "none":
-        assert batch.data.hex() == java_batch(oracle, "4.3.0", 2, codec, expected).hex()
+        assert batch.data.hex() == java_batch(oracle, "4.4.0", 2, codec, expected).hex()
         plain = [entry(one.offset, one.key, one.value, magic=magic, timestamp=one.timestamp) for one in records]
         assert b"".join(plain).hex() == theirs.hex()
 
@@ -150,7 +150,7 @@ def test_what_old_consumers_get_is_what_was_stored(
 ) -> None:
     # 0.8.2.2 takes a short read from the decompressor for a whole record, so it cannot read its own large ones.
     records = samples(start=start)[: 6 if release == "0.8.2.2" else None]
-    stored = java_batch(oracle, "4.3.0", 2, codec, records, base=start)
+    stored = java_batch(oracle, "4.4.0", 2, codec, records, base=start)
     got = from_v2(stored, magic=magic, first_offset=0, max_decompressed_bytes=MIB, max_bytes=MIB)
     assert (got.next_offset, got.record_count) == (start + len(records), len(records))
     expected = records if magic else untimed(records)

@@ -13,7 +13,9 @@ import yaml
 from kproxy.testing.kafka import PATIENT, RealKafka
 from tests.support.kfake import kfake
 
-VERSIONS: Final[Mapping[str, str]] = MappingProxyType({"kafka-3.9": "3.9.1", "kafka-2.8": "2.8.2"})
+VERSIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {"kafka-4.3": "4.3.0", "kafka-3.9": "3.9.1", "kafka-2.8": "2.8.2"}
+)
 OTHERS: Final[list[Any]] = [
     *(pytest.param(name, marks=[pytest.mark.kafka, pytest.mark.backends]) for name in VERSIONS),
     pytest.param("kfake", marks=pytest.mark.backends),
@@ -33,7 +35,7 @@ def start(name: str, brokers: int) -> Iterator[str]:
         yield kafka.bootstrap
 
 
-#: What differs from Kafka 4.3, by back end.
+#: What differs from Kafka 4.4, by back end.
 DIFFERENCES: Final[Mapping[str, list[dict[str, Any]]]] = yaml.safe_load(
     (Path(__file__).parent / "backends.yaml").read_text(encoding="utf-8")
 )

@@ -145,7 +145,7 @@ class NativeProducer:
         """TxnOffsetCommit of the first partition, once."""
         rows = [TxnOffsetCommitRequestPartition(0, offset, -1, "")]
         request = TxnOffsetCommitRequest(
-            self.name, group, *self.producer, topics=[TxnOffsetCommitRequestTopic(self.topic, rows)]
+            self.name, group, *self.producer, topics=[TxnOffsetCommitRequestTopic(self.topic, partitions=rows)]
         )
         answer = self.client.any_broker().call(request, self.protocol.offsets, TxnOffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)

@@ -7,6 +7,7 @@ import pytest
 
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -64,13 +65,32 @@ class Mover:
             generation,
             member,
             None,
-            [TxnOffsetCommitRequestTopic(self.topic, rows)],
+            [TxnOffsetCommitRequestTopic(self.topic, partitions=rows)],
         )
         while True:
             answer = self.client.any_broker().call(request, self.version, TxnOffsetCommitResponse)
             error = answer.topics[0].partitions[0].error_code
             if error not in _BUSY:
                 return ErrorCode(error)
+
+    def commit_by_id(self, offset: int, generation: int, member: str) -> list[ErrorCode]:
+        """The errors of a topic that there is not, of a partition that there is, and of one that there is not."""
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)])
+        topic_id = self.client.any_broker().call(asked, 12, MetadataResponse).topics[0].topic_id
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                topic_id=place, partitions=[TxnOffsetCommitRequestPartition(index, offset, -1, "") for index in indexes]
+            )
+            for place, indexes in ((b"\1" * 16, [0]), (topic_id, [0, 9]))
+        ]
+        request = TxnOffsetCommitRequest(self.name, self.group, *self.producer, generation, member, None, topics)
+        while True:
+            answer = self.client.any_broker().call(request, 6, TxnOffsetCommitResponse)
+            rows = {(topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+            places = [(topic.topic_id, row.partition_index) for topic in topics for row in topic.partitions]
+            errors = [ErrorCode(rows[place].error_code) for place in places]
+            if not {*errors} & {*_BUSY}:
+                return errors
 
     def end(self, committed: bool = True) -> ErrorCode:
         request = EndTxnRequest(self.name, *self.producer, committed)
@@ -154,6 +174,18 @@ def test_a_group_that_has_not_joined_is_refused(mover: Mover) -> None:
     assert mover.commit(5) is ErrorCode.INVALID_TXN_STATE
     mover.version = 4
     assert mover.commit(5) is ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_topics_by_id(mover: Mover, consumer: Consumer) -> None:
+    """KIP-1319. Partitions that there are not are refused, whatever else is wrong with the request."""
+    consumer.join()
+    consumer.sync()
+    nobody = [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert mover.commit_by_id(4, consumer.generation, "nobody") == nobody
+    gone = [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert mover.commit_by_id(4, consumer.generation, consumer.member_id) == gone
+    assert mover.end() is ErrorCode.NONE
+    assert mover.settled() == 4
 
 
 def test_partitions_that_there_are_not(mover: Mover) -> None:

@@ -357,7 +357,10 @@ def test_describe_groups(consumer: Callable[[], Consumer], client: ClusterClient
     assert client.any_broker().call(request, version, DescribeGroupsResponse).groups[0].group_state == "Empty"
 
 
-def test_list_and_delete_groups(consumer: Callable[[], Consumer], client: ClusterClient, topic: str) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_list_and_delete_groups(
+    consumer: Callable[[], Consumer], client: ClusterClient, topic: str, version: int
+) -> None:
     one = consumer()
     one.join()
     one.sync()
@@ -368,7 +371,9 @@ def test_list_and_delete_groups(consumer: Callable[[], Consumer], client: Cluste
 
     def delete() -> ErrorCode:
         request = DeleteGroupsRequest(groups_names=[one.group])
-        return ErrorCode(client.any_broker().call(request, 2, DeleteGroupsResponse).results[0].error_code)
+        (row,) = client.any_broker().call(request, version, DeleteGroupsResponse).results
+        assert row.error_message is None
+        return ErrorCode(row.error_code)
 
     assert one.group in listed([])
     assert one.group in listed(["Stable"])

@@ -1,4 +1,4 @@
-"""Which versions a 4.3 broker tells, serves, and hangs up on."""
+"""Which versions a 4.4 broker tells, serves, and hangs up on."""
 
 import struct
 
@@ -9,10 +9,11 @@ from kproxy.codec._generated.create_topics import CreateTopicsRequest
 from kproxy.codec._generated.delete_topics import DeleteTopicsRequest
 from kproxy.codec._generated.fetch import FetchRequest
 from kproxy.codec._generated.list_offsets import ListOffsetsRequest
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec._generated.offset_commit import OffsetCommitRequest
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest
 from kproxy.codec._generated.produce import ProduceRequest
-from kproxy.codec.messages import ApiKey, Message
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.testing.cluster_client import ClusterClient, RawConnection
 from kproxy.testing.fake_broker.apis import APIS
 
@@ -31,7 +32,7 @@ RANGES = {
     ApiKey.DESCRIBE_GROUPS: (0, 6),
     ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.SASL_HANDSHAKE: (0, 1),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
@@ -41,11 +42,11 @@ RANGES = {
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
-    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
     ApiKey.CREATE_PARTITIONS: (0, 3),
-    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
@@ -63,7 +64,7 @@ def test_the_table_covers_what_the_fake_serves() -> None:
     assert RANGES.keys() == APIS.keys()
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_tells_the_ranges(client: ClusterClient, version: int) -> None:
     request = ApiVersionsRequest()
     if version >= 3:
@@ -73,12 +74,37 @@ def test_api_versions_tells_the_ranges(client: ClusterClient, version: int) -> N
     assert {key: told.get(key) for key in RANGES} == RANGES
 
 
-@pytest.mark.parametrize("version", [5, 99])
+@pytest.mark.parametrize(
+    ("other_cluster", "other_node", "error"),
+    [
+        (False, False, ErrorCode.NONE),
+        (True, False, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (False, True, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (None, False, ErrorCode.INVALID_REQUEST),
+        (False, None, ErrorCode.INVALID_REQUEST),
+        (None, None, ErrorCode.NONE),
+    ],
+)
+def test_a_client_that_names_another_cluster_or_node_has_to_bootstrap_again(
+    client: ClusterClient, other_cluster: bool | None, other_node: bool | None, error: ErrorCode
+) -> None:
+    """KIP-1242; None: the client leaves it out."""
+    metadata = client.any_broker().call(MetadataRequest(topics=[]), 12, MetadataResponse)
+    request = ApiVersionsRequest(client_software_name="kproxy", client_software_version="1")
+    if other_cluster is not None:
+        request.cluster_id = "another-cluster" if other_cluster else metadata.cluster_id
+    if other_node is not None:
+        request.node_id = metadata.brokers[0].node_id + other_node
+    answer = client.any_broker().call(request, 5, ApiVersionsResponse)
+    assert (answer.error_code, bool(answer.api_keys)) == (error, error is ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("version", [6, 99])
 def test_an_unknown_api_versions_version_gets_an_error_in_the_oldest_shape(bootstrap: str, version: int) -> None:
     request = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 77, -1) + b"\0\x02a\x02b\0"
     with _connect(bootstrap) as connection:
         connection.send_bytes(struct.pack(">i", len(request)) + request)
-        assert connection.receive_bytes() == struct.pack(">ihihhh", 77, 35, 1, ApiKey.API_VERSIONS, 0, 4)
+        assert connection.receive_bytes() == struct.pack(">ihihhh", 77, 35, 1, ApiKey.API_VERSIONS, 0, 5)
         assert connection.call(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
 
 

@@ -49,7 +49,7 @@ def test_the_old_client_is_refused_then_served_with_the_fake_broker() -> None:
 def test_the_old_client_is_refused_then_served_with_a_real_kafka() -> None:
     ended = run_demo("--broker", "kafka", "--records", "3000")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "A real Kafka 4.3.0" in ended.stdout
+    assert "A real Kafka 4.4.0" in ended.stdout
     assert "refused" in ended.stdout
     assert figures(ended.stdout) == EXACTLY_ONCE
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from kproxy.testing.kafka import PATIENT, RealKafka
-from tests.interop.homes import OVERRIDES, Home
+from kproxy.testing.kafka import DEFAULT_VERSION, PATIENT, RealKafka
+from tests.interop.homes import OVERRIDES, Home, rule_and_release
 from tests.interop.proxy import KproxyProcess
 
 
@@ -53,10 +53,10 @@ def home(
                 target: Target = request.getfixturevalue("target")
                 return Home(name, target.bootstrap, target.kafka, target.kproxy)
             log = tmp_path_factory.mktemp("transactions") / "log"
-            rule = "broker-fenced" if name == "broker-fenced" else "kproxy"
+            rule, release = rule_and_release(name)
             options = ("--transactions-home", rule, "--isolation-level-overrides", OVERRIDES)
-            old = name == "kproxy-on-3.9.1"
-            brokers = running.enter_context(RealKafka(version="3.9.1", config=PATIENT)) if old else kafka
+            old = release != DEFAULT_VERSION
+            brokers = running.enter_context(RealKafka(version=release, config=PATIENT)) if old else kafka
             kproxy = running.enter_context(KproxyProcess(brokers.bootstrap, log, *options))
             return Home(name, kproxy.bootstrap, brokers, kproxy)
 

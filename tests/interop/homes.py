@@ -7,34 +7,44 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from kproxy.testing.kafka import RealKafka
+from kproxy.testing.kafka import DEFAULT_VERSION, RealKafka
 from tests.interop.proxy import KproxyProcess
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
 _ALL: Final = _DIRECT or os.environ.get("INTEROP_HOMES") == "all"
-HOMES: Final = ("native",) if _DIRECT else ("native", "auto", "broker-fenced", "kproxy", "kproxy-on-3.9.1")
+HOMES: Final = (
+    ("native",) if _DIRECT else ("native", "auto", "auto-on-4.3.0", "broker-fenced", "kproxy", "kproxy-on-3.9.1")
+)
 _FEW: Final = {
-    "native": ("java-4.3.0", "sarama-1.61.1"),
+    "native": ("java-4.4.0", "sarama-1.61.1"),
     "auto": ("java-0.11.0.3", "librdkafka-2.16.1", "franz-go-1.22.2"),
+    "auto-on-4.3.0": ("java-4.4.0",),
     "broker-fenced": (
         "java-0.11.0.3",
-        "java-4.3.0",
+        "java-4.4.0",
         "librdkafka-2.16.1",
         "kafka-python-3.0.12",
         "aiokafka-0.14.0",
         "sarama-1.61.1",
         "franz-go-1.22.2",
     ),
-    "kproxy-on-3.9.1": ("java-4.3.0", "franz-go-1.22.2"),
+    "kproxy-on-3.9.1": ("java-4.4.0", "franz-go-1.22.2"),
 }
-"""Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before."""
-_NEVER: Final = {"kproxy-on-3.9.1": ("java-4.3.0-consumer-protocol",)}
+"""Who runs where not all do. Kafka 3.9.1 has no `transaction.version`, so that these two speak as they did before.
+Kafka 4.3.0 has no TxnOffsetCommit that names topics by id, which Java 4.4.0 uses where it can."""
+_NEVER: Final = {"kproxy-on-3.9.1": ("java-4.4.0-consumer-protocol",)}
 """Kafka 3.9.1 has no groups of KIP-848, if it is not told to."""
-OF_BROKERS: Final = ("native", "auto", "broker-fenced")
+OF_BROKERS: Final = ("native", "auto", "auto-on-4.3.0", "broker-fenced")
 """Homes where the broker decides, so that what lies in its log is as without kproxy."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
 """kproxy's option for consumers that could ask for committed records, but do not know how."""
+
+
+def rule_and_release(home: str) -> tuple[str, str]:
+    """Return kproxy's `transactions.home` and the release of Kafka."""
+    rule, _, release = home.partition("-on-")
+    return rule, release or DEFAULT_VERSION
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from kproxy.testing.kafka import DEFAULT_VERSION
 from kproxy.testing.maven import kafka_jars
 from kproxy.testing.tools import Unavailable
 from tests.interop.catalog import CLIENTS
@@ -16,7 +17,7 @@ from tests.interop.transactional import TRANSACTIONAL
 from tests.support.kfake import install_kfake
 
 _AT_A_TIME: Final = 4
-_BROKERS: Final = ("4.3.0", "3.9.1", "2.8.2")
+_BROKERS: Final = (DEFAULT_VERSION, "4.3.0", "3.9.1", "2.8.2")
 
 
 def _error_of(install: Callable[[], object]) -> str:

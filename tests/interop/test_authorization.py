@@ -122,7 +122,7 @@ def _offset_fetch_groups(group: str) -> Message:
 
 def _txn_offset_commit(name: str, group: str) -> Message:
     topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
-        CLOSED, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5)]
+        CLOSED, partitions=[txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5)]
     )
     return txn_offset_commit.TxnOffsetCommitRequest(name, group, 1, 0, topics=[topic])
 
@@ -352,7 +352,7 @@ def test_librdkafka_hears_that_a_transactional_id_is_not_for_it(kproxys: KproxyP
 
 
 @pytest.mark.parametrize(
-    ("name", "wait"), [("kafka-python-3.0.12", {"max_block_ms": 30_000}), ("java-4.3.0", {"max.block.ms": 30_000})]
+    ("name", "wait"), [("kafka-python-3.0.12", {"max_block_ms": 30_000}), ("java-4.4.0", {"max.block.ms": 30_000})]
 )
 def test_other_clients_hear_it_as_well(kproxys: KproxyProcess, name: str, wait: dict[str, Any]) -> None:
     client = next(each for each in CLIENTS if each.name == name)

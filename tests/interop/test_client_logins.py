@@ -89,7 +89,7 @@ def librdkafka(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
     [
         ("java-0.10.2.2", "PLAIN", java("PLAIN", PLAIN_MODULE)),
         ("java-2.0.1", "SCRAM-SHA-256", java("SCRAM-SHA-256", SCRAM_MODULE)),
-        ("java-4.3.0", "SCRAM-SHA-512", java("SCRAM-SHA-512", SCRAM_MODULE)),
+        ("java-4.4.0", "SCRAM-SHA-512", java("SCRAM-SHA-512", SCRAM_MODULE)),
         ("kafka-python-1.4.7-pinned-0.10", "PLAIN", python("PLAIN")),
         ("kafka-python-2.0.2-pinned-0.10.1", "SCRAM-SHA-512", python("SCRAM-SHA-512")),
         ("kafka-python-3.0.12", "SCRAM-SHA-256", python("SCRAM-SHA-256")),

@@ -1,4 +1,4 @@
-"""Released clients, old and new, against a real Kafka 4.3.0 through kproxy: nothing lost, doubled or changed."""
+"""Released clients, old and new, against a real Kafka 4.4.0 through kproxy: nothing lost, doubled or changed."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -17,7 +17,7 @@ _NAMES = (
     "kafka-python-1.4.7-pinned-0.8.2",
     "librdkafka-2.16.1-fallback-0.9.0.1",
     "sarama-1.19.0-0.8.2.2",
-    "java-4.3.0-transactional",
+    "java-4.4.0-transactional",
 )
 
 

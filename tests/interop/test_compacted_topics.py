@@ -1,4 +1,4 @@
-"""Transactions of a 0.9-protocol producer, and a broker that compacts the topic: Kafka 4.3.0, its cleaner made to work.
+"""Transactions of a 0.9-protocol producer, and a broker that compacts the topic: Kafka 4.4.0, its cleaner made to work.
 
 Compaction keeps the last record of each key. The broker's cleaner leaves out what its own coordinator aborted; of what
 kproxy aborted it knows nothing.

@@ -27,7 +27,7 @@ from tests.support.clients import DRIVERS, java_program
 from tests.support.patience import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_RELEASE: Final = "4.3.0"
+_RELEASE: Final = "4.4.0"
 _SLF4J: Final = "org.slf4j:slf4j-simple:1.7.36"
 _CONNECT: Final = "org.apache.kafka.connect.cli"
 _STRING: Final = "org.apache.kafka.connect.storage.StringConverter"

@@ -1,4 +1,4 @@
-"""`transactions.home: broker-fenced`: clients of KIP-98's first protocol, whose transactions Kafka 4.3.0 decides."""
+"""`transactions.home: broker-fenced`: clients of KIP-98's first protocol, whose transactions Kafka 4.4.0 decides."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Why kproxy is needed: Kafka 4.3.0 itself turns these clients away, mostly by closing the connection."""
+"""Why kproxy is needed: Kafka 4.4.0 itself turns these clients away, mostly by closing the connection."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -113,7 +113,7 @@ def test_what_is_acknowledged_and_committed_is_there(client: Client, lost: int, 
 
 
 def test_kafka_alone_acknowledges_a_record_that_it_does_not_write() -> None:
-    """librdkafka 2.16.1 with Kafka 4.3.0. With another number of records its error is fatal, and nothing is lost."""
+    """librdkafka 2.16.1 with Kafka 4.4.0. With another number of records its error is fatal, and nothing is lost."""
     with lossy.direct(DEFAULT_VERSION) as chain:
         client = Client(chain)
         assert client.commit("1") == 0

@@ -23,7 +23,7 @@ from tests.support.clients import Command, java_program
 from tests.support.patience import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-_CLIENTS: Final = "org.apache.kafka:kafka-clients:4.3.0"
+_CLIENTS: Final = "org.apache.kafka:kafka-clients:4.4.0"
 _SLF4J: Final = "org.slf4j:slf4j-simple:1.7.36"
 _PARTITIONS: Final = 2
 _COUNT: Final = 2_000

@@ -143,10 +143,10 @@ _KILLS: Final = int(os.environ.get("INTEROP_KILLS", "1"))
 @pytest.mark.parametrize(
     ("stage", "kills"),
     [
-        ("4.3.0 exactly_once_v2 classic", _KILLS),
+        ("4.4.0 exactly_once_v2 classic", _KILLS),
         ("2.8.2 exactly_once_beta classic", _KILLS),
         # Who is killed keeps its place for 45 s here.
-        ("4.3.0 exactly_once_v2 streams", 0),
+        ("4.4.0 exactly_once_v2 streams", 0),
     ],
     indirect=["stage"],
 )
@@ -177,7 +177,7 @@ def test_output_is_exactly_once_however_often_it_is_killed(stage: Stage, kills: 
             stage.expect(each, reader)
 
 
-@pytest.mark.parametrize("stage", ["4.3.0 exactly_once_v2 classic", "2.8.2 exactly_once_beta classic"], indirect=True)
+@pytest.mark.parametrize("stage", ["4.4.0 exactly_once_v2 classic", "2.8.2 exactly_once_beta classic"], indirect=True)
 def test_a_stateful_application_is_refused_with_kproxy_as_coordinator(stage: Stage) -> None:
     target = COUNT_KPROXY.named(stage.name)
     with CommittedReader(stage.kproxy.bootstrap, [target], PARTITIONS) as reader:

@@ -38,7 +38,7 @@ _UPGRADE: Final = 1
 _TIMEOUT_MS: Final = 8_000
 _ENDS, _AGAIN = "ends", "writes again"
 """What librdkafka does after its transaction's time."""
-_RELEASES: Final = ("java-4.3.0", "java-2.8.2")
+_RELEASES: Final = ("java-4.4.0", "java-2.8.2")
 #: How often the coordinator looks for transactions that take too long; 10 s otherwise.
 _LOOKS: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 #: librdkafka without ApiVersions and idempotence, as it was for 0.9.

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java]
 _AT_A_TIME: Final = 6
 """Clients wait most of the time: for their predecessor's place in the group to become free."""
 _SCRIPT_READERS: Final = (
-    "java-4.3.0",
+    "java-4.4.0",
     "librdkafka-2.16.1",
     "sarama-1.61.1",
     "kafka-go-0.4.51",

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from kproxy.testing.cluster_client import ClusterClient
-from kproxy.testing.kafka import RealKafka
+from kproxy.testing.kafka import DEFAULT_VERSION, RealKafka
 from kproxy.testing.maven import find_java, kafka_jars
 from tests.interop.proxy import KproxyProcess
 from tests.support.patience import PATIENCE_S, eventually
@@ -29,7 +29,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KproxyProcess]:
 
 @pytest.fixture
 def tool(proxy: KproxyProcess) -> Callable[..., str]:
-    jars = kafka_jars("4.3.0")
+    jars = kafka_jars(DEFAULT_VERSION)
 
     def run(*arguments: str) -> str:
         command = [find_java(), "-cp", f"{jars}/*", "org.apache.kafka.tools.TransactionsCommand"]

@@ -26,7 +26,7 @@ class Transactional:
     uncommitted: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     reads_native: bool = True
-    """Whether Kafka 4.3.0 serves all that its consumer sends."""
+    """Whether Kafka 4.4.0 serves all that its consumer sends."""
     soon_forgotten: bool = True
     """Whether its group gives a killed member's partitions to others soon: those of KIP-848 wait for 45 s."""
 
@@ -67,8 +67,8 @@ def _sarama(release: str, modfile: str, *tags: str, reads_native: bool = True) -
 
 
 TRANSACTIONAL: Final = (
-    *map(_java, ("0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "4.3.0")),
-    _java("4.3.0", "-consumer-protocol", group={"group.protocol": "consumer"}, soon_forgotten=False),
+    *map(_java, ("0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "4.3.0", "4.4.0")),
+    _java("4.4.0", "-consumer-protocol", group={"group.protocol": "consumer"}, soon_forgotten=False),
     _confluent("2.16.1"),
     _confluent("2.0.2"),
     Transactional(

@@ -45,14 +45,14 @@ async def test_answers_come_in_the_order_of_the_requests_though_produce_is_slow(
             await client.send(metadata("t"), 4)
             await client.send(produce("t", b"b"), 3)
             newer = bytearray(client.encode(ApiVersionsRequest(), 4))
-            newer[6:8] = b"\0\5"
+            newer[6:8] = b"\0\6"
             await client.stream.send_all(newer)  # answered by kproxy itself, at once
             await client.send(produce("t", b"c", acks=1), 7)
             assert errors_of(await client.receive()) == [0]
             assert (await client.receive()).topics[0].name == "t"
             assert errors_of(await client.receive()) == [0]
             frame = await client.frame()
-            assert struct.unpack(">ihihhh", frame) == (4, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 4)
+            assert struct.unpack(">ihihhh", frame) == (4, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 5)
             client._sent.pop(0)
             assert errors_of(await client.receive()) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]

@@ -42,6 +42,22 @@ async def test_a_port_in_use_is_skipped() -> None:
                 assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
 
 
+async def test_a_client_that_means_another_broker_than_its_ports_has_to_bootstrap_again() -> None:
+    """KIP-1242: ids are the brokers' own through kproxy, and each port stands for one broker."""
+    async with proxied(2) as proxy:
+        for node_id in (1, 2):
+            async with await proxy.client(node_id) as client:
+                cluster_id = (await client.call(metadata(), 4)).cluster_id
+                for meant, error in (
+                    ((cluster_id, node_id), ErrorCode.NONE),
+                    ((cluster_id, 3 - node_id), ErrorCode.REBOOTSTRAP_REQUIRED),
+                    (("another", node_id), ErrorCode.REBOOTSTRAP_REQUIRED),
+                    ((cluster_id, -1), ErrorCode.INVALID_REQUEST),
+                ):
+                    told = await client.call(ApiVersionsRequest("kproxy", "1", *meant), 5)
+                    assert (told.error_code, bool(told.api_keys)) == (error, not error)
+
+
 async def test_a_broker_without_a_port_is_left_out_and_others_are_served() -> None:
     async with proxied(3, broker_ports=free_ports(2)) as proxy:
         proxy.brokers.create_topic("t", 3)

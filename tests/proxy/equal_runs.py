@@ -29,7 +29,7 @@ from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.proxy.commands import Resolve
 from kproxy.proxy.retries import digests_at
 from tests.dedup.wires import ONE, FakeWire, ledger
-from tests.proxy.playbook import KAFKA_43, PID, Play
+from tests.proxy.playbook import KAFKA_44, PID, Play
 
 LIMIT = 1 << 20
 
@@ -106,7 +106,7 @@ class Run:
 
     def _connect(self) -> None:
         play, wire = Play(), FakeWire(written=0)
-        play.session.connected(KAFKA_43, 1)
+        play.session.connected(KAFKA_44, 1)
         self.now += 0.01
         play.session.join(self.book.enter(ONE, wire, self.now))
         play.session.lease(Lane(PID + len(self.links)))

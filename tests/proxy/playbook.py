@@ -20,8 +20,8 @@ from tests.dedup.wires import member
 
 PID = 4000 | KPROXY_BIT
 
-#: What Kafka 4.3.0 advertises.
-KAFKA_43: Mapping[int, tuple[int, int]] = {
+#: What Kafka 4.4.0 advertises.
+KAFKA_44: Mapping[int, tuple[int, int]] = {
     ApiKey.PRODUCE: (0, 13),
     ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 11),
@@ -33,11 +33,11 @@ KAFKA_43: Mapping[int, tuple[int, int]] = {
     ApiKey.HEARTBEAT: (0, 4),
     ApiKey.SASL_HANDSHAKE: (0, 1),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
-    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.SHARE_FETCH: (1, 2),
@@ -50,7 +50,7 @@ def cluster_map() -> ClusterMap:
     return ClusterMap(brokers, set(brokers))
 
 
-def context(served: Mapping[int, tuple[int, int]] = KAFKA_43, transcode: Mapping[int, int] | None = None) -> Context:
+def context(served: Mapping[int, tuple[int, int]] = KAFKA_44, transcode: Mapping[int, int] | None = None) -> Context:
     """What a handler may know, for a client that reached kproxy at ``proxy``."""
     client = Client(local_host="proxy")
     return Context(Services(cluster_map()), client=client, transcode=transcode or {}, broker_versions=served)
@@ -70,7 +70,7 @@ class Play:
     def __init__(
         self,
         *,
-        served: Mapping[int, tuple[int, int]] = KAFKA_43,
+        served: Mapping[int, tuple[int, int]] = KAFKA_44,
         idempotence: bool = True,
         transcode: Mapping[str, Mapping[int, int]] | None = None,
         held_bytes: int = 1 << 20,

@@ -24,7 +24,7 @@ from kproxy.proxy.commands import Resolve
 from kproxy.proxy.retries import digests_at
 from tests.codec import message_sets
 from tests.dedup.wires import ONE, RULES, FakeWire, ledger
-from tests.proxy.playbook import KAFKA_43, PID, Play, batch, stamps
+from tests.proxy.playbook import KAFKA_44, PID, Play, batch, stamps
 
 
 def produce(topic: str, records: bytes, acks: int = -1) -> ProduceRequest:
@@ -105,7 +105,7 @@ def test_what_goes_to_the_new_leader_does_not_overtake_what_was_refused_at_the_f
     book = ledger()
     plays = former, leader = Play(), Play()
     for number, play in enumerate(plays):
-        play.session.connected(KAFKA_43, number)
+        play.session.connected(KAFKA_44, number)
         play.session.join(book.join(ONE, FakeWire(), 0.0))
         play.session.lease(Lane(PID + number))
     former.gate.producer.refusals.expect((b"t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -21,7 +21,7 @@ from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.proxy.commands import AwaitEnd, Resolve
 from kproxy.proxy.retries import digests_at
 from tests.dedup.wires import ONE, FakeWire, ledger
-from tests.proxy.playbook import KAFKA_43, PID, Play
+from tests.proxy.playbook import KAFKA_44, PID, Play
 from tests.proxy.test_produce_gate import produce
 
 KEY = b"t", 0
@@ -49,7 +49,7 @@ class Client:
         """A new connection."""
         play, wire = Play(), FakeWire()
         self.wires[play] = wire
-        play.session.connected(KAFKA_43, node_id)
+        play.session.connected(KAFKA_44, node_id)
         member = self.book.enter(ONE, wire, self.now)
         member.moved(node_id)
         member.pipelined(self.depth)

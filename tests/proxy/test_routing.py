@@ -78,3 +78,10 @@ def test_an_id_keeps_its_coordinator_while_that_is_up_and_ids_are_spread() -> No
     assert all(after[name] == node_id for name, node_id in before.items() if node_id not in (3, 4))
     assert set(after.values()) == {1, 2, 5}
     assert ClusterMap().coordinator("id") == -1
+
+
+def test_a_topic_that_was_created_again_has_no_other_id_than_its_newest() -> None:
+    cluster = ClusterMap()
+    for name, topic_id in (("t", b"1" * 16), ("u", b"2" * 16), ("t", b"3" * 16), ("", b"4" * 16), ("v", bytes(16))):
+        cluster.learn_name(topic_id, name)
+    assert cluster.topic_names == {b"2" * 16: "u", b"3" * 16: "t"}

@@ -38,7 +38,7 @@ from kproxy.proxy.commands import AwaitProgress, Close, Connect, Encode, LeasePr
 from kproxy.proxy.routing import Address
 from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES
 from tests.codec.message_sets import entry, wrapper
-from tests.proxy.playbook import KAFKA_43, PID, Play, batch, configure, stamps
+from tests.proxy.playbook import KAFKA_44, PID, Play, batch, configure, stamps
 
 
 def produce(
@@ -70,22 +70,22 @@ def test_own_version_ranges_are_advertised_not_the_brokers() -> None:
     """Finding 2, 3 and 5: what Kafka 4 dropped is served from 0, Produce v0-v2 too, and clients must see it."""
     play = Play()
     play.ask(ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="1"), 3)
-    rows = [ApiVersionsResponseApiVersion(key, low, high) for key, (low, high) in KAFKA_43.items()]
+    rows = [ApiVersionsResponseApiVersion(key, low, high) for key, (low, high) in KAFKA_44.items()]
     play.reply(ApiVersionsResponse(api_keys=rows), 3, 1)
     told = {row.api_key: (row.min_version, row.max_version) for row in play.answer().api_keys}
     for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
-        assert told[key] == (0, KAFKA_43[key][1])
+        assert told[key] == (0, KAFKA_44[key][1])
     assert told[ApiKey.CREATE_TOPICS][0] == told[ApiKey.DELETE_TOPICS][0] == 0
     assert told[ApiKey.SHARE_FETCH] == (1, 2)
     assert ApiKey.READ_SHARE_GROUP_STATE not in told
 
 
-@pytest.mark.parametrize(("version", "newest"), [(5, 4), (4, 3), (99, 4)])
+@pytest.mark.parametrize(("version", "newest"), [(6, 5), (5, 4), (99, 5)])
 def test_newer_api_versions_get_the_v0_shaped_error_with_the_range_of_api_versions_alone(
     version: int, newest: int
 ) -> None:
     """Finding 7: franz-go opens with v5 and continues after this response."""
-    play = Play(served={**KAFKA_43, ApiKey.API_VERSIONS: (0, newest)})
+    play = Play(served={**KAFKA_44, ApiKey.API_VERSIONS: (0, newest)})
     frame = play.frame(ApiVersionsRequest(), 4)
     frame[6:8] = version.to_bytes(2, "big")
     assert play.session.request(frame, 1.0) is None
@@ -452,7 +452,7 @@ def test_requests_are_held_up_beyond_the_limit_and_one_that_is_longer_passes_alo
 def test_a_lane_is_needed_only_for_what_is_stamped() -> None:
     play = Play()
     play.gate.producer.lane = play.gate.member = None
-    assert play.ask(InitProducerIdRequest(), 0) is None if ApiKey.INIT_PRODUCER_ID in KAFKA_43 else True
+    assert play.ask(InitProducerIdRequest(), 0) is None if ApiKey.INIT_PRODUCER_ID in KAFKA_44 else True
     assert play.ask(produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)), 8) is None
     assert play.ask(produce(batch(b"a")), 8) == LeaseProducerId()
 

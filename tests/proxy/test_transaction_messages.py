@@ -21,6 +21,7 @@ from kproxy.codec.messages import APIS, ApiKey, ErrorCode, Message, response_cla
 from kproxy.codec.produce_layout import PartitionData, ProduceLayout
 from kproxy.proxy.transaction_messages import (
     failed,
+    offsets_committed,
     offsets_of,
     partitions_added,
     places_of,
@@ -49,7 +50,7 @@ OFFSETS = TxnOffsetCommitRequest(
     7,
     "m",
     "i",
-    [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(1, 42, 6, "x")])],
+    [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(1, 42, 6, "x")])],
 )
 ALL: list[Message] = [
     InitProducerIdRequest("id", 1000, 4000, 3),
@@ -95,11 +96,21 @@ def test_one_refused_partition_leaves_the_others_unattempted() -> None:
 
 
 def test_offsets_as_the_log_has_them() -> None:
-    offsets = offsets_of(OFFSETS)
+    offsets = offsets_of(OFFSETS, {})
     assert (offsets.group_id, offsets.generation_id, offsets.member_id, offsets.group_instance_id) == ("g", 7, "m", "i")
     (topic,) = offsets.topics
     (row,) = topic.partitions
     assert (topic.name, row.index, row.offset, row.leader_epoch, row.metadata) == ("t", 1, 42, 6, "x")
+
+
+def test_offsets_of_topics_with_ids() -> None:
+    rows = [TxnOffsetCommitRequestPartition(0, 5)]
+    topics = [TxnOffsetCommitRequestTopic(topic_id=name * 16, partitions=rows) for name in (b"t", b"u")]
+    request = TxnOffsetCommitRequest("id", "g", 4000, 3, topics=topics)
+    assert [topic.name for topic in offsets_of(request, {b"t" * 16: "t"}).topics] == ["t"]
+    answer = offsets_committed(request, 6, ErrorCode.NONE, unknown={b"u" * 16})
+    told = [(topic.topic_id[:1], topic.partitions[0].error_code) for topic in answer.topics]
+    assert told == [(b"t", ErrorCode.NONE), (b"u", ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
 # -- Produce

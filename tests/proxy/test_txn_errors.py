@@ -37,7 +37,13 @@ def test_leaders_and_groups_never_knew_the_word(api_key: ApiKey) -> None:
     assert wire_error(api_key, newest, ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-@pytest.mark.parametrize("version", range(6))
+def test_a_stale_epoch_of_a_member_was_a_wrong_generation_before_its_word_was_known() -> None:
+    told = [wire_error(ApiKey.TXN_OFFSET_COMMIT, version, ErrorCode.STALE_MEMBER_EPOCH) for version in range(7)]
+    old, known = ErrorCode.INVALID_TXN_STATE, ErrorCode.ILLEGAL_GENERATION
+    assert told == [old, old, old, known, known, known, ErrorCode.STALE_MEMBER_EPOCH]
+
+
+@pytest.mark.parametrize("version", range(7))
 def test_groups_know_epochs_and_no_mapping_of_ids(version: int) -> None:
     fenced = wire_error(ApiKey.TXN_OFFSET_COMMIT, version, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert fenced == ErrorCode.INVALID_PRODUCER_EPOCH

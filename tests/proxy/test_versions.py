@@ -13,7 +13,7 @@ KAFKA_4 = {
     ApiKey.OFFSET_COMMIT: (2, 10),
     ApiKey.OFFSET_FETCH: (1, 10),
     ApiKey.JOIN_GROUP: (2, 9),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
 }
 
 
@@ -67,7 +67,7 @@ class TestServed:
         assert not {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.ALTER_SHARE_GROUP_OFFSETS} & HIDDEN
 
     def test_no_client_writes_markers_or_changes_the_controllers(self) -> None:
-        assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER} <= HIDDEN
+        assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UNREGISTER_CONTROLLER} <= HIDDEN
         assert served_to_clients({}, transactions=True).keys() == TRANSACTIONS
 
     @pytest.mark.parametrize("transactions", [False, True])

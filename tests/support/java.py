@@ -1,6 +1,6 @@
 """Java programs as test oracles: jars from Maven, compiled once into the cache, one JVM that answers line by line.
 
-    with JavaLines(Path("Oracle.java"), [jars("org.apache.kafka:kafka-clients:4.3.0")]) as oracle:
+    with JavaLines(Path("Oracle.java"), [jars("org.apache.kafka:kafka-clients:4.4.0")]) as oracle:
         answer = oracle.ask("crc 00ff")
 
 The program reads a line from standard input and prints one line, flushed, for each; a line that begins with ``error ``

@@ -85,6 +85,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 # (name, lowest version, highest version, first flexible version)
@@ -103,7 +105,7 @@ APIS: dict[int, tuple[str, int, int, int]] = {
     15: ("DescribeGroups", 0, 6, 5),
     16: ("ListGroups", 0, 5, 3),
     17: ("SaslHandshake", 0, 1, 32767),
-    18: ("ApiVersions", 0, 4, 3),
+    18: ("ApiVersions", 0, 5, 3),
     19: ("CreateTopics", 0, 7, 5),
     20: ("DeleteTopics", 0, 6, 4),
     21: ("DeleteRecords", 0, 2, 2),
@@ -113,7 +115,7 @@ APIS: dict[int, tuple[str, int, int, int]] = {
     25: ("AddOffsetsToTxn", 0, 4, 3),
     26: ("EndTxn", 0, 5, 3),
     27: ("WriteTxnMarkers", 0, 2, 1),
-    28: ("TxnOffsetCommit", 0, 5, 3),
+    28: ("TxnOffsetCommit", 0, 6, 3),
     29: ("DescribeAcls", 0, 3, 2),
     30: ("CreateAcls", 0, 3, 2),
     31: ("DeleteAcls", 0, 3, 2),
@@ -127,7 +129,7 @@ APIS: dict[int, tuple[str, int, int, int]] = {
     39: ("RenewDelegationToken", 0, 2, 2),
     40: ("ExpireDelegationToken", 0, 2, 2),
     41: ("DescribeDelegationToken", 0, 3, 2),
-    42: ("DeleteGroups", 0, 2, 2),
+    42: ("DeleteGroups", 0, 3, 2),
     43: ("ElectLeaders", 0, 2, 2),
     44: ("IncrementalAlterConfigs", 0, 1, 1),
     45: ("AlterPartitionReassignments", 0, 1, 0),
@@ -161,9 +163,11 @@ APIS: dict[int, tuple[str, int, int, int]] = {
     85: ("WriteShareGroupState", 0, 1, 0),
     86: ("DeleteShareGroupState", 0, 0, 0),
     87: ("ReadShareGroupStateSummary", 0, 1, 0),
-    88: ("StreamsGroupHeartbeat", 0, 0, 0),
-    89: ("StreamsGroupDescribe", 0, 0, 0),
+    88: ("StreamsGroupHeartbeat", 0, 1, 0),
+    89: ("StreamsGroupDescribe", 0, 1, 0),
     90: ("DescribeShareGroupOffsets", 0, 1, 0),
     91: ("AlterShareGroupOffsets", 0, 0, 0),
     92: ("DeleteShareGroupOffsets", 0, 0, 0),
+    93: ("StreamsGroupTopologyDescriptionUpdate", 0, 0, 0),
+    94: ("UnregisterController", 0, 0, 0),
 }

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_structs, read_tags, whole
-from kproxy.codec.primitive_writers import absent, write_compact_string, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
@@ -24,14 +24,16 @@ _unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
 class ApiVersionsRequest(Message):
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
 
-    __slots__ = ('client_software_name', 'client_software_version', 'unknown_tags')
+    __slots__ = ('client_software_name', 'client_software_version', 'cluster_id', 'node_id', 'unknown_tags')
 
-    def __init__(self, client_software_name: str = '', client_software_version: str = '', unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, client_software_name: str = '', client_software_version: str = '', cluster_id: str | None = None, node_id: int = -1, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
+        self.cluster_id = cluster_id
+        self.node_id = node_id
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
@@ -42,16 +44,27 @@ class ApiVersionsRequest(Message):
         client_software_version: str = ''
         if version >= 3:
             client_software_version, pos = read_compact_string(buf, pos)
+        cluster_id: str | None = None
+        if version >= 5:
+            cluster_id, pos = read_compact_nullable_string(buf, pos)
+        node_id: int = -1
+        if version >= 5:
+            (node_id,) = _unpack_i(buf, pos)
+            pos += 4
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
             unknown_tags, pos = read_tags(buf, pos, budget)
-        return cls(client_software_name, client_software_version, unknown_tags), pos
+        return cls(client_software_name, client_software_version, cluster_id, node_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         if version >= 3:
             write_compact_string(out, self.client_software_name)
         if version >= 3:
             write_compact_string(out, self.client_software_version)
+        if version >= 5:
+            write_compact_nullable_string(out, self.cluster_id)
+        if version >= 5:
+            out += _pack_i(self.node_id)
         if version >= 3:
             write_tags(out, self.unknown_tags)
 
@@ -164,7 +177,7 @@ def _write_api_versions_response_finalized_feature_key(out: bytearray, value: Ap
 class ApiVersionsResponse(Message):
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     __slots__ = ('error_code', 'api_keys', 'throttle_time_ms', 'supported_features', 'finalized_features_epoch', 'finalized_features', 'zk_migration_ready', 'unknown_tags')

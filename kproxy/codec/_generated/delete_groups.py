@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_string, read_length, read_string, read_strings, read_structs, read_tags
-from kproxy.codec.primitive_writers import write_compact_string, write_length, write_string, write_strings, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_string, read_strings, read_structs, read_tags
+from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_length, write_string, write_strings, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack
@@ -20,7 +20,7 @@ _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 class DeleteGroupsRequest(Message):
     API_KEY: ClassVar[int] = 42
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 2
+    MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
 
     __slots__ = ('groups_names', 'unknown_tags')
@@ -45,11 +45,12 @@ class DeleteGroupsRequest(Message):
 
 
 class DeleteGroupsResponseDeletableGroupResult(ProtocolStruct):
-    __slots__ = ('group_id', 'error_code', 'unknown_tags')
+    __slots__ = ('group_id', 'error_code', 'error_message', 'unknown_tags')
 
-    def __init__(self, group_id: str = '', error_code: int = 0, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, group_id: str = '', error_code: int = 0, error_message: str | None = None, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.group_id = group_id
         self.error_code = error_code
+        self.error_message = error_message
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
@@ -57,15 +58,20 @@ def _read_delete_groups_response_deletable_group_result(buf: Buffer, pos: int, v
     group_id, pos = read_compact_string(buf, pos) if version >= 2 else read_string(buf, pos)
     (error_code,) = _unpack_h(buf, pos)
     pos += 2
+    error_message: str | None = None
+    if version >= 3:
+        error_message, pos = read_compact_nullable_string(buf, pos)
     unknown_tags: dict[int, bytes] = {}
     if version >= 2:
         unknown_tags, pos = read_tags(buf, pos, budget)
-    return DeleteGroupsResponseDeletableGroupResult(group_id, error_code, unknown_tags), pos
+    return DeleteGroupsResponseDeletableGroupResult(group_id, error_code, error_message, unknown_tags), pos
 
 
 def _write_delete_groups_response_deletable_group_result(out: bytearray, value: DeleteGroupsResponseDeletableGroupResult, version: int) -> None:
     (write_compact_string if version >= 2 else write_string)(out, value.group_id)
     out += _pack_h(value.error_code)
+    if version >= 3:
+        write_compact_nullable_string(out, value.error_message)
     if version >= 2:
         write_tags(out, value.unknown_tags)
 
@@ -73,7 +79,7 @@ def _write_delete_groups_response_deletable_group_result(out: bytearray, value: 
 class DeleteGroupsResponse(Message):
     API_KEY: ClassVar[int] = 42
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 2
+    MAX_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
 
     __slots__ = ('throttle_time_ms', 'results', 'unknown_tags')

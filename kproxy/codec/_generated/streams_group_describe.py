@@ -10,11 +10,12 @@ from typing import ClassVar, Self
 from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
-from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
+from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
 _unpack_H, _pack_H = Struct(">H").unpack_from, Struct(">H").pack
+_unpack_b, _pack_b = Struct(">b").unpack_from, Struct(">b").pack
 _unpack_h, _pack_h = Struct(">h").unpack_from, Struct(">h").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack
@@ -25,14 +26,15 @@ _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
 class StreamsGroupDescribeRequest(Message):
     API_KEY: ClassVar[int] = 89
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('group_ids', 'include_authorized_operations', 'unknown_tags')
+    __slots__ = ('group_ids', 'include_authorized_operations', 'include_topology_description', 'unknown_tags')
 
-    def __init__(self, group_ids: list[str] = NEW, include_authorized_operations: bool = False, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, group_ids: list[str] = NEW, include_authorized_operations: bool = False, include_topology_description: bool = False, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.group_ids: list[str] = [] if group_ids is NEW else group_ids
         self.include_authorized_operations = include_authorized_operations
+        self.include_topology_description = include_topology_description
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
@@ -41,12 +43,20 @@ class StreamsGroupDescribeRequest(Message):
         group_ids, pos = read_strings(buf, pos, True, length, budget)
         (include_authorized_operations,) = _unpack_t(buf, pos)
         pos += 1
+        include_topology_description: bool = False
+        if version >= 1:
+            (include_topology_description,) = _unpack_t(buf, pos)
+            pos += 1
         unknown_tags, pos = read_tags(buf, pos, budget)
-        return cls(group_ids, include_authorized_operations, unknown_tags), pos
+        return cls(group_ids, include_authorized_operations, include_topology_description, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         write_strings(out, write_length(out, self.group_ids, True, False), True)
         out += _pack_t(self.include_authorized_operations)
+        if version >= 1:
+            out += _pack_t(self.include_topology_description)
+        if version < 1 and self.include_topology_description:
+            raise absent("StreamsGroupDescribeRequest.include_topology_description", version)
         write_tags(out, self.unknown_tags)
 
 
@@ -330,10 +340,177 @@ def _write_streams_group_describe_response_member(out: bytearray, value: Streams
     write_tags(out, value.unknown_tags)
 
 
-class StreamsGroupDescribeResponseDescribedGroup(ProtocolStruct):
-    __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'group_epoch', 'assignment_epoch', 'topology', 'members', 'authorized_operations', 'unknown_tags')
+class StreamsGroupDescribeResponseTopologyDescriptionNode(ProtocolStruct):
+    __slots__ = ('name', 'node_type', 'source_topics', 'sink_topic', 'stores', 'successors', 'unknown_tags')
 
-    def __init__(self, error_code: int = 0, error_message: str | None = None, group_id: str = '', group_state: str = '', group_epoch: int = 0, assignment_epoch: int = 0, topology: StreamsGroupDescribeResponseTopology | None = None, members: list[StreamsGroupDescribeResponseMember] = NEW, authorized_operations: int = -2147483648, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, name: str = '', node_type: int = 0, source_topics: list[str] = NEW, sink_topic: str | None = None, stores: list[str] = NEW, successors: list[str] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.name = name
+        self.node_type = node_type
+        self.source_topics: list[str] = [] if source_topics is NEW else source_topics
+        self.sink_topic = sink_topic
+        self.stores: list[str] = [] if stores is NEW else stores
+        self.successors: list[str] = [] if successors is NEW else successors
+        self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
+
+
+def _read_streams_group_describe_response_topology_description_node(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTopologyDescriptionNode, int]:
+    name: str = ''
+    if version >= 1:
+        name, pos = read_compact_string(buf, pos)
+    node_type: int = 0
+    if version >= 1:
+        (node_type,) = _unpack_b(buf, pos)
+        pos += 1
+    source_topics: list[str] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 1)
+        source_topics, pos = read_strings(buf, pos, True, length, budget)
+    sink_topic: str | None = None
+    if version >= 1:
+        sink_topic, pos = read_compact_nullable_string(buf, pos)
+    stores: list[str] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 1)
+        stores, pos = read_strings(buf, pos, True, length, budget)
+    successors: list[str] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 1)
+        successors, pos = read_strings(buf, pos, True, length, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
+    return StreamsGroupDescribeResponseTopologyDescriptionNode(name, node_type, source_topics, sink_topic, stores, successors, unknown_tags), pos
+
+
+def _write_streams_group_describe_response_topology_description_node(out: bytearray, value: StreamsGroupDescribeResponseTopologyDescriptionNode, version: int) -> None:
+    if version >= 1:
+        write_compact_string(out, value.name)
+    if version >= 1:
+        out += _pack_b(value.node_type)
+    if version >= 1:
+        write_strings(out, write_length(out, value.source_topics, True, False), True)
+    if version >= 1:
+        write_compact_nullable_string(out, value.sink_topic)
+    if version >= 1:
+        write_strings(out, write_length(out, value.stores, True, False), True)
+    if version >= 1:
+        write_strings(out, write_length(out, value.successors, True, False), True)
+    if version < 1 and value.name != '':
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionNode.name", version)
+    if version < 1 and value.node_type != 0:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionNode.node_type", version)
+    if version < 1 and value.source_topics != []:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionNode.source_topics", version)
+    if version < 1 and value.sink_topic is not None:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionNode.sink_topic", version)
+    if version < 1 and value.stores != []:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionNode.stores", version)
+    if version < 1 and value.successors != []:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionNode.successors", version)
+    write_tags(out, value.unknown_tags)
+
+
+class StreamsGroupDescribeResponseTopologyDescriptionSubtopology(ProtocolStruct):
+    __slots__ = ('subtopology_id', 'nodes', 'unknown_tags')
+
+    def __init__(self, subtopology_id: str = '', nodes: list[StreamsGroupDescribeResponseTopologyDescriptionNode] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.subtopology_id = subtopology_id
+        self.nodes: list[StreamsGroupDescribeResponseTopologyDescriptionNode] = [] if nodes is NEW else nodes
+        self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
+
+
+def _read_streams_group_describe_response_topology_description_subtopology(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTopologyDescriptionSubtopology, int]:
+    subtopology_id: str = ''
+    if version >= 1:
+        subtopology_id, pos = read_compact_string(buf, pos)
+    nodes: list[StreamsGroupDescribeResponseTopologyDescriptionNode] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 7)
+        nodes, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_topology_description_node)
+    unknown_tags, pos = read_tags(buf, pos, budget)
+    return StreamsGroupDescribeResponseTopologyDescriptionSubtopology(subtopology_id, nodes, unknown_tags), pos
+
+
+def _write_streams_group_describe_response_topology_description_subtopology(out: bytearray, value: StreamsGroupDescribeResponseTopologyDescriptionSubtopology, version: int) -> None:
+    if version >= 1:
+        write_compact_string(out, value.subtopology_id)
+    if version >= 1:
+        write_structs(out, version, write_length(out, value.nodes, True, False), _write_streams_group_describe_response_topology_description_node)
+    if version < 1 and value.subtopology_id != '':
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionSubtopology.subtopology_id", version)
+    if version < 1 and value.nodes != []:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionSubtopology.nodes", version)
+    write_tags(out, value.unknown_tags)
+
+
+class StreamsGroupDescribeResponseTopologyDescriptionGlobalStore(ProtocolStruct):
+    __slots__ = ('source', 'processor', 'unknown_tags')
+
+    def __init__(self, source: StreamsGroupDescribeResponseTopologyDescriptionNode = NEW, processor: StreamsGroupDescribeResponseTopologyDescriptionNode = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.source: StreamsGroupDescribeResponseTopologyDescriptionNode = StreamsGroupDescribeResponseTopologyDescriptionNode() if source is NEW else source
+        self.processor: StreamsGroupDescribeResponseTopologyDescriptionNode = StreamsGroupDescribeResponseTopologyDescriptionNode() if processor is NEW else processor
+        self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
+
+
+def _read_streams_group_describe_response_topology_description_global_store(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTopologyDescriptionGlobalStore, int]:
+    source: StreamsGroupDescribeResponseTopologyDescriptionNode = StreamsGroupDescribeResponseTopologyDescriptionNode()
+    if version >= 1:
+        source, pos = _read_streams_group_describe_response_topology_description_node(buf, pos, version, budget)
+    processor: StreamsGroupDescribeResponseTopologyDescriptionNode = StreamsGroupDescribeResponseTopologyDescriptionNode()
+    if version >= 1:
+        processor, pos = _read_streams_group_describe_response_topology_description_node(buf, pos, version, budget)
+    unknown_tags, pos = read_tags(buf, pos, budget)
+    return StreamsGroupDescribeResponseTopologyDescriptionGlobalStore(source, processor, unknown_tags), pos
+
+
+def _write_streams_group_describe_response_topology_description_global_store(out: bytearray, value: StreamsGroupDescribeResponseTopologyDescriptionGlobalStore, version: int) -> None:
+    if version >= 1:
+        _write_streams_group_describe_response_topology_description_node(out, value.source, version)
+    if version >= 1:
+        _write_streams_group_describe_response_topology_description_node(out, value.processor, version)
+    if version < 1 and value.source != _default_streams_group_describe_response_topology_description_node:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionGlobalStore.source", version)
+    if version < 1 and value.processor != _default_streams_group_describe_response_topology_description_node:
+        raise absent("StreamsGroupDescribeResponseTopologyDescriptionGlobalStore.processor", version)
+    write_tags(out, value.unknown_tags)
+
+
+class StreamsGroupDescribeResponseTopologyDescription(ProtocolStruct):
+    __slots__ = ('subtopologies', 'global_stores', 'unknown_tags')
+
+    def __init__(self, subtopologies: list[StreamsGroupDescribeResponseTopologyDescriptionSubtopology] = NEW, global_stores: list[StreamsGroupDescribeResponseTopologyDescriptionGlobalStore] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+        self.subtopologies: list[StreamsGroupDescribeResponseTopologyDescriptionSubtopology] = [] if subtopologies is NEW else subtopologies
+        self.global_stores: list[StreamsGroupDescribeResponseTopologyDescriptionGlobalStore] = [] if global_stores is NEW else global_stores
+        self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
+
+
+def _read_streams_group_describe_response_topology_description(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[StreamsGroupDescribeResponseTopologyDescription, int]:
+    subtopologies: list[StreamsGroupDescribeResponseTopologyDescriptionSubtopology] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 3)
+        subtopologies, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_topology_description_subtopology)
+    global_stores: list[StreamsGroupDescribeResponseTopologyDescriptionGlobalStore] = []
+    if version >= 1:
+        length, pos = read_length(buf, pos, True, False, 15)
+        global_stores, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_topology_description_global_store)
+    unknown_tags, pos = read_tags(buf, pos, budget)
+    return StreamsGroupDescribeResponseTopologyDescription(subtopologies, global_stores, unknown_tags), pos
+
+
+def _write_streams_group_describe_response_topology_description(out: bytearray, value: StreamsGroupDescribeResponseTopologyDescription, version: int) -> None:
+    if version >= 1:
+        write_structs(out, version, write_length(out, value.subtopologies, True, False), _write_streams_group_describe_response_topology_description_subtopology)
+    if version >= 1:
+        write_structs(out, version, write_length(out, value.global_stores, True, False), _write_streams_group_describe_response_topology_description_global_store)
+    if version < 1 and value.subtopologies != []:
+        raise absent("StreamsGroupDescribeResponseTopologyDescription.subtopologies", version)
+    if version < 1 and value.global_stores != []:
+        raise absent("StreamsGroupDescribeResponseTopologyDescription.global_stores", version)
+    write_tags(out, value.unknown_tags)
+
+
+class StreamsGroupDescribeResponseDescribedGroup(ProtocolStruct):
+    __slots__ = ('error_code', 'error_message', 'group_id', 'group_state', 'group_epoch', 'assignment_epoch', 'topology', 'members', 'authorized_operations', 'topology_description', 'topology_description_status', 'assignor_name', 'unknown_tags')
+
+    def __init__(self, error_code: int = 0, error_message: str | None = None, group_id: str = '', group_state: str = '', group_epoch: int = 0, assignment_epoch: int = 0, topology: StreamsGroupDescribeResponseTopology | None = None, members: list[StreamsGroupDescribeResponseMember] = NEW, authorized_operations: int = -2147483648, topology_description: StreamsGroupDescribeResponseTopologyDescription | None = None, topology_description_status: int = 0, assignor_name: str | None = None, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.group_id = group_id
@@ -343,6 +520,9 @@ class StreamsGroupDescribeResponseDescribedGroup(ProtocolStruct):
         self.topology = topology
         self.members: list[StreamsGroupDescribeResponseMember] = [] if members is NEW else members
         self.authorized_operations = authorized_operations
+        self.topology_description = topology_description
+        self.topology_description_status = topology_description_status
+        self.assignor_name = assignor_name
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
@@ -361,8 +541,18 @@ def _read_streams_group_describe_response_described_group(buf: Buffer, pos: int,
     members, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_describe_response_member)
     (authorized_operations,) = _unpack_i(buf, pos)
     pos += 4
+    topology_description: StreamsGroupDescribeResponseTopologyDescription | None = None
+    if version >= 1:
+        topology_description, pos = read_nullable_struct(buf, pos, version, budget, _read_streams_group_describe_response_topology_description)
+    topology_description_status: int = 0
+    if version >= 1:
+        (topology_description_status,) = _unpack_b(buf, pos)
+        pos += 1
+    assignor_name: str | None = None
+    if version >= 1:
+        assignor_name, pos = read_compact_nullable_string(buf, pos)
     unknown_tags, pos = read_tags(buf, pos, budget)
-    return StreamsGroupDescribeResponseDescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members, authorized_operations, unknown_tags), pos
+    return StreamsGroupDescribeResponseDescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members, authorized_operations, topology_description, topology_description_status, assignor_name, unknown_tags), pos
 
 
 def _write_streams_group_describe_response_described_group(out: bytearray, value: StreamsGroupDescribeResponseDescribedGroup, version: int) -> None:
@@ -374,13 +564,26 @@ def _write_streams_group_describe_response_described_group(out: bytearray, value
     write_nullable_struct(out, version, value.topology, _write_streams_group_describe_response_topology)
     write_structs(out, version, write_length(out, value.members, True, False), _write_streams_group_describe_response_member)
     out += _pack_i(value.authorized_operations)
+    if version >= 1:
+        write_nullable_struct(out, version, value.topology_description, _write_streams_group_describe_response_topology_description)
+    if version >= 1:
+        out += _pack_b(value.topology_description_status)
+    if version >= 1:
+        write_compact_nullable_string(out, value.assignor_name)
+    if version < 1 and value.topology_description is not None:
+        raise absent("StreamsGroupDescribeResponseDescribedGroup.topology_description", version)
+    if version < 1 and value.topology_description_status != 0:
+        raise absent("StreamsGroupDescribeResponseDescribedGroup.topology_description_status", version)
     write_tags(out, value.unknown_tags)
+
+
+_default_streams_group_describe_response_topology_description_node = StreamsGroupDescribeResponseTopologyDescriptionNode()
 
 
 class StreamsGroupDescribeResponse(Message):
     API_KEY: ClassVar[int] = 89
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
     __slots__ = ('throttle_time_ms', 'groups', 'unknown_tags')

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
 from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_ints, read_length, read_nullable_struct, read_strings, read_structs, read_tags
-from kproxy.codec.primitive_writers import write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
+from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_ints, write_length, write_nullable_struct, write_strings, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_t, _pack_t = Struct(">?").unpack_from, Struct(">?").pack
@@ -19,8 +19,8 @@ _unpack_b, _pack_b = Struct(">b").unpack_from, Struct(">b").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack
 _unpack_ii, _pack_ii = Struct(">ii").unpack_from, Struct(">ii").pack
-_unpack_iiii, _pack_iiii = Struct(">iiii").unpack_from, Struct(">iiii").pack
 _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
+_unpack_q, _pack_q = Struct(">q").unpack_from, Struct(">q").pack
 
 
 class StreamsGroupHeartbeatRequestKeyValue(ProtocolStruct):
@@ -241,7 +241,7 @@ def _write_streams_group_heartbeat_request_task_offset(out: bytearray, value: St
 class StreamsGroupHeartbeatRequest(Message):
     API_KEY: ClassVar[int] = 88
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
     __slots__ = ('group_id', 'member_id', 'member_epoch', 'endpoint_information_epoch', 'instance_id', 'rack_id', 'rebalance_timeout_ms', 'topology', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'process_id', 'user_endpoint', 'client_tags', 'task_offsets', 'task_end_offsets', 'shutdown_application', 'unknown_tags')
@@ -461,24 +461,26 @@ def _write_streams_group_heartbeat_response_endpoint_to_partitions(out: bytearra
 class StreamsGroupHeartbeatResponse(Message):
     API_KEY: ClassVar[int] = 88
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'member_id', 'member_epoch', 'heartbeat_interval_ms', 'acceptable_recovery_lag', 'task_offset_interval_ms', 'status', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'endpoint_information_epoch', 'partitions_by_user_endpoint', 'unknown_tags')
+    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'member_id', 'member_epoch', 'heartbeat_interval_ms', 'acceptable_recovery_lag_legacy', 'task_offset_interval_ms', 'acceptable_recovery_lag', 'status', 'active_tasks', 'standby_tasks', 'warmup_tasks', 'topology_description_required', 'endpoint_information_epoch', 'partitions_by_user_endpoint', 'unknown_tags')
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, member_id: str = '', member_epoch: int = 0, heartbeat_interval_ms: int = 0, acceptable_recovery_lag: int = 0, task_offset_interval_ms: int = 0, status: list[StreamsGroupHeartbeatResponseStatus] | None = NEW, active_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None, standby_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None, warmup_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None, endpoint_information_epoch: int = 0, partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponseEndpointToPartitions] | None = None, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, member_id: str = '', member_epoch: int = 0, heartbeat_interval_ms: int = 0, acceptable_recovery_lag_legacy: int = 0, task_offset_interval_ms: int = 0, acceptable_recovery_lag: int = -1, status: list[StreamsGroupHeartbeatResponseStatus] | None = NEW, active_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None, standby_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None, warmup_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None, topology_description_required: bool = False, endpoint_information_epoch: int = 0, partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponseEndpointToPartitions] | None = None, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.acceptable_recovery_lag = acceptable_recovery_lag
+        self.acceptable_recovery_lag_legacy = acceptable_recovery_lag_legacy
         self.task_offset_interval_ms = task_offset_interval_ms
+        self.acceptable_recovery_lag = acceptable_recovery_lag
         self.status: list[StreamsGroupHeartbeatResponseStatus] | None = [] if status is NEW else status
         self.active_tasks = active_tasks
         self.standby_tasks = standby_tasks
         self.warmup_tasks = warmup_tasks
+        self.topology_description_required = topology_description_required
         self.endpoint_information_epoch = endpoint_information_epoch
         self.partitions_by_user_endpoint = partitions_by_user_endpoint
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
@@ -490,8 +492,18 @@ class StreamsGroupHeartbeatResponse(Message):
         error_message: str | None
         error_message, pos = read_compact_nullable_string(buf, pos)
         member_id, pos = read_compact_string(buf, pos)
-        member_epoch, heartbeat_interval_ms, acceptable_recovery_lag, task_offset_interval_ms = _unpack_iiii(buf, pos)
-        pos += 16
+        member_epoch, heartbeat_interval_ms = _unpack_ii(buf, pos)
+        pos += 8
+        acceptable_recovery_lag_legacy: int = 0
+        if version <= 0:
+            (acceptable_recovery_lag_legacy,) = _unpack_i(buf, pos)
+            pos += 4
+        (task_offset_interval_ms,) = _unpack_i(buf, pos)
+        pos += 4
+        acceptable_recovery_lag: int = -1
+        if version >= 1:
+            (acceptable_recovery_lag,) = _unpack_q(buf, pos)
+            pos += 8
         status: list[StreamsGroupHeartbeatResponseStatus] | None
         length, pos = read_length(buf, pos, True, True, 3)
         status = None
@@ -512,6 +524,10 @@ class StreamsGroupHeartbeatResponse(Message):
         warmup_tasks = None
         if length >= 0:
             warmup_tasks, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_task_ids)
+        topology_description_required: bool = False
+        if version >= 1:
+            (topology_description_required,) = _unpack_t(buf, pos)
+            pos += 1
         (endpoint_information_epoch,) = _unpack_i(buf, pos)
         pos += 4
         partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponseEndpointToPartitions] | None
@@ -520,17 +536,28 @@ class StreamsGroupHeartbeatResponse(Message):
         if length >= 0:
             partitions_by_user_endpoint, pos = read_structs(buf, pos, version, length, budget, _read_streams_group_heartbeat_response_endpoint_to_partitions)
         unknown_tags, pos = read_tags(buf, pos, budget)
-        return cls(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, acceptable_recovery_lag, task_offset_interval_ms, status, active_tasks, standby_tasks, warmup_tasks, endpoint_information_epoch, partitions_by_user_endpoint, unknown_tags), pos
+        return cls(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, acceptable_recovery_lag_legacy, task_offset_interval_ms, acceptable_recovery_lag, status, active_tasks, standby_tasks, warmup_tasks, topology_description_required, endpoint_information_epoch, partitions_by_user_endpoint, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         out += _pack_ih(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
         write_compact_string(out, self.member_id)
-        out += _pack_iiii(self.member_epoch, self.heartbeat_interval_ms, self.acceptable_recovery_lag, self.task_offset_interval_ms)
+        out += _pack_ii(self.member_epoch, self.heartbeat_interval_ms)
+        if version <= 0:
+            out += _pack_i(self.acceptable_recovery_lag_legacy)
+        out += _pack_i(self.task_offset_interval_ms)
+        if version >= 1:
+            out += _pack_q(self.acceptable_recovery_lag)
         write_structs(out, version, write_length(out, self.status, True, True), _write_streams_group_heartbeat_response_status)
         write_structs(out, version, write_length(out, self.active_tasks, True, True), _write_streams_group_heartbeat_response_task_ids)
         write_structs(out, version, write_length(out, self.standby_tasks, True, True), _write_streams_group_heartbeat_response_task_ids)
         write_structs(out, version, write_length(out, self.warmup_tasks, True, True), _write_streams_group_heartbeat_response_task_ids)
+        if version >= 1:
+            out += _pack_t(self.topology_description_required)
         out += _pack_i(self.endpoint_information_epoch)
         write_structs(out, version, write_length(out, self.partitions_by_user_endpoint, True, True), _write_streams_group_heartbeat_response_endpoint_to_partitions)
+        if version > 0 and self.acceptable_recovery_lag_legacy != 0:
+            raise absent("StreamsGroupHeartbeatResponse.acceptable_recovery_lag_legacy", version)
+        if version < 1 and self.topology_description_required:
+            raise absent("StreamsGroupHeartbeatResponse.topology_description_required", version)
         write_tags(out, self.unknown_tags)

@@ -9,10 +9,11 @@ from typing import ClassVar, Self
 
 from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
-from kproxy.codec.primitive_writers import absent, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_nullable_string, read_string, read_structs, read_tags
+from kproxy.codec.primitive_writers import absent, uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_nullable_string, write_string, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
+_unpack_u, _pack_u = Struct(">16s").unpack_from, Struct(">16s").pack
 _unpack_i, _pack_i = Struct(">i").unpack_from, Struct(">i").pack
 _unpack_ih, _pack_ih = Struct(">ih").unpack_from, Struct(">ih").pack
 _unpack_iq, _pack_iq = Struct(">iq").unpack_from, Struct(">iq").pack
@@ -55,26 +56,36 @@ def _write_txn_offset_commit_request_partition(out: bytearray, value: TxnOffsetC
 
 
 class TxnOffsetCommitRequestTopic(ProtocolStruct):
-    __slots__ = ('name', 'partitions', 'unknown_tags')
+    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags')
 
-    def __init__(self, name: str = '', partitions: list[TxnOffsetCommitRequestPartition] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, name: str = '', topic_id: bytes = ZERO_UUID, partitions: list[TxnOffsetCommitRequestPartition] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions: list[TxnOffsetCommitRequestPartition] = [] if partitions is NEW else partitions
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
 def _read_txn_offset_commit_request_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TxnOffsetCommitRequestTopic, int]:
-    name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
+    name: str = ''
+    if version <= 5:
+        name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
+    topic_id: bytes = ZERO_UUID
+    if version >= 6:
+        (topic_id,) = _unpack_u(buf, pos)
+        pos += 16
     length, pos = read_length(buf, pos, version >= 3, False, 14)
     partitions, pos = read_structs(buf, pos, version, length, budget, _read_txn_offset_commit_request_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
         unknown_tags, pos = read_tags(buf, pos, budget)
-    return TxnOffsetCommitRequestTopic(name, partitions, unknown_tags), pos
+    return TxnOffsetCommitRequestTopic(name, topic_id, partitions, unknown_tags), pos
 
 
 def _write_txn_offset_commit_request_topic(out: bytearray, value: TxnOffsetCommitRequestTopic, version: int) -> None:
-    (write_compact_string if version >= 3 else write_string)(out, value.name)
+    if version <= 5:
+        (write_compact_string if version >= 3 else write_string)(out, value.name)
+    if version >= 6:
+        out += _pack_u(uuid_bytes(value.topic_id))
     write_structs(out, version, write_length(out, value.partitions, version >= 3, False), _write_txn_offset_commit_request_partition)
     if version >= 3:
         write_tags(out, value.unknown_tags)
@@ -83,17 +94,17 @@ def _write_txn_offset_commit_request_topic(out: bytearray, value: TxnOffsetCommi
 class TxnOffsetCommitRequest(Message):
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
 
-    __slots__ = ('transactional_id', 'group_id', 'producer_id', 'producer_epoch', 'generation_id', 'member_id', 'group_instance_id', 'topics', 'unknown_tags')
+    __slots__ = ('transactional_id', 'group_id', 'producer_id', 'producer_epoch', 'generation_id_or_member_epoch', 'member_id', 'group_instance_id', 'topics', 'unknown_tags')
 
-    def __init__(self, transactional_id: str = '', group_id: str = '', producer_id: int = 0, producer_epoch: int = 0, generation_id: int = -1, member_id: str = '', group_instance_id: str | None = None, topics: list[TxnOffsetCommitRequestTopic] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, transactional_id: str = '', group_id: str = '', producer_id: int = 0, producer_epoch: int = 0, generation_id_or_member_epoch: int = -1, member_id: str = '', group_instance_id: str | None = None, topics: list[TxnOffsetCommitRequestTopic] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.transactional_id = transactional_id
         self.group_id = group_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.generation_id = generation_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.topics: list[TxnOffsetCommitRequestTopic] = [] if topics is NEW else topics
@@ -105,9 +116,9 @@ class TxnOffsetCommitRequest(Message):
         group_id, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
         producer_id, producer_epoch = _unpack_qh(buf, pos)
         pos += 10
-        generation_id: int = -1
+        generation_id_or_member_epoch: int = -1
         if version >= 3:
-            (generation_id,) = _unpack_i(buf, pos)
+            (generation_id_or_member_epoch,) = _unpack_i(buf, pos)
             pos += 4
         member_id: str = ''
         if version >= 3:
@@ -120,21 +131,21 @@ class TxnOffsetCommitRequest(Message):
         unknown_tags: dict[int, bytes] = {}
         if version >= 3:
             unknown_tags, pos = read_tags(buf, pos, budget)
-        return cls(transactional_id, group_id, producer_id, producer_epoch, generation_id, member_id, group_instance_id, topics, unknown_tags), pos
+        return cls(transactional_id, group_id, producer_id, producer_epoch, generation_id_or_member_epoch, member_id, group_instance_id, topics, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         (write_compact_string if version >= 3 else write_string)(out, self.transactional_id)
         (write_compact_string if version >= 3 else write_string)(out, self.group_id)
         out += _pack_qh(self.producer_id, self.producer_epoch)
         if version >= 3:
-            out += _pack_i(self.generation_id)
+            out += _pack_i(self.generation_id_or_member_epoch)
         if version >= 3:
             write_compact_string(out, self.member_id)
         if version >= 3:
             write_compact_nullable_string(out, self.group_instance_id)
         write_structs(out, version, write_length(out, self.topics, version >= 3, False), _write_txn_offset_commit_request_topic)
-        if version < 3 and self.generation_id != -1:
-            raise absent("TxnOffsetCommitRequest.generation_id", version)
+        if version < 3 and self.generation_id_or_member_epoch != -1:
+            raise absent("TxnOffsetCommitRequest.generation_id_or_member_epoch", version)
         if version < 3 and self.member_id != '':
             raise absent("TxnOffsetCommitRequest.member_id", version)
         if version < 3 and self.group_instance_id is not None:
@@ -168,26 +179,36 @@ def _write_txn_offset_commit_response_partition(out: bytearray, value: TxnOffset
 
 
 class TxnOffsetCommitResponseTopic(ProtocolStruct):
-    __slots__ = ('name', 'partitions', 'unknown_tags')
+    __slots__ = ('name', 'topic_id', 'partitions', 'unknown_tags')
 
-    def __init__(self, name: str = '', partitions: list[TxnOffsetCommitResponsePartition] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, name: str = '', topic_id: bytes = ZERO_UUID, partitions: list[TxnOffsetCommitResponsePartition] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions: list[TxnOffsetCommitResponsePartition] = [] if partitions is NEW else partitions
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
 def _read_txn_offset_commit_response_topic(buf: Buffer, pos: int, version: int, budget: RequestBudget) -> tuple[TxnOffsetCommitResponseTopic, int]:
-    name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
+    name: str = ''
+    if version <= 5:
+        name, pos = read_compact_string(buf, pos) if version >= 3 else read_string(buf, pos)
+    topic_id: bytes = ZERO_UUID
+    if version >= 6:
+        (topic_id,) = _unpack_u(buf, pos)
+        pos += 16
     length, pos = read_length(buf, pos, version >= 3, False, 6)
     partitions, pos = read_structs(buf, pos, version, length, budget, _read_txn_offset_commit_response_partition)
     unknown_tags: dict[int, bytes] = {}
     if version >= 3:
         unknown_tags, pos = read_tags(buf, pos, budget)
-    return TxnOffsetCommitResponseTopic(name, partitions, unknown_tags), pos
+    return TxnOffsetCommitResponseTopic(name, topic_id, partitions, unknown_tags), pos
 
 
 def _write_txn_offset_commit_response_topic(out: bytearray, value: TxnOffsetCommitResponseTopic, version: int) -> None:
-    (write_compact_string if version >= 3 else write_string)(out, value.name)
+    if version <= 5:
+        (write_compact_string if version >= 3 else write_string)(out, value.name)
+    if version >= 6:
+        out += _pack_u(uuid_bytes(value.topic_id))
     write_structs(out, version, write_length(out, value.partitions, version >= 3, False), _write_txn_offset_commit_response_partition)
     if version >= 3:
         write_tags(out, value.unknown_tags)
@@ -196,7 +217,7 @@ def _write_txn_offset_commit_response_topic(out: bytearray, value: TxnOffsetComm
 class TxnOffsetCommitResponse(Message):
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     __slots__ = ('throttle_time_ms', 'topics', 'unknown_tags')

@@ -62,7 +62,6 @@ async def _check_epoch(cluster: Cluster, offsets: TransactionOffsets) -> int:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         epochs = {member.member_id: member.member_epoch for group in answer.groups for member in group.members}
         if offsets.member_id in epochs:
-            # TxnOffsetCommit has no STALE_MEMBER_EPOCH: producers know this one
             is_current = epochs[offsets.member_id] == offsets.generation_id
-            return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+            return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
     return ErrorCode.UNKNOWN_MEMBER_ID

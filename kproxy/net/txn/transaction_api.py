@@ -1,6 +1,6 @@
 """Clients' requests about transactions, asked of the coordinator of this instance and answered in the wire's words."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -123,13 +123,21 @@ class TransactionApi:
                 await coordinator.add_offsets(who, request.group_id)
                 return AddOffsetsToTxnResponse()
             case TxnOffsetCommitRequest():
-                await coordinator.commit_offsets(who, offsets_of(request), implicit=version >= _OFFSETS_V2)
-                return offsets_committed(request, version, ErrorCode.NONE)
+                return await self._commit_offsets(who, request, version)
             case EndTxnRequest():
                 bumps = version >= _END_V2
                 producer = await coordinator.end(who, committed=request.committed, bumps=bumps)
                 return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
         raise TypeError(f"{type(request).__name__} is not about a transaction")
+
+    async def _commit_offsets(self, who: TxnRequest, request: TxnOffsetCommitRequest, version: int) -> Message:
+        """Topics whose ids no broker knows are refused; the offsets of the others are committed (``KafkaApis``)."""
+        ids = {topic.topic_id for topic in request.topics if not topic.name}
+        names = await self._topic_names(ids)
+        offsets = offsets_of(request, names)
+        if offsets.topics or not ids:
+            await self._coordinator.commit_offsets(who, offsets, implicit=version >= _OFFSETS_V2)
+        return offsets_committed(request, version, ErrorCode.NONE, unknown=ids - names.keys())
 
     async def _init_producer_id(self, who: TxnRequest, request: InitProducerIdRequest) -> InitProducerIdResponse:
         client = None if who.client == NO_PRODUCER else who.client
@@ -281,11 +289,7 @@ class TransactionApi:
             done.set()
 
     async def _offsets(self, request: OffsetCommitRequest) -> TransactionOffsets:
-        ids = [topic.topic_id for topic in request.topics if not topic.name]
-        try:
-            names = await self._cluster.metadata.names(ids) if ids else {}
-        except (OSError, RemoteProtocolError) as error:
-            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        names = await self._topic_names([topic.topic_id for topic in request.topics if not topic.name])
         return offsets_committed_by(request, names)
 
     # -- topics
@@ -299,10 +303,13 @@ class TransactionApi:
 
     async def _names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str]:
         known = self._known_names(parts, version)
-        if known is not None:
-            return known
+        return known if known is not None else await self._topic_names([part.topic for part in parts])
+
+    async def _topic_names(self, ids: Collection[bytes]) -> Mapping[TopicRef, str]:
+        """The names of those topics that there are, by id; no topic has the id 0."""
+        asked = [topic_id for topic_id in ids if any(topic_id)]
         try:
-            return await self._cluster.metadata.names(part.topic for part in parts)
+            return await self._cluster.metadata.names(asked) if asked else {}
         except (OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.authorization import admin_guards as admin
+from kproxy.proxy.authorization import described_groups as described
 from kproxy.proxy.authorization import group_guards as groups
 from kproxy.proxy.authorization import share_group_guards as shares
 from kproxy.proxy.authorization import topic_guards as topics
@@ -25,7 +26,7 @@ GUARDS: Final[Mapping[int, Guard]] = MappingProxyType(
         ApiKey.HEARTBEAT: groups.member,
         ApiKey.LEAVE_GROUP: groups.member,
         ApiKey.SYNC_GROUP: groups.member,
-        ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+        ApiKey.DESCRIBE_GROUPS: described.describe_groups,
         ApiKey.LIST_GROUPS: groups.list_groups,
         ApiKey.CREATE_TOPICS: admin.create_topics,
         ApiKey.DELETE_TOPICS: admin.delete_topics,
@@ -68,13 +69,14 @@ GUARDS: Final[Mapping[int, Guard]] = MappingProxyType(
         ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
         ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.subscribing_member,
-        ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: described.consumer_group_describe,
         ApiKey.LIST_CONFIG_RESOURCES: admin.describes_cluster_configs,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
         ApiKey.STREAMS_GROUP_HEARTBEAT: groups.streams_member,
-        ApiKey.STREAMS_GROUP_DESCRIBE: groups.streams_group_describe,
+        ApiKey.STREAMS_GROUP_DESCRIBE: described.streams_group_describe,
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: groups.member,
         ApiKey.SHARE_GROUP_HEARTBEAT: groups.subscribing_member,
-        ApiKey.SHARE_GROUP_DESCRIBE: shares.describe,
+        ApiKey.SHARE_GROUP_DESCRIBE: described.share_group_describe,
         ApiKey.SHARE_FETCH: shares.fetch,
         ApiKey.SHARE_ACKNOWLEDGE: shares.acknowledge,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_offsets,

@@ -1,12 +1,9 @@
 """Guards of the requests of groups and of their offsets (``KafkaApis``)."""
 
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kproxy.codec._generated.consumer_group_describe import ConsumerGroupDescribeResponseDescribedGroup
 from kproxy.codec._generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kproxy.codec._generated.delete_groups import DeleteGroupsResponseDeletableGroupResult
-from kproxy.codec._generated.describe_groups import DescribeGroupsResponseDescribedGroup
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.find_coordinator import FindCoordinatorResponseCoordinator as Coordinator
 from kproxy.codec._generated.join_group import JoinGroupResponse
@@ -23,12 +20,11 @@ from kproxy.codec._generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kproxy.codec._generated.share_group_heartbeat import ShareGroupHeartbeatRequest
-from kproxy.codec._generated.streams_group_describe import StreamsGroupDescribeResponseDescribedGroup
 from kproxy.codec._generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kproxy.codec.messages import Message
-from kproxy.proxy.authorization.access import ERRORS, Access
+from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.authorization.guards import Asked, Guard, Whole, on_name, on_topic, with_error
+from kproxy.proxy.authorization.guards import Asked, Whole, on_name, on_topic, with_error
 from kproxy.proxy.offset_fetch_overlay import FIRST_OF_GROUPS, FIRST_WHOLE_ERROR, refused_commit, refused_fetch
 from kproxy.proxy.screening import PASSED, Amend, Parts, Rows, Screened
 
@@ -83,28 +79,6 @@ def streams_member(access: Access, request: StreamsGroupHeartbeatRequest, versio
     return PASSED
 
 
-def _operations(access: Access) -> Amend:
-    def change(answer: Any) -> None:
-        for group in answer.groups:
-            group.authorized_operations = access.authorized(group.authorized_operations, _GROUP, group.group_id)
-
-    return change
-
-
-def _describes(row: type[Any], asked: str) -> Parts:
-    return Parts(
-        on_name(Operation.DESCRIBE, _GROUP),
-        lambda name, error: row(error_code=error, group_id=name),
-        parts=(asked,),
-        results="groups",
-        amend=_operations,
-    )
-
-
-describe_groups = _describes(DescribeGroupsResponseDescribedGroup, "groups")
-streams_group_describe = _describes(StreamsGroupDescribeResponseDescribedGroup, "group_ids")
-
-
 def subscribing_member(
     access: Access, request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest, version: int
 ) -> Screened:
@@ -117,37 +91,6 @@ def subscribing_member(
         if error:
             return Screened(answer=with_error(request, version, error))
     return PASSED
-
-
-def describes_with_topics(row: type[Any], assignments: Callable[[Any], Sequence[Any]]) -> Guard:
-    """As other groups; a group with a topic that the client may not describe is refused after the response.
-
-    ``assignments``: those of a member.
-    """
-    describes = _describes(row, "group_ids")
-
-    def guard(access: Access, request: Any, version: int) -> Screened:
-        screened = describes(access, request, version)
-        amend = screened.amend
-        if amend is None:
-            return screened
-
-        def change(answer: Any) -> None:
-            for index, group in enumerate(answer.groups):
-                assigned = (each for member in group.members for each in assignments(member))
-                names = (topic.topic_name for each in assigned for topic in each.topic_partitions)
-                if not all(access.sees(Operation.DESCRIBE, _TOPIC, name) for name in names):
-                    answer.groups[index] = row(error_code=int(ERRORS[_TOPIC]), group_id=group.group_id)
-            amend(answer)
-
-        return screened._replace(amend=change)
-
-    return guard
-
-
-consumer_group_describe = describes_with_topics(
-    ConsumerGroupDescribeResponseDescribedGroup, lambda member: (member.assignment, member.target_assignment)
-)
 
 
 def list_groups(access: Access, request: object, version: int) -> Screened:

@@ -30,10 +30,8 @@ from kproxy.codec._generated.share_fetch import (
     ShareFetchResponsePartitionData,
     ShareFetchResponseShareFetchableTopicResponse,
 )
-from kproxy.codec._generated.share_group_describe import ShareGroupDescribeResponseDescribedGroup
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
-from kproxy.proxy.authorization.group_guards import describes_with_topics
 from kproxy.proxy.authorization.guards import Asked, Guard, Whole, on_topic
 from kproxy.proxy.screening import Parts, Rows, Screened
 
@@ -61,8 +59,6 @@ _ALTERED = Rows(
     AlterShareGroupOffsetsResponsePartition,
     name="topic_name",
 )
-
-describe = describes_with_topics(ShareGroupDescribeResponseDescribedGroup, lambda member: (member.assignment,))
 
 
 def _in_session(rows: Rows) -> Guard:

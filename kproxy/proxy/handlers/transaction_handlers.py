@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 
 _FIRST_OF_BROKERS = 4
+#: The first TxnOffsetCommit that names topics by their ids (KIP-1319). The coordinator asks for their names.
+_FIRST_OFFSETS_BY_ID = 6
 _OWN = OWN_PREFIX.encode()
 _ASKED_HERE = "asked_here"
 _NAMED_HERE = "named_here"
@@ -37,6 +39,7 @@ _NO_MEMBER = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.INVALID_TXN_STATE,
     }
@@ -122,20 +125,22 @@ class TxnOffsetCommit(Transactional):
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """With the member, where that is known, and without the topics that there cannot be."""
         request: TxnOffsetCommitRequest = exchange.request
-        legal = [topic for topic in request.topics if is_legal_topic(topic.name)]
-        if len(legal) < len(request.topics):
+        illegal = []
+        if exchange.client_version < _FIRST_OFFSETS_BY_ID:
             illegal = [topic for topic in request.topics if not is_legal_topic(topic.name)]
+        if illegal:
+            legal = [topic for topic in request.topics if is_legal_topic(topic.name)]
             refused = offsets_committed(request.replaced(topics=illegal), exchange.client_version, _NO_TOPIC)
             if not legal:
                 return Local(refused)
             exchange.notes[_REFUSED] = refused.topics
             exchange.request = request = request.replaced(topics=legal)
-        if ctx.services.memberships is not None and request.generation_id < 0 and not request.member_id:
+        if ctx.services.memberships is not None and request.generation_id_or_member_epoch < 0 and not request.member_id:
             producer = Producer(request.producer_id, request.producer_epoch)
             member = ctx.services.memberships.reader(ctx.client.identity, producer, request.group_id)
             if member is not None:
                 exchange.notes[_NAMED_HERE] = True
-                request.generation_id, request.member_id, request.group_instance_id = member
+                request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = member
         return super().ask(ctx, exchange)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:

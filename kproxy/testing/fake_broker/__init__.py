@@ -1,4 +1,4 @@
-"""A fake Kafka broker: speaks what Kafka 4.3 speaks, keeps everything in memory, runs on a virtual clock.
+"""A fake Kafka broker: speaks what Kafka 4.4 speaks, keeps everything in memory, runs on a virtual clock.
 
 The same contract tests run on it and on a real Kafka (``tests/contract``); ``NOT_MODELLED`` says where it stops.
 ``FakeCluster.control`` injects faults into one API key; see ``faults``. As a program:

@@ -30,4 +30,4 @@ NOT_MODELLED: Final = (
     "other security, quotas, throttling, authorized operations, client telemetry, racks, controllers as separate nodes",
     "APIs of other groups (consumer, share, streams), reassignment, ACLs, features, quorum: not advertised",
 )
-"""Differences between the fake and a real Kafka 4.3.0 that a test must not lean on."""
+"""Differences between the fake and a real Kafka 4.4.0 that a test must not lean on."""

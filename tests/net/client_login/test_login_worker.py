@@ -59,7 +59,7 @@ async def test_a_client_that_has_logged_in_is_served_as_any(options: dict[str, A
     async with proxied(**options) as proxy:
         proxy.brokers.create_topic("t", 1)
         async with await proxy.client(1) as client:
-            served = await client.call(ApiVersionsRequest(), 3)
+            served = await client.call(ApiVersionsRequest("librdkafka", "2"), 3)
             assert {row.api_key for row in served.api_keys} >= {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
             assert proxy.stats.upstream.connections_open == 0
             assert (await plain(client)).error_code == 0
@@ -81,7 +81,7 @@ async def test_over_tls_the_login_counts_not_the_certificate(options: dict[str, 
         "transactional_id_clients": (PermitRule("mine", "User:alice"),),
     }
     async with proxied(**options, **tls) as proxy, await tls_client(proxy.port, mine) as client:
-        await client.call(ApiVersionsRequest(), 3)
+        await client.call(ApiVersionsRequest("librdkafka", "2"), 3)
         assert (await plain(client)).error_code == 0
         assert await may_use(client, "mine")
 

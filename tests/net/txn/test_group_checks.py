@@ -84,8 +84,8 @@ async def test_while_members_are_asked_to_join_again_the_generation_is_the_old_o
     ("generation", "member", "error"),
     [
         (3, "m", ErrorCode.NONE),
-        (2, "m", ErrorCode.ILLEGAL_GENERATION),
-        (4, "m", ErrorCode.ILLEGAL_GENERATION),
+        (2, "m", ErrorCode.STALE_MEMBER_EPOCH),
+        (4, "m", ErrorCode.STALE_MEMBER_EPOCH),
         (3, "n", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )

@@ -83,7 +83,9 @@ class Scene:
         """TxnOffsetCommit of a member, after AddOffsetsToTxn where the first protocol asks for that."""
         if self.adds:
             assert await self.producer.add_offsets(self.name) == 0
-        rows = [TxnOffsetCommitRequestTopic(self.name, [TxnOffsetCommitRequestPartition(0, offset, -1, "m")])]
+        rows = [
+            TxnOffsetCommitRequestTopic(self.name, partitions=[TxnOffsetCommitRequestPartition(0, offset, -1, "m")])
+        ]
         who = (self.producer.transactional_id, self.name, *self.producer.producer)
         answer = await self.producer.call(TxnOffsetCommitRequest(*who, generation, member, None, rows))
         return int(answer.topics[0].partitions[0].error_code)
@@ -198,7 +200,7 @@ async def test_members_of_the_newer_protocol(kafka: RealKafka) -> None:
             return await check_member(cluster, TransactionOffsets(bytes(16), 0, 0, at.name, generation, who))
 
         assert await check(epoch) == ErrorCode.NONE
-        assert await check(epoch + 1) == ErrorCode.ILLEGAL_GENERATION
+        assert await check(epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
         assert await check(epoch, "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
         assert await at.offsets(5, epoch, member) == 0
         assert await at.producer.end() == 0

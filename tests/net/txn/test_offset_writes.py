@@ -63,7 +63,7 @@ def refused(error: ErrorCode) -> OffsetCommitResponse:
 
 def refused_in_transaction(error: ErrorCode) -> TxnOffsetCommitResponse:
     row = TxnOffsetCommitResponsePartition(0, error)
-    return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", [row])])
+    return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", partitions=[row])])
 
 
 class TestFence:

@@ -108,14 +108,53 @@ async def test_add_offsets(version: int) -> None:
 @pytest.mark.parametrize("version", range(APIS[ApiKey.TXN_OFFSET_COMMIT][2] + 1))
 async def test_commit_offsets(version: int) -> None:
     async with decided() as (proxy, coordinator), await proxy.client() as client:
+        ids = {"t": proxy.brokers.topics["t"].topic_id}
         producer = WireProducer(client, "id", {**TV1, ApiKey.TXN_OFFSET_COMMIT: version}, ME)
-        assert await producer.commit_offsets("g", [("t", 0, 42), ("t", 1, 43)]) == [0, 0]
+        assert await producer.commit_offsets("g", [("t", 0, 42), ("t", 1, 43)], **ids) == [0, 0]
         [(name, offsets)] = coordinator.asked
         expected = "offsets_implicit" if version >= 5 else "offsets"
         assert (name, offsets.group_id, len(offsets.topics)) == (expected, "g", 2)
+        assert [topic.name for topic in offsets.topics] == ["t", "t"]
         assert offsets.topics[1].partitions[0].offset == 43
         coordinator.errors[expected] = ErrorCode.NOT_COORDINATOR
-        assert await producer.commit_offsets("g", [("t", 0, 42)]) == [ErrorCode.NOT_COORDINATOR]
+        assert await producer.commit_offsets("g", [("t", 0, 42)], **ids) == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_offsets_of_topics_whose_ids_nobody_knows_are_refused_and_the_others_committed() -> None:
+    async with decided() as (proxy, coordinator), await proxy.client() as client:
+        ids = {"t": proxy.brokers.topics["t"].topic_id, "gone": b"\1" * 16, "zero": bytes(16)}
+        producer = WireProducer(client, "id", {**TV2, ApiKey.TXN_OFFSET_COMMIT: 6}, ME)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        offsets = [("gone", 0, 1), ("t", 0, 42), ("zero", 0, 2)]
+        assert await producer.commit_offsets("g", offsets, **ids) == [unknown, 0, unknown]
+        [(_, committed)] = coordinator.asked
+        assert [topic.name for topic in committed.topics] == ["t"]
+        assert await producer.commit_offsets("g", [("gone", 0, 1)], **ids) == [unknown]
+        assert len(coordinator.asked) == 1, "nothing of it is committed, and no group joins the transaction"
+
+
+async def test_offsets_of_a_topic_that_was_created_again_are_refused_under_its_former_id() -> None:
+    async with decided() as (proxy, coordinator), await proxy.client() as client:
+        former = proxy.brokers.topics["t"].topic_id
+        producer = WireProducer(client, "id", {**TV2, ApiKey.TXN_OFFSET_COMMIT: 6}, ME)
+        assert await producer.commit_offsets("g", [("t", 0, 42)], t=former) == [0]
+        proxy.brokers.delete_topic("t")
+        proxy.brokers.create_topic("t")
+        await client.call(metadata("t"), 12)  # some client learns of it
+        unknown = [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert await producer.commit_offsets("g", [("t", 0, 43)], t=former) == unknown
+        assert await producer.commit_offsets("g", [("t", 0, 0)], t=proxy.brokers.topics["t"].topic_id) == [0]
+        assert len(coordinator.asked) == 2
+
+
+async def test_names_of_topics_that_no_broker_tells_make_the_client_commit_again() -> None:
+    async with decided(metadata_max_age_ms=60_000) as (proxy, coordinator), await proxy.client() as client:
+        producer = WireProducer(client, "id", {**TV2, ApiKey.TXN_OFFSET_COMMIT: 6}, ME)
+        await client.call(HeartbeatRequest(group_id="g"), 0)
+        proxy.brokers.control(ApiKey.METADATA, lambda _: Close(), times=4)
+        topic_id = proxy.brokers.topics["t"].topic_id
+        assert await producer.commit_offsets("g", [("t", 0, 42)], t=topic_id) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert not coordinator.asked
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -153,6 +192,19 @@ async def test_kproxys_own_topics_are_refused_by_their_ids_too() -> None:
         producer = WireProducer(client, "id", {**TV1, ApiKey.PRODUCE: 13}, ME)
         assert await producer.produce("v", ("own", 0), **ids) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         assert not coordinator.asked
+
+
+async def test_batches_for_a_topic_that_was_created_again_are_refused_under_its_former_id() -> None:
+    async with decided() as (proxy, coordinator), await proxy.client() as client:
+        former = proxy.brokers.topics["t"].topic_id
+        producer = WireProducer(client, "id", {**TV1, ApiKey.PRODUCE: 13}, ME)
+        assert await producer.produce("v", P0, t=former) == [0]
+        proxy.brokers.delete_topic("t")
+        proxy.brokers.create_topic("t")
+        await client.call(metadata("t"), 12)  # some client learns of it
+        assert await producer.produce("v", P0, t=former) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert await producer.produce("v", P0, t=proxy.brokers.topics["t"].topic_id) == [0]
+        assert len(coordinator.asked) == 2
 
 
 async def test_ids_of_topics_that_no_broker_tells_make_the_client_try_again() -> None:

@@ -144,10 +144,15 @@ class WireProducer:
         answer = await self.call(AddOffsetsToTxnRequest(self.transactional_id, *self.producer, group))
         return int(answer.error_code)
 
-    async def commit_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]]) -> list[int]:
-        """TxnOffsetCommit of (topic, partition, offset) as a consumer that is no member; the error codes in order."""
+    async def commit_offsets(self, group: str, offsets: Sequence[tuple[str, int, int]], **ids: bytes) -> list[int]:
+        """TxnOffsetCommit of (topic, partition, offset) as a consumer that is no member; the error codes in order.
+
+        ``ids`` of the topics, which v6 names by them.
+        """
         topics = [
-            TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(index, offset, -1, "m")])
+            TxnOffsetCommitRequestTopic(
+                name, ids.get(name, bytes(16)), [TxnOffsetCommitRequestPartition(index, offset, -1, "m")]
+            )
             for name, index, offset in offsets
         ]
         answer = await self.call(

@@ -74,11 +74,22 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
     ProduceResponse,
 )
+from kproxy.codec._generated.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupDescribeResponseDescribedGroup,
+    StreamsGroupDescribeResponseSubtopology,
+    StreamsGroupDescribeResponseTopicInfo,
+    StreamsGroupDescribeResponseTopology,
+)
 from kproxy.codec._generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTopicInfo,
     StreamsGroupHeartbeatRequestTopology,
+)
+from kproxy.codec._generated.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
@@ -343,6 +354,28 @@ def test_a_group_is_described_if_its_topics_may_be() -> None:
     _, told = screened.passed(request, 0, ConsumerGroupDescribeResponse(groups=rows))
     found = [(group.group_id, group.error_code, len(group.members)) for group in told.groups]
     assert found == [("ga", 0, 1), ("gb", TOPIC, 0), ("x", GROUP, 0)]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_streams_group_is_described_if_its_topics_may_be(version: int) -> None:
+    rows = []
+    for name in ("a", "b"):
+        part = StreamsGroupDescribeResponseSubtopology("0", ["a"], ["a"])
+        part.state_changelog_topics = [StreamsGroupDescribeResponseTopicInfo(name)]
+        topology = StreamsGroupDescribeResponseTopology(1, [part])
+        rows.append(StreamsGroupDescribeResponseDescribedGroup(group_id=f"g{name}", topology=topology))
+    rows.append(StreamsGroupDescribeResponseDescribedGroup(group_id="gc"))
+    screened = Screened("Describe g:g", "Describe t:a")
+    request = StreamsGroupDescribeRequest(["ga", "gb", "gc", "x"])
+    _, told = screened.passed(request, version, StreamsGroupDescribeResponse(groups=rows))
+    found = [(group.group_id, group.error_code, group.topology is None) for group in told.groups]
+    assert found == [("ga", 0, False), ("gb", TOPIC, True), ("gc", 0, True), ("x", GROUP, True)]
+
+
+def test_a_member_of_a_streams_group_describes_its_topology_with_read_on_the_group() -> None:
+    request = StreamsGroupTopologyDescriptionUpdateRequest("g", "m", 1)
+    assert Screened("Read g:other").refused(request, 0).error_code == GROUP
+    Screened("Read g:g").passed(request, 0)
 
 
 def test_a_broker_makes_topics_only_for_who_may() -> None:

@@ -222,6 +222,24 @@ def test_versions_are_returned_without_a_broker() -> None:
     assert play.answer(ApiVersionsResponse, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_an_invalid_question_for_versions_is_refused_and_the_login_may_follow() -> None:
+    """As by ``SaslServerAuthenticator``, which does not compare cluster and node either: the login comes first."""
+    play = Play()
+    play.ctx.broker_said = ApiVersionsResponse()
+    play.ctx.broker_versions = {ApiKey.API_VERSIONS: (0, 5)}
+    for asked in (
+        ApiVersionsRequest("a b", "1"),
+        ApiVersionsRequest("a", "1", "cluster"),
+        ApiVersionsRequest("a", "1", None, 3),
+    ):
+        assert play.ask(asked, 5) is None
+        assert play.answer(ApiVersionsResponse, 5).error_code == ErrorCode.INVALID_REQUEST
+    assert not play.software
+    assert play.ask(ApiVersionsRequest("a", "1", "any", 3), 5) is None
+    assert play.answer(ApiVersionsResponse, 5).error_code == ErrorCode.NONE
+    play.log_in()
+
+
 def test_a_login_lasts_as_long_as_the_shorter_of_token_and_option() -> None:
     assert Play(max_reauth_ms=5000).log_in(expires_at=1002.5).session_lifetime_ms == 2500
     assert Play(max_reauth_ms=1000).log_in(expires_at=1002.5).session_lifetime_ms == 1000

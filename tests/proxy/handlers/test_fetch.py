@@ -18,7 +18,7 @@ from kproxy.codec._generated.fetch import (
 from kproxy.codec.batch import iter_records, read_header
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
-from tests.proxy.playbook import KAFKA_43, Play, batch
+from tests.proxy.playbook import KAFKA_44, Play, batch
 
 UNREADABLE = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -187,7 +187,7 @@ def test_what_needs_no_change_is_relayed_to_the_byte_session_and_all(version: in
 
 @pytest.mark.parametrize("version", [0, 2, 4])
 def test_an_old_version_on_a_newer_broker_than_any_today_is_lowered(version: int) -> None:
-    play = Play(served={**KAFKA_43, ApiKey.FETCH: (12, 18)})
+    play = Play(served={**KAFKA_44, ApiKey.FETCH: (12, 18)})
     play.ask(fetch(0), version)
     asked, correlation_id, _ = play.sent()
     assert asked == 12

@@ -15,7 +15,7 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.proxy.handlers.base import Stable
 from kproxy.txn.verdict import NothingKnown
-from tests.proxy.playbook import KAFKA_43, Play, configure
+from tests.proxy.playbook import KAFKA_44, Play, configure
 
 LATEST, EARLIEST = -1, -2
 
@@ -198,7 +198,7 @@ def test_v0_gets_the_stable_end() -> None:
 
 
 def test_a_broker_from_before_isolation_levels_is_asked_without() -> None:
-    play = Play(served={**KAFKA_43, ApiKey.LIST_OFFSETS: (0, 1)})
+    play = Play(served={**KAFKA_44, ApiKey.LIST_OFFSETS: (0, 1)})
     rows = [ListOffsetsRequestListOffsetsPartition(partition_index=0, timestamp=LATEST)]
     play.ask(ListOffsetsRequest(topics=[ListOffsetsRequestListOffsetsTopic(name="t", partitions=rows)]), 1)
     version, correlation_id, request = play.sent()

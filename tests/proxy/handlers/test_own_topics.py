@@ -35,11 +35,11 @@ from kproxy.codec._generated.metadata import (
     MetadataResponseTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode, Message, request_class, response_class
-from tests.proxy.playbook import KAFKA_43, Play
+from tests.proxy.playbook import KAFKA_44, Play
 
 OWN = "__kproxy_producer_state"
 OWN_ID = bytes(range(16))
-SERVED = {**KAFKA_43, **{key: (0, request_class(key).MAX_VERSION) for key in (20, 21, 33, 37, 43, 44, 45)}}
+SERVED = {**KAFKA_44, **{key: (0, request_class(key).MAX_VERSION) for key in (20, 21, 33, 37, 43, 44, 45)}}
 
 
 def create_topics(*names: str) -> Message:

@@ -32,11 +32,11 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
-from tests.proxy.playbook import KAFKA_43, Play, configure
+from tests.proxy.playbook import KAFKA_44, Play, configure
 from verification.models.transaction_log import bodies
 
 SERVED = {
-    **KAFKA_43,
+    **KAFKA_44,
     ApiKey.LIST_TRANSACTIONS: (0, 2),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),

@@ -39,7 +39,7 @@ from kproxy.proxy.permits import PermitRule, Permits
 from kproxy.proxy.transaction_messages import failed, produced
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest, Written
-from tests.proxy.playbook import KAFKA_43, Play, batch
+from tests.proxy.playbook import KAFKA_44, Play, batch
 from tests.proxy.test_session import produce, results
 
 OURS = (HomeRule("theirs", Home.BROKER), HomeRule("*", Home.KPROXY))
@@ -50,9 +50,9 @@ BROKERS: Mapping[int, tuple[int, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
-    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
 }
-SERVED = {**KAFKA_43, **BROKERS}
+SERVED = {**KAFKA_44, **BROKERS}
 WHO = TxnRequest("id", Producer(4000, 3), 7, "me")
 
 
@@ -84,7 +84,7 @@ def request_of(api_key: int, name: str, version: int) -> Any:
     return {request.API_KEY: request for request in asked(name)}[api_key]
 
 
-@pytest.mark.parametrize("served", [SERVED, KAFKA_43], ids=["served", "not served"])
+@pytest.mark.parametrize("served", [SERVED, KAFKA_44], ids=["served", "not served"])
 @pytest.mark.parametrize(("api_key", "version"), EACH)
 def test_each_version_is_served_whatever_the_broker_serves(
     api_key: int, version: int, served: Mapping[int, tuple[int, int]]
@@ -201,7 +201,7 @@ def test_brokers_requests_from_clients_are_refused(version: int, homes: Any) -> 
     assert not play.session.to_upstream
 
 
-@pytest.mark.parametrize("served", [SERVED, KAFKA_43])
+@pytest.mark.parametrize("served", [SERVED, KAFKA_44])
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_markers_of_clients_are_refused_each(version: int, served: Any) -> None:
     play = Play(served=served, homes=OURS)
@@ -420,5 +420,14 @@ def test_offsets_of_no_topic_that_there_can_be_are_refused_at_once() -> None:
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_topics_that_are_named_by_ids_are_left_to_the_coordinator() -> None:
+    play = Play(served=SERVED, homes=OURS)
+    rows = [TxnOffsetCommitRequestPartition(0, 5)]
+    topics = [TxnOffsetCommitRequestTopic(topic_id=bytes([n]) * 16, partitions=rows) for n in range(3)]
+    play.ask(TxnOffsetCommitRequest("id", "g", 4000, 3, topics=topics), 6)
+    [call] = play.session.commands
+    assert call.ask.request.topics == topics
+
+
 def _offset(name: str) -> TxnOffsetCommitRequestTopic:
-    return TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(0, 5)])
+    return TxnOffsetCommitRequestTopic(name, partitions=[TxnOffsetCommitRequestPartition(0, 5)])

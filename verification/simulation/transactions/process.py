@@ -196,7 +196,7 @@ class Process:
             who[0],
             what.group,
             *self._me,
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member_id,
             topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[row])],
         )

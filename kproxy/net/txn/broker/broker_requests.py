@@ -74,6 +74,7 @@ class Protocol(NamedTuple):
 
 
 FIRST: Final = Protocol(11, 4, 4)
+#: Later versions name topics by ids alone (Produce v13, TxnOffsetCommit v6); kproxy's transactions have their names.
 SECOND: Final = Protocol(12, 5, 5)
 _INIT: Final = 5
 #: From this version on a producer may name the identity that it has (KIP-360).
@@ -205,7 +206,7 @@ class BrokerRequests:
         topics = [
             TxnOffsetCommitRequestTopic(
                 topic.name,
-                [
+                partitions=[
                     TxnOffsetCommitRequestPartition(row.index, row.offset, row.leader_epoch, row.metadata)
                     for row in topic.partitions
                 ],
@@ -216,7 +217,7 @@ class BrokerRequests:
             self._name,
             group_id,
             *producer,
-            generation_id=offsets.generation_id,
+            generation_id_or_member_epoch=offsets.generation_id,
             member_id=offsets.member_id,
             group_instance_id=offsets.group_instance_id,
             topics=topics,
@@ -317,4 +318,4 @@ def _refuse_old(request: InitProducerIdRequest, version: int) -> None:
 def _trim(request: TxnOffsetCommitRequest, version: int) -> None:
     """Members came with v3 (KIP-447)."""
     if version < 3:
-        request.generation_id, request.member_id, request.group_instance_id = -1, "", None
+        request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = -1, "", None

@@ -1,8 +1,9 @@
-"""How a connection begins: versions (KIP-35, KIP-511), and logins (KIP-43, KIP-152)."""
+"""How a connection begins: versions (KIP-35, KIP-511, KIP-1242), and logins (KIP-43, KIP-152)."""
 
 from collections.abc import Mapping
 
 from kproxy.codec._generated.api_versions import (
+    ApiVersionsRequest,
     ApiVersionsResponse,
     ApiVersionsResponseApiVersion,
     ApiVersionsResponseFinalizedFeatureKey,
@@ -14,9 +15,11 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker.fake_api import Call, api
 from kproxy.testing.fake_broker.logins import Refused
 
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
 _TRANSACTIONS = "transaction.version"
 _FROM_ZERO_VERSION = 4
+_PLACE_VERSION = 5
+_NO_NODE = -1
 
 
 @api(ApiKey.API_VERSIONS, VERSIONS)
@@ -25,8 +28,12 @@ async def api_versions(call: Call) -> ApiVersionsResponse:
 
     Any other version is answered, not closed on: in the shape of version 0, with UNSUPPORTED_VERSION and only the entry
     of ApiVersions itself (KIP-511); ``fallback`` builds that. Of the cluster's features only ``transaction.version`` is
-    listed. That it may be 0 is said only in version 4, and a level of 0 is left out.
+    listed. That it may be 0 is said from version 4 on, and a level of 0 is left out. From version 5 on a client that
+    names its cluster and node, and has reached another, is answered REBOOTSTRAP_REQUIRED; the words for its software
+    are not checked.
     """
+    if call.version >= _PLACE_VERSION and (error := _place_error(call)) is not ErrorCode.NONE:
+        return ApiVersionsResponse(error_code=error)
     level = call.cluster.config.transaction_version
     response = ApiVersionsResponse(api_keys=_entries(call.served), finalized_features_epoch=0)
     if call.version >= _FROM_ZERO_VERSION:
@@ -34,6 +41,16 @@ async def api_versions(call: Call) -> ApiVersionsResponse:
     if level:
         response.finalized_features = [ApiVersionsResponseFinalizedFeatureKey(_TRANSACTIONS, level, level)]
     return response
+
+
+def _place_error(call: Call) -> ErrorCode:
+    """Return the error for a client that names its cluster and node: one without the other, or not those it reached."""
+    request: ApiVersionsRequest = call.request
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    meant = (request.cluster_id, request.node_id)
+    there = (call.cluster.config.cluster_id, call.broker_id)
+    return ErrorCode.NONE if meant in ((None, _NO_NODE), there) else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def fallback() -> ApiVersionsResponse:

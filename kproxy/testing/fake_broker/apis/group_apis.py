@@ -295,7 +295,7 @@ def _described_members(group: Group) -> list[DescribeGroupsResponseDescribedGrou
     ]
 
 
-@api(ApiKey.DELETE_GROUPS, (0, 2))
+@api(ApiKey.DELETE_GROUPS, (0, 3))
 async def delete_groups(call: Call) -> DeleteGroupsResponse:
     """Only a group without members is deleted, with its offsets."""
     request: DeleteGroupsRequest = call.request

@@ -30,6 +30,7 @@ from kproxy.codec._generated.offset_fetch import (
 from kproxy.codec._generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -48,6 +49,7 @@ _GROUP_ERROR_VERSION = 2
 _NOTHING = CommittedOffset(-1, -1, "")
 _ABORTABLE_VERSION = 4
 _JOINING_VERSION = 5
+_TXN_TOPIC_ID_VERSION = 6
 
 
 @api(ApiKey.OFFSET_COMMIT, (2, 10))
@@ -216,32 +218,49 @@ def _places(call: Call, group: Group, wanted: OffsetFetchRequestGroup) -> list[t
     return places
 
 
-@api(ApiKey.TXN_OFFSET_COMMIT, (0, 5))
+@api(ApiKey.TXN_OFFSET_COMMIT, (0, 6))
 async def txn_offset_commit(call: Call) -> TxnOffsetCommitResponse:
     """Offsets of a group that move with the transaction.
 
     The member is checked if one is named (KIP-447, version 3). A producer whose transaction the group has not joined is
     refused with TRANSACTION_ABORTABLE, below version 4 INVALID_TXN_STATE; from 5 on the group joins by this (KIP-890).
+    Version 6 names topics by id (KIP-1319). What there is not is refused before anything is checked.
     """
     request: TxnOffsetCommitRequest = call.request
-    error = coordinator_error(call, request.group_id)
     group = group_of(call, request.group_id)
+    named = [(wanted, _named(call, wanted)) for wanted in request.topics]
+    missing = [_missing(call, topic, row.partition_index) for wanted, topic in named for row in wanted.partitions]
+    error = ErrorCode.NONE if missing and all(missing) else _txn_commit_error(call, group)
+    answer = TxnOffsetCommitResponse()
+    for wanted, topic in named:
+        rows = []
+        for row in wanted.partitions:
+            outcome = _missing(call, topic, row.partition_index) or error or _keep(call, group, topic, row)
+            rows.append(TxnOffsetCommitResponsePartition(row.partition_index, outcome))
+        answer.topics.append(TxnOffsetCommitResponseTopic(wanted.name, wanted.topic_id, rows))
+    return answer
+
+
+def _named(call: Call, wanted: TxnOffsetCommitRequestTopic) -> Topic | None:
+    by_id = call.version >= _TXN_TOPIC_ID_VERSION
+    return call.cluster.topic_by_id(wanted.topic_id) if by_id else call.cluster.topics.get(wanted.name)
+
+
+def _missing(call: Call, topic: Topic | None, index: int) -> ErrorCode:
+    """Return the error for a partition that there is not."""
+    if topic is None and call.version >= _TXN_TOPIC_ID_VERSION:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    there = topic is not None and 0 <= index < len(topic.partitions)
+    return ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _txn_commit_error(call: Call, group: Group) -> ErrorCode:
+    """Return the error for all of a request, NONE if the offsets may be kept."""
+    request: TxnOffsetCommitRequest = call.request
+    error = coordinator_error(call, request.group_id)
     if error is ErrorCode.NONE:
         error = _transaction_error(call)
-    if error is ErrorCode.NONE:
-        error = _txn_member_error(request, group)
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    TxnOffsetCommitResponsePartition(row.partition_index, error or _keep(call, group, topic.name, row))
-                    for row in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return _txn_member_error(request, group) if error is ErrorCode.NONE else error
 
 
 def _transaction_error(call: Call) -> ErrorCode:
@@ -257,16 +276,15 @@ def _transaction_error(call: Call) -> ErrorCode:
 
 
 def _txn_member_error(request: TxnOffsetCommitRequest, group: Group) -> ErrorCode:
-    if request.generation_id == ANY_GENERATION and not request.member_id:
+    if request.generation_id_or_member_epoch == ANY_GENERATION and not request.member_id:
         return ErrorCode.NONE
-    return group.check_member(request.member_id, request.generation_id)
+    return group.check_member(request.member_id, request.generation_id_or_member_epoch)
 
 
-def _keep(call: Call, group: Group, name: str, part: TxnOffsetCommitRequestPartition) -> ErrorCode:
-    if call.find(name, part.partition_index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _keep(call: Call, group: Group, topic: Topic | None, part: TxnOffsetCommitRequestPartition) -> ErrorCode:
     offset = _committed_by(call, part)
     if offset is None:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    group.commit_pending(call.request.producer_id, (name, part.partition_index), offset)
+    assert topic is not None  # it is not missing
+    group.commit_pending(call.request.producer_id, (topic.name, part.partition_index), offset)
     return ErrorCode.NONE

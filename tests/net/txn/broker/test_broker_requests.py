@@ -274,7 +274,8 @@ async def test_an_older_coordinator_is_not_sent_what_it_can_not_read(
 
     def answer(call: Call) -> Answer:
         (topic,) = call.request.topics
-        of = (call.request.generation_id, call.request.member_id, call.request.group_instance_id)
+        request = call.request
+        of = (request.generation_id_or_member_epoch, request.member_id, request.group_instance_id)
         seen.append((call.version, topic.partitions[0].committed_leader_epoch, of))
         return Answer(TxnOffsetCommitResponse())
 

@@ -94,7 +94,7 @@ class TestTheBroker:
             client = await client_of(cast)
             await client.write("1")
             await client.add_offsets("g")
-            rows = [TxnOffsetCommitResponseTopic(TOPIC, [TxnOffsetCommitResponsePartition(0, refused)])]
+            rows = [TxnOffsetCommitResponseTopic(TOPIC, partitions=[TxnOffsetCommitResponsePartition(0, refused)])]
             answer = Answer(TxnOffsetCommitResponse(topics=rows))
             cast.server.cluster.control(ApiKey.TXN_OFFSET_COMMIT, lambda call: answer, times=1)
             await told(refused, client.offsets("g", 1, 4, "member"))
@@ -110,7 +110,7 @@ class TestTheBroker:
             await client.add_offsets("g")
             denied, cluster = ErrorCode.GROUP_AUTHORIZATION_FAILED, cast.server.cluster
             added = Answer(AddOffsetsToTxnResponse(error_code=denied))
-            rows = [TxnOffsetCommitResponseTopic(TOPIC, [TxnOffsetCommitResponsePartition(0, denied)])]
+            rows = [TxnOffsetCommitResponseTopic(TOPIC, partitions=[TxnOffsetCommitResponsePartition(0, denied)])]
             answer = Answer(TxnOffsetCommitResponse(topics=rows))
             cluster.control(ApiKey.ADD_OFFSETS_TO_TXN, lambda call: added, times=1)
             cluster.control(ApiKey.TXN_OFFSET_COMMIT, lambda call: answer, times=1)
