@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help agents archives backends clients demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
+.PHONY: help agents archives backends clients client-results demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -42,6 +42,10 @@ archives: $(STAMP) ## classes of Kafka and Spark that each start of Java maps, i
 
 clients: archives ## installs the clients of the interop tests side by side, so that no test waits for a download
 	$(BIN)/python -m tests.interop.install
+
+client-results: system clients ## tests all released clients, and records what passed for docs/clients.md
+	$(BIN)/python -m pytest -q tests/interop/test_clients.py --record-clients $(ARGS)
+	$(BIN)/python -m tools.generate_clients
 
 test-busy: $(STAMP)  ## tests beside endless loops, one a core: what fails only here waits too short (ARGS=tests/interop)
 	$(BIN)/python -m tools.busy -q $(ARGS)

@@ -56,6 +56,12 @@ class Client:
     """Whether Kafka 4 refuses what it sends, so that it works through kproxy only."""
     isolation: Levels | None = None
     """Settings of a consumer that reads all records, and of one that reads committed ones; None: it has no choice."""
+    title: str = ""
+    """Library and release, as docs/clients.md names them; by default the name of the row."""
+    settings: str = ""
+    """What is set beside the address, in Markdown."""
+    alone: str = ""
+    """What it can do without kproxy; by default all, or nothing if it is refused."""
 
 
 _FIRST: Final = Abilities(
@@ -64,6 +70,7 @@ _FIRST: Final = Abilities(
 """Magic 0: neither timestamps nor headers."""
 _SECOND: Final = Abilities(codecs=OLD_CODECS, reads=OLD_CODECS, headers=False, reads_headers=False)
 """Magic 1: timestamps, no headers."""
+_DEFAULTS: Final = "defaults (idempotent)"
 _NO_LZ4: Final = ("none", "gzip", "snappy")
 _THIRD: Final = Abilities(codecs=OLD_CODECS, reads=OLD_CODECS)
 """Magic 2 before zstd."""
@@ -77,14 +84,17 @@ def _java(version: str, can: Abilities, **more: Any) -> Client:
         more["isolation"] = _levels("isolation.level")
         # It has transactions, too: one installation serves all tests.
         sources.append("java011")
-    return Client(name, lambda: java_driver(coordinate, *sources), can=can, **more)
+    return Client(name, lambda: java_driver(coordinate, *sources), can=can, title=f"Java {version}", **more)
 
 
 def _java08(offsets: int, producer: str, can: Abilities) -> Client:
     options = {"client": "Simple", "offsets": offsets, "producer_kind": producer, "producer": {"acks": "1"}}
     install = lambda: java_driver("org.apache.kafka:kafka_2.11:0.8.2.2", "java", "java08")  # noqa: E731
     name = f"java-0.8.2.2-{producer}-offsets-v{offsets}"
-    return Client(name, install, options, can, on_3_9=offsets > 0, refused=True)
+    kind = "`KafkaProducer`" if producer == "java" else "Scala producer"
+    settings = f"{kind}; `SimpleConsumer` with OffsetCommit v{offsets}"
+    title = "Java 0.8.2.2"
+    return Client(name, install, options, can, on_3_9=offsets > 0, refused=True, title=title, settings=settings)
 
 
 def _kafka_python(release: str, version: tuple[int, ...] | None, can: Abilities, **more: Any) -> Client:
@@ -94,6 +104,8 @@ def _kafka_python(release: str, version: tuple[int, ...] | None, can: Abilities,
     pinned = "" if version is None else "-pinned-" + ".".join(map(str, version))
     name = more.pop("name", f"kafka-python-{release}{pinned}")
     options = {"version": list(version) if version else None, **more.pop("options", {})}
+    more.setdefault("settings", "" if version is None else f"`api_version` ({','.join(map(str, version))})")
+    more["title"] = f"kafka-python {release}"
     return Client(
         name, lambda: python_driver("kafka_python.py", f"kafka-python=={release}", *extras), options, can, **more
     )
@@ -107,6 +119,8 @@ def _confluent(release: str, fallback: str | None, can: Abilities, **more: Any) 
         more["isolation"] = _levels("isolation.level")
     name = more.pop("name", f"librdkafka-{release}" + (f"-fallback-{fallback}" if fallback else ""))
     options = {"producer": {**both, **more.pop("producer", {})}, "consumer": both, **more.pop("options", {})}
+    more.setdefault("settings", f"`api.version.request=false`, fallback {fallback}" if fallback else "")
+    more["title"] = f"librdkafka {release}"
     return Client(name, lambda: python_driver("confluent.py", f"confluent-kafka=={release}"), options, can, **more)
 
 
@@ -115,18 +129,25 @@ def _sarama(name: str, modfile: str, version: str, can: Abilities, **more: Any) 
     if can.headers:
         more["isolation"] = _levels("isolation")
     return Client(
-        f"{name}-{version}", lambda: go_driver(modfile, *tags), {"client": "sarama", "version": version}, can, **more
+        f"{name}-{version}",
+        lambda: go_driver(modfile, *tags),
+        {"client": "sarama", "version": version},
+        can,
+        title=name.replace("-", " "),
+        settings=f"`Version` {version}",
+        **more,
     )
 
 
 def _go(client: str, release: str, **more: Any) -> Client:
     options = {"client": client, **more.pop("options", {})}
     name = f"{client}-{release}{more.pop('suffix', '')}"
-    return Client(name, lambda: go_driver("go.mod"), options, isolation=_levels("isolation"), **more)
+    title = f"{client} {release}"
+    return Client(name, lambda: go_driver("go.mod"), options, isolation=_levels("isolation"), title=title, **more)
 
 
 def _node(client: str, release: str, can: Abilities, **more: Any) -> Client:
-    return Client(f"{client}-{release}", node_driver, {"client": client}, can, **more)
+    return Client(f"{client}-{release}", node_driver, {"client": client}, can, title=f"{client} {release}", **more)
 
 
 CLIENTS: Final = (
@@ -143,15 +164,17 @@ CLIENTS: Final = (
         _THIRD,
         name="java-2.0.1-idempotent",
         idempotent=True,
+        settings="`enable.idempotence`",
         options={"producer": {"enable.idempotence": "true"}},
     ),
     _java("2.8.2", Abilities()),
-    *(_java(version, Abilities(), idempotent=True) for version in ("4.3.0", "4.4.0")),
+    *(_java(version, Abilities(), idempotent=True, settings=_DEFAULTS) for version in ("4.3.0", "4.4.0")),
     _java(
         "4.4.0",
         Abilities(),
         name="java-4.4.0-plain",
         on_3_9=False,
+        settings="not idempotent, acks 1; `group.protocol=consumer` (KIP-848)",
         options={"producer": {"enable.idempotence": "false", "acks": "1"}, "consumer": {"group.protocol": "consumer"}},
     ),
     _java(
@@ -159,21 +182,25 @@ CLIENTS: Final = (
         Abilities(),
         name="java-4.4.0-transactional",
         idempotent=True,
+        settings="transactional, read_committed",
         options={"producer": {"transactional.id": "interop-java"}, "consumer": {"isolation.level": "read_committed"}},
     ),
     _kafka_python("1.4.7", (0, 8, 2), _FIRST, refused=True),
     _kafka_python("1.4.7", (0, 9), _FIRST, refused=True),
     _kafka_python("1.4.7", (0, 10), _SECOND, refused=True),
-    _kafka_python("1.4.7", (0, 11), replace(_THIRD, null_headers=False, reads_headers=False), refused=True),
+    _kafka_python(
+        "1.4.7", (0, 11), replace(_THIRD, null_headers=False, reads_headers=False), refused=True, alone="writes only"
+    ),
     _kafka_python("1.4.7", None, replace(_THIRD, null_headers=False)),
     _kafka_python("2.0.2", None, Abilities(null_headers=False)),
     _kafka_python("2.0.2", (0, 10, 1), _SECOND, refused=True),
-    _kafka_python("3.0.12", None, Abilities(null_headers=False), idempotent=True),
+    _kafka_python("3.0.12", None, Abilities(null_headers=False), idempotent=True, settings=_DEFAULTS),
     _kafka_python(
         "3.0.12",
         None,
         Abilities(null_headers=False),
         name="kafka-python-3.0.12-plain",
+        settings="not idempotent, acks 1",
         options={"producer": {"enable_idempotence": False, "acks": 1}},
     ),
     _confluent("2.16.1", "0.8.2.2", _FIRST, options={"assign": True}, refused=True),
@@ -185,6 +212,7 @@ CLIENTS: Final = (
         Abilities(),
         name="librdkafka-2.16.1-transactional",
         idempotent=True,
+        settings="transactional",
         producer={"transactional.id": "interop-librdkafka"},
     ),
     _confluent("2.0.2", "0.9.0.1", _FIRST, refused=True),
@@ -197,36 +225,43 @@ CLIENTS: Final = (
         {"producer": {"api_version": "0.9"}, "consumer": {"api_version": "0.9"}},
         _FIRST,
         refused=True,
+        title="aiokafka 0.8.1",
+        settings="`api_version` 0.9",
     ),
     Client(
         "aiokafka-0.14.0",
         lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0"),
         isolation=_levels("isolation_level"),
+        title="aiokafka 0.14.0",
     ),
     Client(
         "pykafka-2.8.0-0.9",
         lambda: python_driver("pykafka_driver.py", "pykafka==2.8.0", "python-snappy==0.7.3", "setuptools==80.9.0"),
         can=replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4),
         refused=True,
+        title="pykafka 2.8.0",
+        settings="`broker_version` 0.9.0",
     ),
     _sarama("sarama-1.19.0", "old.mod", "0.8.2.2", replace(_FIRST, codecs=_NO_LZ4, reads=_NO_LZ4), refused=True),
     _sarama("sarama-1.19.0", "old.mod", "0.10.2.1", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "0.10.2.2", _SECOND, refused=True),
     _sarama("sarama-1.61.1", "go.mod", "2.8.1", Abilities()),
     _go("kafka-go", "0.4.51", can=Abilities(reads_empty=False)),
-    _go("franz-go", "1.22.2", idempotent=True, options={"producer": {"idempotent": "true"}}),
-    _go("franz-go", "1.22.2", suffix="-plain"),
+    _go("franz-go", "1.22.2", idempotent=True, options={"producer": {"idempotent": "true"}}, settings=_DEFAULTS),
+    _go("franz-go", "1.22.2", suffix="-plain", settings="`DisableIdempotentWrite`"),
     _node(
         "kafkajs",
         "2.2.4",
         Abilities(codecs=_NO_LZ4, reads=_NO_LZ4, recoded=(), null_headers=False),
         isolation=({"readUncommitted": True}, {"readUncommitted": False}),
+        settings="with kafkajs-snappy",
     ),
     _node(
         "kafka-node",
         "5.0.0",
         Abilities(codecs=GZIP, reads=GZIP, recoded=("lz4", "zstd"), headers=False, reads_headers=False),
         refused=True,
+        settings="without the native snappy module",
     ),
     _node(
         "no-kafka",
@@ -241,6 +276,7 @@ CLIENTS: Final = (
             reads_headers=False,
         ),
         refused=True,
+        settings="without the native snappy module",
     ),
 )
 

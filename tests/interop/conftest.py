@@ -9,10 +9,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 
 from kproxy.testing.kafka import DEFAULT_VERSION, PATIENT, RealKafka
+from tests.interop import results
 from tests.interop.homes import OVERRIDES, Home, rule_and_release
 from tests.interop.proxy import KproxyProcess
 
@@ -61,6 +63,38 @@ def home(
             return Home(name, kproxy.bootstrap, brokers, kproxy)
 
         yield start
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of ``make client-results``."""
+    parser.addoption("--record-clients", action="store_true", help="record which clients passed, for docs/clients.md")
+
+
+class _Recorder:
+    """Which clients passed all tests of test_clients.py, kproxy in between."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        where, _, client = report.nodeid.partition("[")
+        if "interop/test_clients.py" not in where:
+            return
+        if report.failed:
+            self.failed.add(client.rstrip("]"))
+        elif report.when == "call" and report.passed:
+            self.passed.add(client.rstrip("]"))
+
+    def pytest_sessionfinish(self) -> None:
+        results.add(self.passed - self.failed, f"{datetime.now(UTC):%Y-%m-%d}", f"Kafka {DEFAULT_VERSION}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record what passes if that is asked for; not in a worker, which knows only what it ran itself."""
+    is_asked = config.getoption("--record-clients", default=False) and not hasattr(config, "workerinput")
+    if is_asked and os.environ.get("KPROXY_INTEROP") != "direct":
+        config.pluginmanager.register(_Recorder())
 
 
 @pytest.fixture(autouse=True)

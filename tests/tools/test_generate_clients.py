@@ -1,0 +1,65 @@
+"""The table of clients says what the tests showed of what the catalog has now."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.interop import results
+from tests.interop.catalog import CLIENTS
+from tests.interop.results import Result, add, fingerprint, missing, read
+from tools import generate_clients
+from tools.generate_clients import BEGIN, END, drawn, table
+
+ONE, OTHER = CLIENTS[0], CLIENTS[-1]
+
+
+def shown(*clients: object) -> dict[str, Result]:
+    return {one.name: Result("2026-01-02", "Kafka 4", fingerprint(one)) for one in clients}  # type: ignore[attr-defined]
+
+
+def test_a_row_says_what_the_client_can_do_and_when_that_was_shown() -> None:
+    rows = table([ONE], shown(ONE)).splitlines()
+    assert rows[2] == (
+        "| Java 0.8.2.2 | `KafkaProducer`; `SimpleConsumer` with OffsetCommit v1 | no | yes | none gzip snappy lz4 "
+        "| the same (zstd) | no | no | kproxy | 2026-01-02, Kafka 4 |"
+    )
+
+
+def test_every_client_of_the_catalog_has_a_title_and_rows_differ() -> None:
+    rows = table(CLIENTS, shown(*CLIENTS)).splitlines()[2:]
+    assert len(set(rows)) == len(CLIENTS)
+    assert all(client.title for client in CLIENTS)
+
+
+@pytest.mark.parametrize("tested", [(), (replace(ONE, refused=not ONE.refused),)])
+def test_a_client_that_was_not_tested_as_it_is_now_is_named(tested: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=f"{ONE.name}; run make client-results"):
+        drawn(f"{BEGIN}\n{END}\n", [ONE], shown(*tested))
+
+
+def test_words_about_a_client_may_change_without_a_test() -> None:
+    assert missing(shown(ONE), [replace(ONE, title="another", settings="words")]) == []
+
+
+def test_the_page_needs_a_place_for_the_table() -> None:
+    assert drawn(f"a\n{BEGIN}\nold\n{END}\nb", [ONE], shown(ONE)).count("| Java 0.8.2.2 |") == 1
+    with pytest.raises(ValueError, match="has no place"):
+        drawn("a", [ONE], shown(ONE))
+
+
+def test_what_passed_is_recorded_and_what_is_no_client_any_more_goes(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    add({ONE.name, "gone"}, "2026-01-02", "Kafka 4", path)
+    add({OTHER.name}, "2026-01-03", "Kafka 5", path)
+    assert {name: row.date for name, row in read(path).items()} == {ONE.name: "2026-01-02", OTHER.name: "2026-01-03"}
+
+
+def test_the_table_of_the_docs_is_up_to_date(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate_clients.main(["--check"]) == 0
+    monkeypatch.setattr(generate_clients, "read", dict)
+    assert generate_clients.main(["--check"]) == 1
+    assert "not tested as they are now" in capsys.readouterr().err
+    assert results.RESULTS.exists()
