@@ -22,9 +22,9 @@ from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.base import Exchange
 from kproxy.txn.ids import TXN_BITS
 from kproxy.txn.views import Views
-from tests.proxy.playbook import KAFKA_43, Play, context
+from tests.proxy.playbook import KAFKA_44, Play, context
 
-SHARES = {**KAFKA_43, ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1), ApiKey.SHARE_ACKNOWLEDGE: (1, 2)}
+SHARES = {**KAFKA_44, ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1), ApiKey.SHARE_ACKNOWLEDGE: (1, 2)}
 RECORDS = [Record(0, 7, None, b"v"), Record(1, 7, None, b"w")]
 PLAIN = bytes(build_batch(RECORDS, producer_id=5, producer_epoch=0, base_sequence=0))
 OWN = bytes(build_batch(RECORDS, base_offset=2, producer_id=TXN_BITS | 5, producer_epoch=0, base_sequence=0))
