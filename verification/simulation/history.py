@@ -28,8 +28,9 @@ _SURELY_SEEN: Final = 0.7
 #: kproxy takes this share of a request's time-out for the client's own: a response that is later may be one that its
 #: client did not wait for.
 GIVEN_UP: Final = 0.9
-#: It counts from when the connection was last seen empty: so many seconds before the request arrived, at most.
-_WAITED_BEFORE: Final = 1.0
+#: It counts from when the connection was last seen empty. So many seconds before the request arrived, about: for as long
+#: as another request of the connection waits at kproxy, nothing is read.
+_WAITED_BEFORE: Final = 2.0
 #: Seconds for which kproxy surely waits for the end of a connection whose client may have left it.
 _WAITS_FOR_END: Final = 0.9
 
@@ -48,13 +49,15 @@ class Attempt:
         """Whether kproxy reads both before it can see that the connection of this one has ended.
 
         It waits for that end if this one arrives after the other, over a connection that has been used before. If this
-        one comes first, a direct connection that does not acknowledge has been left; only timestamps count then.
+        one comes first, a direct connection that does not acknowledge has been left; only timestamps count then. For
+        granted is taken that a program reads what its kernel has acknowledged before it leaves a connection.
         """
         link, end = self.link, self.link.end_unseen_until
         if link is other.link or other.arrives >= end:
             return False
         if link.up.arrived >= self.position:
-            return not is_timed or link.beyond is not None or other.link.number < link.number
+            is_unread = bool(link.down.inbox)
+            return not is_timed or is_unread or link.beyond is not None or other.link.number < link.number
         arrives = max(self.arrives, link.up.stalled_until)
         is_outrun = arrives > other.arrives and bool(link.rounds)
         return not link.half_open and arrives + (_WAITS_FOR_END if is_outrun else 0.0) < end
