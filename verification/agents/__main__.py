@@ -13,7 +13,8 @@ import click
 from rich.table import Table
 
 from kproxy.testing.tools import Unavailable
-from verification.agents.programs import AGENTS, Agent, AgentFailed
+from verification.agents.agent import Agent, AgentFailed
+from verification.agents.programs import AGENTS
 from verification.agents.trial import KINDS, Found, Trial, run
 from verification.chaos.kproxy_process import KproxyFailed
 from verification.history.report import make_console
