@@ -13,7 +13,7 @@ from verification.agents.agent import TOPIC, AgentFailed, Process
 from verification.agents.java import SIMPLE_LOG, JavaAgent
 from verification.agents.packages import Unpacked
 
-__all__ = ["MirrorMaker1", "MirrorMaker2"]
+__all__ = ["Mirror", "MirrorMaker1", "MirrorMaker2"]
 
 #: What MirrorMaker 2 keeps in topics of its own; three replicas are its default.
 _OWN_TOPICS: Final = (
@@ -22,7 +22,7 @@ _OWN_TOPICS: Final = (
 )
 
 
-class _Mirror(JavaAgent):
+class Mirror(JavaAgent):
     """Copies the topic; lines are written to the Kafka that it reads from."""
 
     #: Of the Kafka that it reads from.
@@ -48,7 +48,7 @@ class _Mirror(JavaAgent):
                 raise AgentFailed(f"{self.name}'s source refused lines: error {error}")
 
 
-class MirrorMaker2(_Mirror):
+class MirrorMaker2(Mirror):
     """Kafka Connect's, which turns its producers' idempotence off."""
 
     name = "mirrormaker2"
@@ -71,7 +71,7 @@ replication.factor=1
         return self.java(unpacked, "org.apache.kafka.connect.mirror.MirrorMaker", str(path))
 
 
-class MirrorMaker1(_Mirror):
+class MirrorMaker1(Mirror):
     """Of Kafka 0.8.2, with its new producer; reads from a Kafka that has a ZooKeeper."""
 
     name = "mirrormaker1"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from verification.agents.programs import Rsyslog
+from verification.agents.debian import Rsyslog
 from verification.agents.trial import Trial, run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
