@@ -11,8 +11,9 @@ from kproxy.testing.tools import find_tool, run_tool
 from verification.agents.agent import TOPIC, FollowsFile
 from verification.agents.packages import Unpacked
 
-__all__ = ["Telegraf"]
+__all__ = ["OpenTelemetry", "Telegraf"]
 
+_COLLECTOR: Final = Path(__file__).with_name("otelcol")
 #: Of Telegraf's plugins only these are built; with all of them the build takes many times as long.
 _TAGS: Final = "custom,inputs.tail,outputs.kafka,parsers.value,serializers.influx"
 
@@ -54,6 +55,48 @@ class Telegraf(FollowsFile):
         return [str(unpacked.one("telegraf")), "--config", str(path)]
 
 
+class OpenTelemetry(FollowsFile):
+    """The collector's exporter ``kafka``: franz-go, not idempotent since it asks for the leader's acknowledgement only.
+
+    What is not written within ``timeout`` is sent once more by the collector itself, as new records.
+    """
+
+    name = "opentelemetry"
+    _release = "0.165.1"
+
+    @classmethod
+    def unpacked(cls) -> Unpacked:
+        files = [path.read_text(encoding="utf-8") for path in sorted(_COLLECTOR.iterdir())]
+        return Unpacked(installed("agent-go", files, _build_collector), cls._release)
+
+    def command(self, unpacked: Unpacked) -> Sequence[str]:
+        path = self.directory / "collector.yaml"
+        path.write_text(f"""
+receivers:
+  filelog:
+    include: [{self.input}]
+    start_at: beginning
+exporters:
+  kafka:
+    brokers: ["{self.bootstrap}"]
+    timeout: 120s
+    logs: {{topic: {TOPIC}, encoding: raw}}
+service:
+  pipelines:
+    logs: {{receivers: [filelog], exporters: [kafka]}}
+  telemetry: {{metrics: {{level: none}}}}
+""")
+        self.input.touch()
+        return [str(unpacked.one("otelcol")), "--config", f"file:{path}"]
+
+
+def _build_collector(target: Path) -> None:
+    run_tool([_go(), "build", "-o", str(target / "otelcol"), "."], _COLLECTOR)
+
+
 def _install(module: str, target: Path) -> None:
-    go = find_tool("go", "Go 1.25 or later")
-    run_tool([go, "install", "-tags", _TAGS, module], target, {**os.environ, "GOBIN": str(target)})
+    run_tool([_go(), "install", "-tags", _TAGS, module], target, {**os.environ, "GOBIN": str(target)})
+
+
+def _go() -> str:
+    return find_tool("go", "Go 1.26 or later")

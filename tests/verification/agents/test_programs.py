@@ -24,6 +24,7 @@ _FILES = (
     "usr/share/collectd/types.db",
     "usr/bin/kcat",
     "telegraf",
+    "otelcol",
 )
 
 
