@@ -80,6 +80,7 @@ class Logback(_Appender):
     <deliveryStrategy class="{package}.delivery.AsynchronousDeliveryStrategy"/>
     <producerConfig>bootstrap.servers={self.bootstrap}</producerConfig>
     <producerConfig>retries=2147483647</producerConfig>
+    <producerConfig>max.in.flight.requests.per.connection=1</producerConfig>
     <appender-ref ref="console"/>
   </appender>
   <logger name="lines" level="info" additivity="false"><appender-ref ref="kafka"/></logger>
