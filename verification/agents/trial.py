@@ -22,7 +22,7 @@ from verification.agents.agent import TOPIC, Agent, Process, line, number_in
 from verification.chaos.kproxy_process import KproxyProcess
 from verification.network.site import running
 
-__all__ = ["KINDS", "Found", "Trial", "run"]
+__all__ = ["KINDS", "Found", "Place", "Trial", "run", "write_all"]
 
 KINDS: Final = ("direct", "through", "killed", "restarted", "broker", "hand-over")
 _PARTITIONS: Final = 3
@@ -66,7 +66,7 @@ class Found:
         return not (self.missing or self.copies)
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where the agent connects to, and where the log is read."""
 
     bootstrap: str
@@ -91,7 +91,7 @@ def run(trial: Trial, directory: Path) -> Found:
         home.mkdir()
         agent = trial.agent(home, place.bootstrap)
         with agent.running() as process:
-            _write_all(trial, agent, process, place)
+            write_all(trial, agent, process, place)
             agent.finish(process)
             copies = _awaited(trial, agent, process, place)
         return Found(
@@ -103,7 +103,7 @@ def run(trial: Trial, directory: Path) -> Found:
         )
 
 
-def _write_all(trial: Trial, agent: Agent, process: Process, place: _Place) -> None:
+def write_all(trial: Trial, agent: Agent, process: Process, place: Place) -> None:
     """Hands it all lines. What the kind of trial stops is stopped and started meanwhile."""
     size = -(-trial.lines // (_BREAKS + 1))
     parts = [range(at, min(at + size, trial.lines)) for at in range(0, trial.lines, size)]
@@ -126,7 +126,7 @@ def _write(agent: Agent, process: Process, numbers: range) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _break(kind: str, place: _Place) -> None:
+def _break(kind: str, place: Place) -> None:
     kafka, kproxy = place.kafka, place.kproxy
     if kind == "broker":
         kafka.terminate(0)
@@ -144,7 +144,7 @@ def _break(kind: str, place: _Place) -> None:
         trio.run(kproxy.start)
 
 
-def _awaited(trial: Trial, agent: Agent, process: Process, place: _Place) -> Counter[int]:
+def _awaited(trial: Trial, agent: Agent, process: Process, place: Place) -> Counter[int]:
     """How often each line is in the log, when nothing more comes."""
     copies: Counter[int] = Counter()
     changed = time.monotonic()
@@ -168,18 +168,18 @@ def _copies(kafka: RealKafka) -> Counter[int]:
 
 
 @contextmanager
-def _direct(directory: Path, faults: Faults) -> Iterator[_Place]:
+def _direct(directory: Path, faults: Faults) -> Iterator[Place]:
     """Agent, relay, broker: the broker tells its clients the relay's port."""
     [port] = free_ports(1)
     relay = FaultRelay(("127.0.0.1", 0), port=port, faults=faults)
     config = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     with RelayThread([relay]), RealKafka(config=config, directory=directory / "kafka") as kafka:
         relay.upstream = ("127.0.0.1", kafka.ports[0])
-        yield _Place(f"127.0.0.1:{port}", kafka, [relay])
+        yield Place(f"127.0.0.1:{port}", kafka, [relay])
 
 
 @contextmanager
-def _through(directory: Path, faults: Faults) -> Iterator[_Place]:
+def _through(directory: Path, faults: Faults) -> Iterator[Place]:
     """Agent, relays, kproxy with its default options but for the hand-over's socket, broker."""
     with RealKafka(directory=directory / "kafka") as kafka:
         kproxy = KproxyProcess(
@@ -190,4 +190,4 @@ def _through(directory: Path, faults: Faults) -> Iterator[_Place]:
             for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
         ]
         with RelayThread(relays), running(kproxy):
-            yield _Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)
+            yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)
