@@ -85,7 +85,7 @@ backends: system $(STAMP) ## the contract and released clients on Kafka 4.3, Kaf
 chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS="--seconds 600 --seed 1")
 	$(BIN)/python -m verification.chaos $(ARGS)
 
-agents: $(STAMP)  ## log shippers of Debian while acknowledgements are lost, directly and through kproxy (ARGS="--only rsyslog")
+agents: $(STAMP)  ## log shippers, appenders and mirrors while acknowledgements are lost, directly and through kproxy (ARGS="--only rsyslog")
 	$(BIN)/python -m verification.agents $(ARGS)
 
 network: $(STAMP) ## released clients on a network that is cut, slow, or loses acknowledgements (root; ARGS="--only latency")

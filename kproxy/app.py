@@ -269,7 +269,7 @@ class _Process:
     async def _end(self) -> None:
         """Drains, within ``shutdown.grace.ms``; at once if told again."""
         config = self._settings.config
-        self._stats.upstream.ready, self._cluster.leaving = False, True
+        self._stats.upstream.stopping = True
         self._notifier.stopping()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_after, self._stop.at_once, nursery.cancel_scope)

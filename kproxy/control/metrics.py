@@ -26,6 +26,7 @@ from kproxy.proxy.metric_fields import METRIC, Kind
 from kproxy.proxy.metric_fields import Metric as Declared
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.proxy.upstream_stats import UpstreamStats
 
 _BOUNDS = tuple("+Inf" if bound == LATENCY_BUCKETS[-1] else repr(bound) for bound in LATENCY_BUCKETS)
 
@@ -72,6 +73,7 @@ class StatsCollector(Collector):
         yield _build_info()
         for group in fields(self._stats):
             yield from _declared(getattr(self._stats, group.name), now)
+        yield _ready(self._stats.upstream)
         yield from _clients(self._stats.clients)
         yield _bytes("client", "clients", self._stats.clients.bytes_in, self._stats.clients.bytes_out)
         yield _bytes("upstream", "brokers", self._stats.upstream.bytes_in, self._stats.upstream.bytes_out)
@@ -83,6 +85,10 @@ def _build_info() -> Metric:
     info = {(__version__, platform.python_version(), accelerator.STATE): 1}
     text = "Always 1; its labels name the version that runs, and whether the compiled functions are in use."
     return _add(GaugeMetricFamily("kproxy_build_info", text, labels=("version", "python", "accelerator")), info)
+
+
+def _ready(stats: UpstreamStats) -> Metric:
+    return GaugeMetricFamily("kproxy_ready", "1 if clients are served.", value=int(stats.ready))
 
 
 def _declared(stats: Any, now: float) -> Iterator[Metric]:

@@ -18,7 +18,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.fleet import Fleet
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.lane_topic import TOPIC
-from kproxy.proxy.produce_stats import ProduceStats
+from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.lane_log")
 
@@ -88,11 +88,11 @@ class Lanes:
     kproxy.
     """
 
-    def __init__(self, cluster: Cluster, config: RetryOptions, stats: ProduceStats, log: LaneLog) -> None:
-        """``cluster`` is not ready before the log is open."""
+    def __init__(self, cluster: Cluster, config: RetryOptions, stats: Stats, log: LaneLog) -> None:
+        """``stats.upstream`` is not ready before the log is open."""
         self._cluster = cluster
         self._config = config
-        self._stats = stats
+        self._stats, self._upstream = stats.produce, stats.upstream
         #: What the former self had; see ``LaneLog.former``.
         self.log = log
         self.fleet = Fleet(config, log, cluster.network.wall)
@@ -111,16 +111,14 @@ class Lanes:
         self.is_unchanged: Callable[[Identity], bool] = lambda _: False
         self._told: dict[Identity, _Told] = {}
         self._list_ms = 0
-        cluster.prepared = not log.enabled
+        self._upstream.prepared = not log.enabled
 
     async def run(self) -> None:
         """Opens the log, then writes it for ever; after ``retry_window_ms`` the former self's lanes are given back."""
         try:
             async with trio.open_nursery() as nursery:
                 await self.log.open(nursery)
-                if not self._cluster.prepared:
-                    self._cluster.prepared = True
-                    self._cluster.refresh_soon()  # so that it says soon that it is ready
+                self._upstream.prepared = True
                 nursery.start_soon(self._renew)
                 await trio.sleep(self._config.retry_window_ms / 1000)
                 for former in await self.log.forget():

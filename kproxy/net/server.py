@@ -95,7 +95,7 @@ class Server:
         self._nursery = nursery
         lane_log = transactions.lane_log if transactions is not None else None
         lane_log = lane_log or LaneLog(cluster, config, replaces=self._succession.replaces)
-        self.lanes = Lanes(cluster, config, stats.produce, lane_log)
+        self.lanes = Lanes(cluster, config, stats, lane_log)
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
@@ -164,6 +164,7 @@ class Server:
             self._nursery.start_soon(self.quotas.file.watch)
         self._serve(listeners, None)
         self.address = Address(host, listeners[0].port)
+        self._stats.upstream.listening = True
         self._bound.set()
         return self.address
 
@@ -390,6 +391,7 @@ class Server:
 
     def stop_accepting(self) -> None:
         """Takes no new clients."""
+        self._stats.upstream.listening = False
         for listener in self._listeners:
             listener.close()
 

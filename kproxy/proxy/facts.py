@@ -4,7 +4,7 @@ Times are ms since 1970 where a name ends in ``_ms`` and says when, and ms where
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kproxy.proxy.upstream_stats import UpstreamStats
 
@@ -238,10 +238,19 @@ def fact_json(fact: Any) -> Any:
     return [fact_json(item) for item in fact] if isinstance(fact, (list, tuple)) else fact
 
 
+#: Other requests are served meanwhile.
+UNPREPARED: Final = "producers wait: the log of producer ids is not open yet"
+
+
 def not_ready_reasons(stats: UpstreamStats) -> list[str]:
     """Why clients are not served now; empty if they are."""
-    if stats.ready:
-        return []
-    if not stats.brokers:
-        return ["no broker has been reached yet"]
-    return ["not listening for clients: starting up or shutting down"]
+    if stats.stopping:
+        return ["shutting down"]
+    reasons = []
+    if not stats.listening:
+        reasons.append("not listening for clients")
+    if not stats.reached:
+        reasons.append("no broker answers" if stats.brokers else "no broker has been reached yet")
+    elif not stats.prepared:
+        reasons.append(UNPREPARED)
+    return reasons

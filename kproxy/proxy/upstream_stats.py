@@ -9,9 +9,16 @@ from kproxy.proxy.metric_fields import counters, gauge
 
 @dataclass(slots=True)
 class UpstreamStats:
-    """The brokers that kproxy knows, and its connections to them."""
+    """The brokers that kproxy knows, its connections to them, and whether it serves clients."""
 
-    ready: bool = gauge("1 if clients are served.")
+    #: The brokers answered when they were last asked for their list.
+    reached: bool = False
+    #: The log of producer ids is open; until then producers wait.
+    prepared: bool = True
+    #: Connections of clients are accepted.
+    listening: bool = False
+    #: kproxy ends, and may still accept connections for a while.
+    stopping: bool = False
     brokers: int = gauge("Brokers known.")
     connections_open: int = gauge("Connections to brokers open.", "upstream_connections")
     bytes_in: int = 0
@@ -22,3 +29,8 @@ class UpstreamStats:
         name="upstream_errors",
         expected=("authentication", "connect", "disconnected", "metadata", "protocol", "timeout"),
     )
+
+    @property
+    def ready(self) -> bool:
+        """Whether clients are served."""
+        return self.reached and self.prepared and self.listening and not self.stopping

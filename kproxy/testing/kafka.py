@@ -135,6 +135,11 @@ class RealKafka:
         return ",".join(f"127.0.0.1:{port}" for port in self._sasl_ports)
 
     @property
+    def zookeeper(self) -> str:
+        """``host:port`` of the ZooKeeper that brokers before Kafka 3 have."""
+        return f"127.0.0.1:{self._controller_ports[0]}"
+
+    @property
     def directory(self) -> Path:
         """Where the cluster keeps its configuration, data and logs (``broker-<node id>.log``)."""
         return self._directory

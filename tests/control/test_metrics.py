@@ -48,7 +48,7 @@ def fill_transactions(stats: TransactionStats) -> None:
 
 def filled() -> Stats:
     stats = Stats(
-        upstream=UpstreamStats(ready=True, brokers=3),
+        upstream=UpstreamStats(reached=True, listening=True, brokers=3),
         clients=ClientStats(connections_limit=5, buffered_bytes=6, buffered_bytes_limit=60),
         produce=ProduceStats(epoch_bumps=7),
     )

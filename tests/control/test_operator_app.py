@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from kproxy.config import Address, Config, ExitCode, StartupError
 from kproxy.control.listeners import serve_http
 from kproxy.proxy.client_stats import ClientStats
-from kproxy.proxy.facts import not_ready_reasons
+from kproxy.proxy.facts import UNPREPARED, not_ready_reasons
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.upstream_stats import UpstreamStats
 from tests.control.fake_facts import FakeFacts
@@ -53,17 +53,29 @@ async def test_readyz_names_the_reasons() -> None:
     status, headers, body = await fetch(Stats(), "/readyz")
     assert status == 503
     assert headers["content-type"] == "application/json"
-    assert json.loads(body) == {"ready": False, "brokers": 0, "reasons": ["no broker has been reached yet"]}
+    reasons = ["not listening for clients", "no broker has been reached yet"]
+    assert json.loads(body) == {"ready": False, "brokers": 0, "reasons": reasons}
 
 
 async def test_readyz_when_ready() -> None:
-    status, _, body = await fetch(Stats(upstream=UpstreamStats(ready=True, brokers=3)), "/readyz")
+    status, _, body = await fetch(Stats(upstream=UpstreamStats(reached=True, listening=True, brokers=3)), "/readyz")
     assert status == 200
     assert json.loads(body) == {"ready": True, "brokers": 3, "reasons": []}
 
 
-def test_not_ready_although_a_broker_is_known() -> None:
-    assert not_ready_reasons(UpstreamStats(brokers=1)) == ["not listening for clients: starting up or shutting down"]
+@pytest.mark.parametrize(
+    ("changed", "reasons"),
+    [
+        ({"reached": False}, ["no broker answers"]),
+        ({"listening": False}, ["not listening for clients"]),
+        ({"prepared": False}, [UNPREPARED]),
+        ({"stopping": True}, ["shutting down"]),
+        ({"stopping": True, "listening": False}, ["shutting down"]),
+    ],
+)
+def test_the_reasons_are_what_is_missing(changed: dict[str, bool], reasons: list[str]) -> None:
+    stats = UpstreamStats(**({"reached": True, "listening": True, "brokers": 1} | changed))  # type: ignore[arg-type]
+    assert (stats.ready, not_ready_reasons(stats)) == (False, reasons)
 
 
 async def test_metrics_page() -> None:

@@ -72,7 +72,7 @@ async def instance(bootstrap: str, *, opened: bool = True, **options: Any) -> As
 async def lanes(bootstrap: str, **options: Any) -> AsyncIterator[tuple[Instance, Lanes]]:
     """The lanes of a kproxy process; it is killed when the block ends."""
     async with instance(bootstrap, opened=False, **options) as kproxy:
-        made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats.produce, kproxy.log)
+        made = Lanes(kproxy.cluster, kproxy.config, kproxy.stats, kproxy.log)
         kproxy.nursery.start_soon(made.run)
         with trio.fail_after(120):
             await kproxy.log.opened.wait()

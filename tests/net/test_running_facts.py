@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataRequest
@@ -14,8 +16,9 @@ from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.running_facts import Facts
 from kproxy.net.sampler import Sampler
 from kproxy.proxy.durations import Requests
-from kproxy.proxy.facts import fact_json
-from tests.net.harness import Proxied, eventually, produce, proxied
+from kproxy.proxy.facts import UNPREPARED, fact_json
+from kproxy.testing.fake_broker import open_fake_cluster
+from tests.net.harness import Proxied, eventually, metadata, produce, proxied, running
 
 pytestmark = pytest.mark.idle_clock
 
@@ -25,6 +28,30 @@ async def watched(**options: Any) -> AsyncIterator[tuple[Proxied, Facts]]:
     async with proxied(brokers=2, **options) as proxy:
         proxy.brokers.create_topic("orders", 2)
         yield proxy, Facts(proxy.config, proxy.stats, proxy.cluster, proxy.server)
+
+
+async def test_the_status_says_what_producers_wait_for_while_the_port_accepts_and_is_ready_right_after() -> None:
+    asked, go = trio.Event(), trio.Event()
+
+    async def hold(_: Any) -> None:
+        asked.set()
+        await go.wait()
+
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.control(ApiKey.CREATE_TOPICS, hold)
+        async with running(fake.bootstrap, crash_recovery_enable=True) as proxy:
+            facts = Facts(proxy.config, proxy.stats, proxy.cluster, proxy.server)
+            await asked.wait()
+            async with await proxy.client() as client:
+                assert (await client.call(metadata(), 8)).brokers
+            status = facts.status()
+            assert (status.ready, status.reasons) == (False, [UNPREPARED])
+            go.set()
+            await proxy.server.lanes.log.opened.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            assert facts.status().ready
+            proxy.server.stop_accepting()
+            assert (facts.status().ready, facts.status().reasons) == (False, ["not listening for clients"])
 
 
 async def test_a_client_is_known_by_what_it_says_and_does() -> None:

@@ -13,7 +13,8 @@ import click
 from rich.table import Table
 
 from kproxy.testing.tools import Unavailable
-from verification.agents.programs import AGENTS, Agent, AgentFailed
+from verification.agents.agent import Agent, AgentFailed
+from verification.agents.programs import AGENTS
 from verification.agents.trial import KINDS, Found, Trial, run
 from verification.chaos.kproxy_process import KproxyFailed
 from verification.history.report import make_console
@@ -39,7 +40,9 @@ Examples:
 def main(
     only: Sequence[str], kinds: Sequence[str], lines: int | None, share: float | None, short: bool, as_json: bool
 ) -> None:
-    """Run released agents from Debian's packages, unmodified but for the address, while acknowledgements are lost.
+    """Run released agents, unmodified but for the address, while acknowledgements are lost.
+
+    They are Debian's packages, Go modules and Maven's jars, fetched into a cache when first needed.
 
     Each writes numbered lines to Kafka 4, directly and through kproxy with its default options. The log is read back
     from the broker. Exit status: 0 through kproxy each line is there once, 1 some are not, 2 a trial could not be run.

@@ -30,7 +30,7 @@ class Unpacked(NamedTuple):
     def environment(self) -> dict[str, str]:
         """What the programs have to be told of where their libraries are."""
         places = [str(path) for pattern in _LIBRARIES for path in sorted(self.root.glob(pattern)) if path.is_dir()]
-        return {"LD_LIBRARY_PATH": ":".join(places)}
+        return {"LD_LIBRARY_PATH": ":".join(places)} if places else {}
 
     def one(self, pattern: str) -> Path:
         """The one path that matches. Unavailable: there is none."""

@@ -3,10 +3,11 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -17,13 +18,13 @@ from kproxy.testing.kafka import RealKafka
 from kproxy.testing.ports import free_ports
 from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
 from kproxy.testing.relay_thread import RelayThread
-from verification.agents.programs import TOPIC, Agent, line, number_in
+from verification.agents.agent import TOPIC, Agent, Process, line, number_in
 from verification.chaos.kproxy_process import KproxyProcess
 from verification.network.site import running
 
-__all__ = ["KINDS", "Found", "Trial", "run"]
+__all__ = ["KINDS", "Found", "Place", "Trial", "run", "write_all"]
 
-KINDS: Final = ("direct", "through", "killed", "restarted")
+KINDS: Final = ("direct", "through", "killed", "restarted", "broker", "hand-over")
 _PARTITIONS: Final = 3
 _MOST_BYTES: Final = 1 << 30
 #: Nothing has come for so long, in seconds: the agent has given up the rest, or has nothing left.
@@ -33,14 +34,15 @@ _SETTLED_S: Final = 5.0
 _LOOKS_EVERY_S: Final = 1.0
 _PAUSE_S: Final = 0.03
 _STOP_S: Final = 60.0
-_KILLS: Final = 3
+_BREAKS: Final = 3
 
 
 class Trial(NamedTuple):
     """What is tried; ``share`` of Produce responses are lost.
 
-    ``kind``: the agent at the broker ("direct"), at kproxy ("through"), which is killed three times ("killed"), or
-    stopped in good order and started again three times ("restarted").
+    ``kind``: the agent at the broker ("direct"), at kproxy ("through"), which is killed three times ("killed"), is
+    stopped in good order and started again three times ("restarted"), or hands over to a successor three times
+    ("hand-over"); or the broker is stopped in good order and started again three times ("broker").
     """
 
     agent: type[Agent]
@@ -64,7 +66,7 @@ class Found:
         return not (self.missing or self.copies)
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where the agent connects to, and where the log is read."""
 
     bootstrap: str
@@ -89,7 +91,7 @@ def run(trial: Trial, directory: Path) -> Found:
         home.mkdir()
         agent = trial.agent(home, place.bootstrap)
         with agent.running() as process:
-            _write(trial, agent, process, place)
+            write_all(trial, agent, process, place)
             agent.finish(process)
             copies = _awaited(trial, agent, process, place)
         return Found(
@@ -101,23 +103,48 @@ def run(trial: Trial, directory: Path) -> Found:
         )
 
 
-def _write(trial: Trial, agent: Agent, process: Any, place: _Place) -> None:
-    """Hands it all lines, and kills or restarts kproxy in between."""
-    chunks = [range(at, min(at + agent.chunk, trial.lines)) for at in range(0, trial.lines, agent.chunk)]
-    breaks = {len(chunks) * nth // (_KILLS + 1) for nth in range(1, _KILLS + 1)}
-    for nth, numbers in enumerate(chunks):
+def write_all(trial: Trial, agent: Agent, process: Process, place: Place) -> None:
+    """Hands it all lines. What the kind of trial stops is stopped and started meanwhile."""
+    size = -(-trial.lines // (_BREAKS + 1))
+    parts = [range(at, min(at + size, trial.lines)) for at in range(0, trial.lines, size)]
+    with ThreadPoolExecutor(1) as writer:
+        try:
+            for nth, part in enumerate(parts):
+                writing = writer.submit(_write, agent, process, part)
+                if nth:
+                    _break(trial.kind, place)
+                writing.result()
+        except BaseException:
+            process.kill()  # else a full pipe would hold up the writer for ever
+            raise
+
+
+def _write(agent: Agent, process: Process, numbers: range) -> None:
+    for at in range(0, len(numbers), agent.chunk):
         agent.check(process)
-        agent.write([line(number) for number in numbers], process)
+        agent.write([line(number) for number in numbers[at : at + agent.chunk]], process)
         time.sleep(_PAUSE_S)
-        if nth in breaks and place.kproxy is not None and trial.kind != "through":
-            if trial.kind == "killed":
-                place.kproxy.kill()
-            else:
-                place.kproxy.stop(_STOP_S)
-            trio.run(place.kproxy.start)
 
 
-def _awaited(trial: Trial, agent: Agent, process: Any, place: _Place) -> Counter[int]:
+def _break(kind: str, place: Place) -> None:
+    kafka, kproxy = place.kafka, place.kproxy
+    if kind == "broker":
+        kafka.terminate(0)
+        kafka.restart(0)
+        with ClusterClient(kafka.bootstrap) as client:
+            for partition in range(_PARTITIONS):
+                client.wait_served(TOPIC, partition)
+    elif kind == "hand-over" and kproxy is not None:
+        trio.run(kproxy.hand_over)
+    elif kind in ("killed", "restarted") and kproxy is not None:
+        if kind == "killed":
+            kproxy.kill()
+        else:
+            kproxy.stop(_STOP_S)
+        trio.run(kproxy.start)
+
+
+def _awaited(trial: Trial, agent: Agent, process: Process, place: Place) -> Counter[int]:
     """How often each line is in the log, when nothing more comes."""
     copies: Counter[int] = Counter()
     changed = time.monotonic()
@@ -141,24 +168,26 @@ def _copies(kafka: RealKafka) -> Counter[int]:
 
 
 @contextmanager
-def _direct(directory: Path, faults: Faults) -> Iterator[_Place]:
+def _direct(directory: Path, faults: Faults) -> Iterator[Place]:
     """Agent, relay, broker: the broker tells its clients the relay's port."""
     [port] = free_ports(1)
     relay = FaultRelay(("127.0.0.1", 0), port=port, faults=faults)
     config = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     with RelayThread([relay]), RealKafka(config=config, directory=directory / "kafka") as kafka:
         relay.upstream = ("127.0.0.1", kafka.ports[0])
-        yield _Place(f"127.0.0.1:{port}", kafka, [relay])
+        yield Place(f"127.0.0.1:{port}", kafka, [relay])
 
 
 @contextmanager
-def _through(directory: Path, faults: Faults) -> Iterator[_Place]:
-    """Agent, relays, kproxy with its default options, broker."""
+def _through(directory: Path, faults: Faults) -> Iterator[Place]:
+    """Agent, relays, kproxy with its default options but for the hand-over's socket, broker."""
     with RealKafka(directory=directory / "kafka") as kafka:
-        kproxy = KproxyProcess("kproxy", kafka.bootstrap, directory, defaults={})
+        kproxy = KproxyProcess(
+            "kproxy", kafka.bootstrap, directory, {"handover-socket": str(directory / "handover")}, defaults={}
+        )
         relays = [
             FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=nth)
             for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
         ]
         with RelayThread(relays), running(kproxy):
-            yield _Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)
+            yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)

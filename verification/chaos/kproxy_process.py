@@ -111,7 +111,24 @@ class KproxyProcess:
 
         :raises KproxyFailed: it does not become ready in 60 s.
         """
-        process = self._spawn()
+        await self._await_ready(self._spawn())
+
+    async def hand_over(self) -> None:
+        """Start another process that takes over from the one that runs, which needs `handover-socket`.
+
+        :raises KproxyFailed: the one does not end, or the other does not become ready, in 60 s each.
+        """
+        former, process = self._process, self._spawn("--replace")
+        assert former is not None
+        with trio.move_on_after(_READY_TIMEOUT_S):
+            while former.poll() is None:  # noqa: ASYNC110 - nothing reports the end of a process
+                await trio.sleep(0.1)
+        if former.poll() != 0:
+            former.kill()
+            raise KproxyFailed(f"{self.name} did not hand over: it ended with {former.wait()}:\n{self.log_tail()}")
+        await self._await_ready(process)
+
+    async def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         self.starts += 1
         with trio.move_on_after(_READY_TIMEOUT_S):
             while True:
@@ -194,11 +211,15 @@ class KproxyProcess:
         """Return the end of its log."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-characters:]
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self, *more: str) -> subprocess.Popen[bytes]:
         self.most_for_retries = 0.0
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=die_with_parent()
+                [*self._command, *more],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=die_with_parent(),
             )
         return self._process
 

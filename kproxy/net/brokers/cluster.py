@@ -71,10 +71,6 @@ class Cluster:
         #: Brokers for which no port was free; tried again at each refresh, not at each response that names them.
         self._portless: set[int] = set()
         self._outdated = trio.Event()
-        #: False while kproxy has to learn something before it takes records; then it is not ready.
-        self.prepared = True
-        #: Set when the proxy stops: it is not ready again then, whatever the brokers say.
-        self.leaving = False
 
     # -- members
 
@@ -87,7 +83,7 @@ class Cluster:
             try:
                 await self.refresh()
             except (OSError, RemoteProtocolError) as error:
-                self._stats.ready = False
+                self._stats.reached = False
                 self.count_error("metadata")
                 if not warned:
                     log.warning(
@@ -102,7 +98,7 @@ class Cluster:
                 log.info("broker reached", brokers=len(self.map.brokers))
             backoff.reset()
             warned = False
-            self._stats.ready = self.prepared and not self.leaving
+            self._stats.reached = True
             if not started:
                 started = True
                 task_status.started()

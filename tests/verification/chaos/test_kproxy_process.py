@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from kproxy.dedup.retry_rules import is_among
+from kproxy.testing.fake_broker import open_fake_cluster
 from kproxy.testing.ports import free_ports
 from tests.support.patience import PATIENCE_S
 from verification.chaos.kproxy_process import SHORT_TIMES, KproxyFailed, KproxyProcess
@@ -28,6 +29,20 @@ async def test_who_waits_for_a_start_is_let_go_when_the_next_fault_comes(tmp_pat
 async def test_one_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(KproxyFailed, match="ended with 2"), trio.fail_after(PATIENCE_S):
         await without_brokers(tmp_path, name="no such name!").start()
+
+
+async def test_a_successor_takes_its_place(tmp_path: Path) -> None:
+    async with open_fake_cluster(1) as fake:
+        kproxy = KproxyProcess("k", fake.bootstrap, tmp_path, {"handover-socket": str(tmp_path / "handover")})
+        try:
+            with trio.fail_after(PATIENCE_S):
+                await kproxy.start()
+                await kproxy.hand_over()
+            assert (kproxy.starts, kproxy.ended()) == (2, False)
+            assert kproxy.metrics()["kproxy_ready"] == 1
+        finally:
+            kproxy.kill()
+        assert "the former kproxy has ended" in kproxy.log_tail()
 
 
 async def test_one_that_is_killed_while_it_answers_has_no_metrics(tmp_path: Path) -> None:
