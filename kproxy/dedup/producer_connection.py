@@ -121,6 +121,8 @@ class ProducerConnection:
         self.has_looked_elsewhere = False
         #: Since when a request waits that its client may have sent again over a newer connection (s); inf: none did.
         self.outrun_at = inf
+        #: ``Origin.asked_at`` of that request.
+        self.outrun_asked_at = 0.0
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
         self._behind: dict[ProducerConnection, int] = {}
         #: Up to which byte requests had arrived here, untaken, when another connection's began to wait or was refused,

@@ -283,7 +283,7 @@ class RetryLedger:
             return 0.0
         until = self.rules.shows_end_by(member.outrun_at)
         if until <= now:
-            member.origin.open_at = member.origin.asked_at  # in use beside a connection that had been opened by then
+            member.origin.open_at = member.outrun_asked_at  # in use beside a connection that had been opened by then
         return until
 
     def _note_outrun(self, member: ProducerConnection, newer: Collection[Origin], now: float) -> None:
@@ -291,7 +291,7 @@ class RetryLedger:
         if member.outrun_at == inf and newer:
             member.hear()
             if any(self.rules.may_be_left(member.origin, one, now) for one in newer):
-                member.outrun_at = now
+                member.outrun_at, member.outrun_asked_at = now, member.origin.asked_at
 
     def _newer(self, member: ProducerConnection, key: TrackKey) -> list[Origin]:
         """The connection that used a partition last, if it is another one, and those to its broker that wait for it."""

@@ -91,13 +91,15 @@ class Upstream:
         raise Finished("no broker says what it serves")
 
     async def connect(self) -> None:
-        """Connects to the broker of the client's port. Finished if it is unavailable."""
+        """Connects to the broker of the client's port. Finished if it is unavailable, and the request needs it."""
         tried: list[Broker] = []
         if self._connection.dispatch.forsaken:
             raise Finished("the connection on which the client had logged in at the broker has ended")
         while True:
             broker = self._choose()
             if broker is None or broker in tried:
+                if any(map(self._is_needless, tried)):
+                    return
                 raise Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
             tried.append(broker)
             try:
@@ -113,6 +115,10 @@ class Upstream:
         nursery = self._connection.nursery
         assert nursery is not None
         nursery.start_soon(self._read, io)
+
+    def _is_needless(self, broker: Broker) -> bool:
+        """Whether what a broker said before answers the request at hand."""
+        return broker.said is not None and self._session.unreachable(broker.said)
 
     def close(self) -> None:
         """Ends the connection to the broker, if there is one."""

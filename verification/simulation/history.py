@@ -28,8 +28,8 @@ _SURELY_SEEN: Final = 0.7
 #: kproxy takes this share of a request's time-out for the client's own: a response that is later may be one that its
 #: client did not wait for.
 GIVEN_UP: Final = 0.9
-#: It counts from when the connection was last seen empty. So many seconds before the request arrived, about: for as long
-#: as another request of the connection waits at kproxy, nothing is read.
+#: It counts from when the connection was last seen empty. That is about so many seconds before the request arrived, for
+#: nothing is read while another request of the connection waits at kproxy.
 _WAITED_BEFORE: Final = 2.0
 #: Seconds for which kproxy surely waits for the end of a connection whose client may have left it.
 _WAITS_FOR_END: Final = 0.9
@@ -45,12 +45,13 @@ class Attempt:
     #: When the last of them arrives, by trio's clock, unless a fault delays it later.
     arrives: float
 
-    def is_hidden_from(self, other: "Attempt", *, is_timed: bool) -> bool:
+    def is_hidden_from(self, other: "Attempt", *, is_timed: bool, alone: bool = True) -> bool:
         """Whether kproxy reads both before it can see that the connection of this one has ended.
 
         It waits for that end if this one arrives after the other, over a connection that has been used before. If this
         one comes first, a direct connection that does not acknowledge has been left; only timestamps count then. For
-        granted is taken that a program reads what its kernel has acknowledged before it leaves a connection.
+        granted is taken that a program reads what its kernel has acknowledged before it leaves a connection. Another
+        process of its name (not ``alone``) may have made its connection wait in vain before: then it waits no more.
         """
         link, end = self.link, self.link.end_unseen_until
         if link is other.link or other.arrives >= end:
@@ -59,7 +60,7 @@ class Attempt:
             is_unread = bool(link.down.inbox)
             return not is_timed or is_unread or link.beyond is not None or other.link.number < link.number
         arrives = max(self.arrives, link.up.stalled_until)
-        is_outrun = arrives > other.arrives and bool(link.rounds)
+        is_outrun = alone and arrives > other.arrives and bool(link.rounds)
         return not link.half_open and arrives + (_WAITS_FOR_END if is_outrun else 0.0) < end
 
 
@@ -195,6 +196,8 @@ class History:
     strict: bool = False
     #: By client.id and host, the most requests that a client has in flight: kproxy can't tell which of them has.
     depths: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: By client.id and host, the clients (by number) that have sent something.
+    processes: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     #: The topic's records get the broker's time (LogAppendTime).
     untimed: bool = False
     #: kproxy's option says that something in between ends TCP (clean.close.window.ms): a FIN says nothing.
@@ -241,13 +244,19 @@ class History:
         for other in equal:
             if other is not sent and not other.evident:
                 self._compare(other, sent, attempt.link)
-        is_timed = self.is_timed(sent.client)
-        sent.unseen |= any(former.is_hidden_from(attempt, is_timed=is_timed) for former in sent.attempts)
+        is_timed, alone = self.is_timed(sent.client), self._is_alone(sent.client)
+        sent.unseen |= any(former.is_hidden_from(attempt, is_timed=is_timed, alone=alone) for former in sent.attempts)
         if sent.left:
             sent.left, sent.resumed_at = False, attempt.arrives
         if not sent.attempts:
             equal.append(sent)
         sent.attempts.append(attempt)
+
+    def _is_alone(self, client: ClientPlan) -> bool:
+        """Whether no other process of a client's name and host has sent anything yet."""
+        numbers = self.processes.setdefault((client.client_id, client.host), set())
+        numbers.add(client.number)
+        return len(numbers) == 1
 
     def _compare(self, other: Sent, sent: Sent, link: Link) -> None:
         """Records whether a record that is sent over a connection may be taken for a retry of an equal one.

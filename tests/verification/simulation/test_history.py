@@ -94,6 +94,37 @@ async def test_a_retry_that_overtakes_the_end_of_its_connection_is_unseen_if_the
     assert (first.unseen, last.unseen) == (True, False)  # kproxy waits for the end that follows it
 
 
+async def test_kproxy_may_wait_no_more_for_the_end_of_a_connection_of_one_of_two_processes(
+    network: VirtualNetwork,
+) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    record, twin = sent(), Sent(replace(client(number=4), client_id="c3", host=client(number=3).host), 0, 0, b"b")
+    assert (twin.client.client_id, twin.client.host) == (record.client.client_id, record.client.host)
+    history.sends(twin, attempt(new))
+    old.rounds.append((0.0, 0.0))
+    old.near.send_at_once([b"x" * 10])
+    history.sends(record, Attempt(old, old.up.written, old.up.last_arrival))
+    old.near.close()
+    history.sends(record, attempt(new, old.up.last_arrival / 2))
+    assert record.unseen
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_program_that_did_not_read_what_its_kernel_has_is_unseen_when_its_network_breaks(
+    network: VirtualNetwork, autojump_clock: trio.testing.MockClock, reads: bool
+) -> None:
+    history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    record = sent()
+    history.sends(record, attempt(old))
+    old.far.send_at_once([b"answer"])
+    await trio.sleep(1)
+    if reads:
+        old.down.inbox.clear()
+    old.vanish()
+    history.sends(record, attempt(new))
+    assert record.unseen != reads
+
+
 async def test_an_equal_record_is_mixed_up_with_one_whose_connection_broke(network: VirtualNetwork) -> None:
     history, (old, new) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
     had, again, more, fresh = (sent(state=State.OK) for _ in range(4))
