@@ -18,7 +18,7 @@ from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.client_time import ClientTime
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.dispatch import Dispatch
-from kproxy.net.intake import Finished, Intake
+from kproxy.net.intake import Finished, Intake, Unreachable
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.net.upstream import LARGEST_FRAME, Upstream
@@ -179,6 +179,8 @@ class Connection:
             pass
         except (LocalProtocolError, Finished) as error:
             log.debug("client connection closed", peer=self.client.peer, reason=str(error))
+            if isinstance(error, Unreachable):
+                self.client.resets_on_close()  # franz-go treats an end before the first response as a missing login
         finally:
             self._coordinator_calls.closed(self.session.client.connection, received_all=self._received_all())
         self._intake.end(trio.current_time() + self.wall)

@@ -37,6 +37,10 @@ class Finished(Exception):
     """The client's connection has to end, through no fault of its own."""
 
 
+class Unreachable(Finished):
+    """No broker can be reached for the connection, and nothing was asked of one over it."""
+
+
 class Intake:
     """Takes the requests of one connection in order, and does what the session needs for them."""
 

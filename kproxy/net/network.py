@@ -94,6 +94,9 @@ class ByteIO(Protocol):
     def pending(self) -> int:
         """Bytes of the peer that can be read, with TLS before they are decrypted; 0 after ``close``."""
 
+    def resets_on_close(self) -> None:
+        """Has ``close`` reset the connection: the peer sees that nobody serves it, as where nobody listens."""
+
     def closed_well(self) -> bool:
         """Whether the peer's FIN has arrived, and no reset. After ``close``: whether it had by then."""
 

@@ -13,6 +13,9 @@ import trio
 from kproxy.net.end_watch import Ended, EndWatch
 from kproxy.proxy.slots import Buffer
 
+#: SO_LINGER: on, for no time.
+_RESET = struct.pack("ii", 1, 0)
+
 #: Buffers for one ``sendmsg``; the kernel takes up to 1024.
 _GATHER = 256
 #: How many calls may succeed at once before others get their turn.
@@ -177,6 +180,9 @@ class SocketIO:
         if self.closed:
             return 0
         return int.from_bytes(fcntl.ioctl(self._sock, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)
+
+    def resets_on_close(self) -> None:
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def closed_well(self) -> bool:
         return (self._ended_by if self.closed else self._ends()) == select.POLLRDHUP

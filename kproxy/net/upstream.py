@@ -10,7 +10,7 @@ import trio
 from kproxy.budget import AT_ONCE_STEPS, FREE_BYTES, MESSAGE_BYTE_STEPS, TURN_FRAMES
 from kproxy.codec.frame import FrameSplitter
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
-from kproxy.net.intake import Finished
+from kproxy.net.intake import Finished, Unreachable
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.proxy.routing import Broker
@@ -91,16 +91,15 @@ class Upstream:
         raise Finished("no broker says what it serves")
 
     async def connect(self) -> None:
-        """Connects to the broker of the client's port. Finished if it is unavailable, and the request needs it."""
+        """Connects to the broker of the client's port. Unreachable if it is unavailable, or another Finished."""
         tried: list[Broker] = []
         if self._connection.dispatch.forsaken:
             raise Finished("the connection on which the client had logged in at the broker has ended")
         while True:
             broker = self._choose()
             if broker is None or broker in tried:
-                if any(map(self._is_needless, tried)):
-                    return
-                raise Finished(f"no connection to a broker; tried {[str(each.address) for each in tried]}")
+                why = f"no connection to a broker; tried {[str(each.address) for each in tried]}"
+                raise Unreachable(why) if self._broker is None else Finished(why)
             tried.append(broker)
             try:
                 versions = await self._cluster.versions(broker)
@@ -115,10 +114,6 @@ class Upstream:
         nursery = self._connection.nursery
         assert nursery is not None
         nursery.start_soon(self._read, io)
-
-    def _is_needless(self, broker: Broker) -> bool:
-        """Whether what a broker said before answers the request at hand."""
-        return broker.said is not None and self._session.unreachable(broker.said)
 
     def close(self) -> None:
         """Ends the connection to the broker, if there is one."""

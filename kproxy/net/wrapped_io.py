@@ -66,5 +66,8 @@ class WrappedIO:
     def watch_end(self, watch: EndWatch, ended: Ended) -> None:
         self._inner.watch_end(watch, ended)
 
+    def resets_on_close(self) -> None:
+        self._inner.resets_on_close()
+
     def closed_well(self) -> bool:
         return self._inner.closed_well()

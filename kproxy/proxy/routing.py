@@ -68,7 +68,7 @@ class Broker:
     #: What failed towards it: how often, and what last and when (seconds since the epoch).
     errors: int = 0
     last_error: tuple[str, float] | None = None
-    #: Its last whole response to ApiVersions.
+    #: Its whole response to ApiVersions, as old as ``versions``.
     said: ApiVersionsResponse | None = None
 
 

@@ -36,7 +36,7 @@ from kproxy.proxy.coordinator_requests import (
     TransactionalProduce,
 )
 from kproxy.proxy.handlers import DEFAULT, handler_of
-from kproxy.proxy.handlers.api_versions import answer_without_broker, unsupported_version
+from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered, Park, Restated, Stable
 from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN
 from kproxy.proxy.memberships import ASKED_BY_MEMBERS
@@ -139,9 +139,6 @@ class Session:
         link.trace = None if traces is None else partial(traces.answered, ctx)
         self._relayed_login = RelayedLogin(ctx, link)
         self._login = None if logins is None else self._gate_of(logins)
-        #: Whether the request that awaits a broker is ApiVersions; and what an unreachable broker said before, for it.
-        self._asks_versions = False
-        self._said: ApiVersionsResponse | None = None
         self._gate = ProduceGate(ctx, stats, link, self._open, self._forward, self._send_on)
         #: A response that was decoded before it was taken.
         self._decoded: _Decoded | None = None
@@ -230,16 +227,6 @@ class Session:
         """The brokers serve these versions; ``said``: what one of them answered."""
         self._ctx.broker_versions, self._ctx.broker_said = versions, said
 
-    def unreachable(self, said: ApiVersionsResponse) -> bool:
-        """The broker can't be reached that ``said`` this before of what it serves.
-
-        Returns whether that answers the request at hand. The client then closes the connection by itself, or its next
-        request does.
-        """
-        if self._asks_versions:
-            self._said = said
-        return self._asks_versions
-
     def join(self, member: ProducerConnection) -> None:
         """Gives the session its place among the connections of its producer."""
         member.moved(self._ctx.node_id)
@@ -308,27 +295,9 @@ class Session:
             return taken
         if self._link.connected:
             return self._request(frame, now)
-        said = self._said
         if self._relayed_login.tokens is None:  # a bare token has no header
-            asked, self._said = self._header(frame), None
-            self._asks_versions = asked[0] == ApiKey.API_VERSIONS
-            if self._asks_versions and said is not None:
-                self._answer_versions(frame, said, *asked)
-                return None
+            self._header(frame)
         return Connect()
-
-    def _answer_versions(
-        self, frame: bytearray, said: ApiVersionsResponse, api_key: int, version: int, correlation_id: int, _: int
-    ) -> None:
-        """Answers ApiVersions without a broker: clients take the end of a connection at its first request for more."""
-        slot = Slot(api_key, version, correlation_id, self._link.now, len(frame))
-        view = memoryview(frame)[_PREFIX:]
-        body = view[decode_request_header(view).size :]
-        answer, answered_at, request = answer_without_broker(self._ctx, said, version, body)
-        if request is not None:
-            self._note_versions(request, version)
-        self._link.order.open(slot)
-        self._link.answer(slot, answer, answered_at)
 
     def _request(self, frame: bytearray, now: float) -> Blocking | None:
         tokens = self._relayed_login.tokens

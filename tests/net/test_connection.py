@@ -595,35 +595,12 @@ async def test_a_broker_that_is_down_ends_its_clients_connection_and_serves_it_l
         await proxy.fake.stop_broker(2)
         async with await proxy.client(2) as client:
             await client.send(ApiVersionsRequest(), 0)
-            assert await client.ended()
+            with pytest.raises(trio.BrokenResourceError):  # franz-go treats an end in good order as a missing login
+                await client.stream.receive_some(1)
         await proxy.fake.start_broker(2)
         async with await proxy.client(2) as client:
             assert (await client.call(ApiVersionsRequest(), 0)).error_code == 0
         assert proxy.stats.upstream.errors["connect"] == 1
-
-
-async def test_versions_are_answered_while_a_broker_is_down_and_the_next_request_ends_the_connection() -> None:
-    """franz-go takes the end of a connection at its first request for a missing TLS, and gives up what waits."""
-    asked = ApiVersionsRequest(client_software_name="franz-go", client_software_version="1.0")
-    async with proxied(2) as proxy:
-        async with await proxy.client(2) as client:
-            before = await client.call(asked, 3)
-        await proxy.fake.stop_broker(2)
-        for _ in range(2):
-            async with await proxy.client(2) as client:
-                for version in 3, 0:
-                    assert (await client.call(asked, version)).api_keys == before.api_keys
-                newer = bytearray(client.encode(asked, 3))
-                newer[6:8] = b"\0\6"
-                await client.stream.send_all(newer)
-                assert struct.unpack(">ihihhh", await client.frame())[1] == ErrorCode.UNSUPPORTED_VERSION
-                client._sent.pop(0)
-                await client.send(metadata("t"), 4)
-                assert await client.ended()
-        await proxy.fake.start_broker(2)
-        async with await proxy.client(2) as client:
-            assert (await client.call(asked, 3)).api_keys == before.api_keys
-            assert (await client.call(metadata("t"), 4)).brokers
 
 
 async def test_a_client_continues_over_a_new_connection_when_the_broker_closes_an_idle_one() -> None:

@@ -31,7 +31,7 @@ class VirtualIO:
         self.peer = peer_host
         #: Whether the peer is a balancer that names its client (PROXY protocol).
         self.balanced = False
-        self.closed = False
+        self.closed = self._resets = False
         #: When this end closed it, by trio's clock.
         self.closed_at = inf
         self.stalled_at: float | None = None
@@ -135,12 +135,16 @@ class VirtualIO:
         """Bytes that have arrived."""
         return 0 if self.closed else len(self._in.inbox)
 
+    def resets_on_close(self) -> None:
+        """Has ``close`` reset the connection."""
+        self._resets = True
+
     def closed_well(self) -> bool:
         """Whether the peer's FIN has arrived, and no reset; after ``close`` whether it had by then."""
         return self._closed_well if self.closed else self._in.ended and not self._in.reset
 
     def close(self) -> None:
-        """Ends the connection; with a reset if there are unread bytes, as Linux does."""
+        """Ends the connection; with a reset if there are unread bytes, as Linux does, or if that was asked for."""
         if self.closed:
             return
         self._unacked = self.unacked()
@@ -149,6 +153,6 @@ class VirtualIO:
         self.closed_at = trio.current_time()
         self._in.leave()
         if not self._in.reset:  # a connection that was reset sends nothing more
-            self._out.end(RST if self._in.inbox else FIN)
+            self._out.end(RST if self._in.inbox or self._resets else FIN)
         self._in.readers.unpark_all()
         self._out.writers.unpark_all()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kproxy.codec._generated.api_versions import ApiVersionsRequest
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kproxy.codec._generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kproxy.codec.header import RequestHeader, decode_request_header
@@ -29,7 +29,7 @@ from kproxy.proxy.client_login.steps import (
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.commands import AskVersions, Blocking, CheckLogin, DelayRefusal
 from kproxy.proxy.context import Context, Fault
-from kproxy.proxy.handlers.api_versions import answer_without_broker
+from kproxy.proxy.handlers.api_versions import is_valid, own_answer, unsupported_version
 from kproxy.proxy.principals import user
 from kproxy.proxy.session_queues import Link
 from kproxy.proxy.slots import Slot
@@ -151,10 +151,16 @@ class LoginGate:
         said = self._ctx.broker_said
         if said is None:
             return AskVersions()
-        answer, version, request = answer_without_broker(self._ctx, said, header.api_version, body)
-        if request is not None:
-            self._note_versions(request, version)
-        self._answer(asked, answer, version=version)
+        newest = min(ApiVersionsRequest.MAX_VERSION, self._ctx.broker_versions.get(ApiKey.API_VERSIONS, (0, 0))[1])
+        if header.api_version > newest:
+            self._answer(asked, unsupported_version(newest), version=0)
+            return None
+        request = ApiVersionsRequest.decode(body, header.api_version, self._ctx.share.of_request(), surplus=True)
+        if not is_valid(request, header.api_version):
+            self._answer(asked, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return None
+        self._note_versions(request, header.api_version)
+        self._answer(asked, own_answer(self._ctx, said))
         return None
 
     def _handshake(self, asked: _Asked, mechanism: str, *, bare: bool) -> Blocking | None:

@@ -56,23 +56,6 @@ def own_answer(ctx: Context, said: ApiVersionsResponse) -> ApiVersionsResponse:
     return said.replaced(api_keys=rows)
 
 
-def answer_without_broker(
-    ctx: Context, said: ApiVersionsResponse, version: int, body: memoryview
-) -> tuple[ApiVersionsResponse, int, ApiVersionsRequest | None]:
-    """The response to the ``body`` of a request, and its version, by what a broker ``said`` before.
-
-    And the request; None if it is refused. RemoteProtocolError if it is malformed.
-    """
-    served = (row.max_version for row in said.api_keys if row.api_key == ApiKey.API_VERSIONS)
-    newest = min(ApiVersionsRequest.MAX_VERSION, next(served, 0))
-    if version > newest:
-        return unsupported_version(newest), 0, None
-    request = ApiVersionsRequest.decode(body, version, ctx.share.of_request(), surplus=True)
-    if not is_valid(request, version):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST), version, None
-    return own_answer(ctx, said), version, request
-
-
 def is_valid(request: ApiVersionsRequest, version: int) -> bool:
     """Whether a broker would not refuse a request by INVALID_REQUEST: by its words alone, whatever it serves."""
     if version >= _PLACE and (request.cluster_id is None) != (request.node_id == _NO_NODE):

@@ -225,7 +225,8 @@ def test_versions_are_returned_without_a_broker() -> None:
 def test_an_invalid_question_for_versions_is_refused_and_the_login_may_follow() -> None:
     """As by ``SaslServerAuthenticator``, which does not compare cluster and node either: the login comes first."""
     play = Play()
-    play.ctx.broker_said = ApiVersionsResponse(api_keys=[ApiVersionsResponseApiVersion(ApiKey.API_VERSIONS, 0, 5)])
+    play.ctx.broker_said = ApiVersionsResponse()
+    play.ctx.broker_versions = {ApiKey.API_VERSIONS: (0, 5)}
     for asked in (
         ApiVersionsRequest("a b", "1"),
         ApiVersionsRequest("a", "1", "cluster"),
