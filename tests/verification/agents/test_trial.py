@@ -9,16 +9,22 @@ from typing import Any
 import pytest
 
 from kproxy.testing.cluster_client import ClusterClient
-from verification.agents.debian import Rsyslog
+from verification.agents.agent import Agent
+from verification.agents.debian import Collectd, Rsyslog, SyslogNg
 from verification.agents.go_programs import Telegraf
 from verification.agents.trial import Place, Trial, run, write_all
 
 
 @pytest.mark.kafka
 @pytest.mark.java
-def test_rsyslog_writes_each_line_once_through_kproxy_though_acknowledgements_are_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("agent", "kind"), [(Rsyslog, "killed"), (SyslogNg, "broker"), (SyslogNg, "hand-over"), (Collectd, "restarted")]
+)
+def test_each_line_is_written_once_through_kproxy_though_acknowledgements_are_lost(
+    tmp_path: Path, agent: type[Agent], kind: str
+) -> None:
     """Only ``make agents`` shows that direct writes leave copies: how many is a matter of chance."""
-    found = run(Trial(Rsyslog, "killed", 2_000, 0.3), tmp_path)
+    found = run(Trial(agent, kind, 2_000, 0.3), tmp_path)
     assert (found.missing, found.copies) == (0, 0)
 
 
