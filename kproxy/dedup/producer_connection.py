@@ -472,8 +472,9 @@ class ProducerConnection:
         unheard = (one for one in asked if not 0 < one.position <= acknowledged)
         found = [(one.closed, one.at if one.position else 0.0) for one in unheard]
         # acknowledged or not, its client sends these again, and has not yet
-        found += [(True, entry.since) for entry in kept if not (self.is_waiting or self.origin.asked_at > entry.since)]
-        return found
+        read_at = self.ledger.rules.read_by
+        asked_at = inf if self.is_waiting else self.origin.asked_at
+        return found + [(True, read_at(entry.since)) for entry in kept if asked_at <= read_at(entry.since)]
 
     def leave(self, now: float) -> None:
         """Records that the client has left the connection, as another one of it shows: the end was not seen.

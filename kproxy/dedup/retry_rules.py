@@ -269,6 +269,13 @@ class Rules:
         """
         return now - since >= _LONGEST_ROUND_TRIP
 
+    def read_by(self, told_at: float) -> float:
+        """By when (s) a client has surely read a response that was given at ``told_at``, as a request of it shows.
+
+        What arrives sooner may have been sent before.
+        """
+        return told_at + _LONGEST_ROUND_TRIP
+
     def drops_orphan(self, *, outrun: bool) -> bool:
         """A request that is read after the end of its connection is dropped if another connection was there before.
 
