@@ -6,15 +6,18 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.table import Table
 
+from kproxy.testing.kafka import DEFAULT_VERSION
 from kproxy.testing.tools import Unavailable
 from verification.agents.agent import Agent, AgentFailed
 from verification.agents.programs import AGENTS
+from verification.agents.results import add, is_whole
 from verification.agents.trial import KINDS, Found, Trial, run
 from verification.chaos.kproxy_process import KproxyFailed
 from verification.history.report import make_console
@@ -27,6 +30,7 @@ Examples:
   make agents
   make agents ARGS="--only rsyslog --kind direct --kind through"
   make agents ARGS="--short --json" > agents.json
+  make agents ARGS="--only kcat --record"
 """
 
 
@@ -36,9 +40,16 @@ Examples:
 @click.option("--lines", type=click.IntRange(1), help="How many lines are written.")
 @click.option("--share", type=click.FloatRange(0, 1), help="The share of Produce responses that is lost.")
 @click.option("--short", is_flag=True, help="A tenth of the lines.")
+@click.option("--record", is_flag=True, help="Record what whole trials find, for docs/clients.md.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each trial in place of the table.")
 def main(
-    only: Sequence[str], kinds: Sequence[str], lines: int | None, share: float | None, short: bool, as_json: bool
+    only: Sequence[str],
+    kinds: Sequence[str],
+    lines: int | None,
+    share: float | None,
+    short: bool,
+    record: bool,
+    as_json: bool,
 ) -> None:
     """Run released agents, unmodified but for the address, while acknowledgements are lost.
 
@@ -63,6 +74,8 @@ def main(
                 could_not = True
                 click.echo(error, err=True)
             is_bad |= kind != "direct" and found is not None and not found.is_good
+            if record and found is not None and is_whole(trial):
+                add(trial, found, f"{datetime.now(UTC):%Y-%m-%d}", _version(agent), DEFAULT_VERSION)
             if as_json:
                 click.echo(json.dumps(_fields(trial, found, error)))
             table.add_row(name, _version(agent), *_cells(trial, found))

@@ -46,6 +46,11 @@ class Agent(ABC):
     """
 
     name: str
+    #: Of its row in docs/clients.md: what it is called before its version; what its own configuration needs, and what
+    #: happens without kproxy where no trial can show that.
+    title: str
+    needs = ""
+    directly = ""
     #: How many lines a whole trial has, and the share of Produce responses that is lost in it.
     lines = 50_000
     share = 0.2

@@ -29,6 +29,7 @@ class Log4j2(_Appender):
     """The appender of log4j-core; by default it waits for each line's acknowledgement."""
 
     name = "log4j2"
+    title = "log4j-core `Kafka`"
     release = "2.26.1"
     artefacts = (
         f"org.apache.logging.log4j:log4j-core:{release}",
@@ -62,6 +63,8 @@ class Logback(_Appender):
     """The appender of logback-kafka-appender. By default its Kafka client (1.0.0) does not retry."""
 
     name = "logback"
+    title = "logback-kafka-appender"
+    needs = "`retries`, `max.in.flight.requests.per.connection=1`, see below"
     release = "0.2.0-RC2"
     artefacts = (f"com.github.danielwegener:logback-kafka-appender:{release}", "ch.qos.logback:logback-classic:1.2.13")
 
@@ -95,6 +98,7 @@ class Log4j1(_Appender):
     """The appender that Kafka has for log4j 1.2 until Kafka 3."""
 
     name = "log4j1"
+    title = "kafka-log4j-appender"
     release = "2.8.2"
     artefacts = (f"org.apache.kafka:kafka-log4j-appender:{release}",)
 

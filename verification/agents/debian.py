@@ -25,6 +25,11 @@ class Rsyslog(_Packaged, FollowsFile):
     """With its defaults it drops what it can't deliver at once: these lines keep it."""
 
     name = "rsyslog"
+    title = "rsyslog `omkafka`"
+    needs = (
+        '`action.resumeRetryCount="-1"`, `action.resumeInterval`, `resubmitOnFailure="on"`, `keepFailedMessages="on"`: '
+        "with its defaults it drops what it can't deliver at once"
+    )
     packages = ("rsyslog", "rsyslog-kafka", "librdkafka1", "libestr0", "libfastjson4", "liblognorm5")
 
     def command(self, unpacked: Unpacked) -> Sequence[str]:
@@ -49,6 +54,8 @@ class SyslogNg(_Packaged, FollowsFile):
     """Its destination ``kafka-c``."""
 
     name = "syslog-ng"
+    title = "syslog-ng `kafka-c`"
+    needs = "`flags(flow-control)`"
     packages = (
         "syslog-ng-core",
         "syslog-ng-mod-rdkafka",
@@ -85,6 +92,7 @@ class Collectd(_Packaged):
     """Its plugin ``write_kafka``; each line is a value with a name of its own."""
 
     name = "collectd"
+    title = "collectd `write_kafka`"
     packages = ("collectd-core", "librdkafka1", "libltdl7", "libyajl2")
     lines = 10_000
     chunk = 20
@@ -131,6 +139,8 @@ class Kcat(_Packaged, ReadsInput):
     """``kcat -P``. Without ``-E`` it ends when it loses its only connection."""
 
     name = "kcat"
+    title = "kcat `-P`"
+    needs = "`-E`: without it, it ends when it loses its only connection"
     packages = ("kcat", "librdkafka1", "libyajl2")
 
     def command(self, unpacked: Unpacked) -> Sequence[str]:

@@ -26,6 +26,8 @@ class Telegraf(FollowsFile):
     """
 
     name = "telegraf"
+    title = "Telegraf `outputs.kafka`"
+    needs = "`max_retry = 100`, `metadata_retry_max = 100`, see below"
     _release = "1.37.2"
 
     @classmethod
@@ -62,6 +64,8 @@ class OpenTelemetry(FollowsFile):
     """
 
     name = "opentelemetry"
+    title = "OpenTelemetry collector `kafka`"
+    needs = "`timeout: 120s`, see below"
     _release = "0.165.1"
 
     @classmethod

@@ -52,6 +52,8 @@ class MirrorMaker2(Mirror):
     """Kafka Connect's, which turns its producers' idempotence off."""
 
     name = "mirrormaker2"
+    title = "MirrorMaker 2 of Kafka"
+    directly = "starts no task, see below"
     release = "4.3.0"
     artefacts = (f"org.apache.kafka:connect-mirror:{release}", SIMPLE_LOG)
 
@@ -75,6 +77,9 @@ class MirrorMaker1(Mirror):
     """Of Kafka 0.8.2, with its new producer; reads from a Kafka that has a ZooKeeper."""
 
     name = "mirrormaker1"
+    title = "MirrorMaker 1 of Kafka"
+    needs = "`--new.producer`, `retries`, see below"
+    directly = "refused by Kafka 4"
     release = "0.8.2.2"
     source_release = "2.8.2"
     artefacts = (f"org.apache.kafka:kafka_2.11:{release}",)

@@ -16,6 +16,7 @@ class Connect(JavaAgent, FollowsFile):
     """A standalone worker with FileStreamSource. Connect turns its producers' idempotence off."""
 
     name = "connect"
+    title = "Kafka Connect FileStreamSource"
     release = "4.3.0"
     artefacts = (
         f"org.apache.kafka:connect-runtime:{release}",
@@ -50,6 +51,7 @@ class Flume(JavaAgent, FollowsFile):
     """Its Kafka sink, after a channel in memory."""
 
     name = "flume"
+    title = "Flume Kafka sink"
     release = "1.11.0"
     artefacts = (
         f"org.apache.flume:flume-ng-node:{release}",
