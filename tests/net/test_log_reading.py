@@ -34,7 +34,7 @@ async def test_what_is_long_is_read_in_another_thread(data: bytes, at_once: bool
     def done(digests: list[Digest], at: list[int]) -> None:
         assert threading.current_thread() is threading.main_thread()
         assert len(digests) == len(at)
-        found.append(at)
+        found.append(list(at))
 
     reading.take(data, done)
     assert found == ([offsets] if at_once else [])

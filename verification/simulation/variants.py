@@ -396,7 +396,7 @@ VARIANTS: Final = (
         ((Refused, "in_retry_of_another_time", broken_rules.has_equal),),
         _MOVES,
         (ORDER,),
-        first=285,
+        first=307,
     ),
     Variant(
         "what was passed over is forgotten", ((Retries, "_move", broken_rules.pass_over),), replace(_CUTS, depths=(5,))
@@ -467,7 +467,7 @@ VARIANTS: Final = (
         ((Rules, "surely_not_received_elsewhere", broken_rules.yes),),
         replace(_FLEET_CUTS, equal=0.8, depths=(1, 2), versions=(5, 8), ages=(0.0,)),
         (MERGED,),
-        first=60,
+        first=151,
     ),
     Variant(
         "a request after the end of its connection is written whatever another instance has written since",

@@ -42,6 +42,7 @@ BROKER_MEMBER_VARIANTS: Final = (
         ((MemberIds, "take_unfenced", broken_broker_members.never_fenced),),
         broker_member_scripts.added_late,
         (invariants.STUCK,),
+        first=3,
     ),
     Variant(
         "the log does not say where a member writes",
