@@ -44,7 +44,7 @@ clients: archives ## installs the clients of the interop tests side by side, so 
 	$(BIN)/python -m tests.interop.install
 
 client-results: system clients ## tests all released clients, and records what passed for docs/clients.md
-	$(BIN)/python -m pytest -q tests/interop/test_clients.py --record-clients $(ARGS)
+	INTEROP_HOMES=all $(BIN)/python -m pytest -q tests/interop/test_clients.py tests/interop/test_transactional_clients.py --record-clients $(ARGS)
 	$(BIN)/python -m tools.generate_clients
 
 test-busy: $(STAMP)  ## tests beside endless loops, one a core: what fails only here waits too short (ARGS=tests/interop)

@@ -7,7 +7,7 @@ ARGS=--record`` runs all of them, and records what they found.
 import sys
 from pathlib import Path
 
-from tools.one_page import write_or_check
+from tools.one_page import with_part, write_or_check
 from verification.agents.programs import AGENTS
 from verification.agents.results import Results, missing, read
 from verification.agents.trial import KINDS
@@ -44,11 +44,7 @@ def drawn(page: str, results: Results) -> str:
     left = missing(results)
     if left:
         raise ValueError(f"not run yet: {', '.join(left)}; run make agents ARGS=--record")
-    before, begin, rest = page.partition(BEGIN)
-    _, end, behind = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} has no place for the table: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{table(results)}\n{END}{behind}"
+    return with_part(page, BEGIN, END, table(results))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,20 +1,26 @@
-"""Writes the table of clients in docs/clients.md, from tests/interop/catalog.py and from what the tests showed of each.
+"""Writes the tables of clients in docs/clients.md, from tests/interop and from what the tests showed of each client.
 
-With ``--check`` only tells whether it is up to date. A client that was not tested as the catalog has it now is an
-error: ``make client-results`` tests all of them, and records what passed.
+With ``--check`` only tells whether they are up to date. A client that was not tested as it is now is an error:
+``make client-results`` tests all of them, and records what passed.
 """
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.catalog import ALL_CODECS, CLIENTS, Client
-from tests.interop.results import Result, missing, read
-from tools.one_page import write_or_check
+from tests.interop.homes import in_each_run
+from tests.interop.results import HOMES, Result, in_home, missing, read
+from tests.interop.transactional import TRANSACTIONAL, Transactional
+from tools.one_page import with_part, write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "clients.md"
 BEGIN = "<!-- clients: made by `make generate` from tests/interop/catalog.py and results.json -->"
 END = "<!-- /clients -->"
+BEGIN_TRANSACTIONAL = (
+    "<!-- transactional: made by `make generate` from tests/interop/{transactional.py,results.json} -->"
+)
+END_TRANSACTIONAL = "<!-- /transactional -->"
 _HEAD = (
     "client",
     "settings",
@@ -31,8 +37,26 @@ _HEAD = (
 
 def table(clients: Collection[Client], results: Mapping[str, Result]) -> str:
     """A row for each client that was tested."""
-    rows = [_HEAD, ("---",) * len(_HEAD), *(_row(client, results[client.name]) for client in clients)]
-    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
+    return _drawn([_HEAD, *(_row(client, results[client.name]) for client in clients)])
+
+
+def transactional_table(clients: Collection[Transactional], results: Mapping[str, Result]) -> str:
+    """A row for each producer with transactions, a column for each home."""
+    return _drawn(
+        [("producer", *(f"`{home}`" for home in HOMES), "tested"), *(_homes(one, results) for one in clients)]
+    )
+
+
+def _homes(client: Transactional, results: Mapping[str, Result]) -> tuple[str, ...]:
+    first = min(results[in_home(home, client.name)] for home in HOMES)
+    cells = ("each run" if in_each_run(home, client.name) else "yes" for home in HOMES)
+    return (client.title, *cells, f"{first.date}, {first.broker}")
+
+
+def _drawn(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows of cells in Markdown; the first one is the head."""
+    lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
 
 
 def _row(client: Client, result: Result) -> tuple[str, ...]:
@@ -68,22 +92,19 @@ def _fields(writes: bool, reads: bool) -> str:
     ]
 
 
-def drawn(page: str, clients: Collection[Client], results: Mapping[str, Result]) -> str:
-    """The page with the table between its marks; ValueError if it has none, or a client was not tested."""
-    untested = missing(results, clients)
+def drawn(page: str, results: Mapping[str, Result]) -> str:
+    """The page with the tables between their marks; ValueError if it has none, or a client was not tested."""
+    untested = missing(results)
     if untested:
         raise ValueError(f"not tested as they are now: {', '.join(untested)}; run make client-results")
-    before, begin, rest = page.partition(BEGIN)
-    _, end, behind = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} has no place for the table: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{table(clients, results)}\n{END}{behind}"
+    page = with_part(page, BEGIN, END, table(CLIENTS, results))
+    return with_part(page, BEGIN_TRANSACTIONAL, END_TRANSACTIONAL, transactional_table(TRANSACTIONAL, results))
 
 
 def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a difference, or a client was not tested."""
     try:
-        text = drawn(PAGE.read_text(encoding="utf-8"), CLIENTS, read())
+        text = drawn(PAGE.read_text(encoding="utf-8"), read())
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

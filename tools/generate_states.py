@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from kproxy.txn.states import TRANSITIONS, Event, State
-from tools.one_page import write_or_check
+from tools.one_page import with_part, write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "transactions.md"
 BEGIN, END = "<!-- states: made by `make generate` from kproxy/txn/states.py -->", "<!-- /states -->"
@@ -33,11 +33,7 @@ def diagram() -> str:
 
 def drawn(page: str) -> str:
     """The page with the diagram between its marks; ValueError if it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, behind = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} has no place for the diagram: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{diagram()}\n{END}{behind}"
+    return with_part(page, BEGIN, END, diagram())
 
 
 def main(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ between: this shows that the drivers are right, and what a client can do at all.
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +15,13 @@ import pytest
 
 from kproxy.testing.kafka import DEFAULT_VERSION, PATIENT, RealKafka
 from tests.interop import results
+from tests.interop.catalog import Client
 from tests.interop.homes import OVERRIDES, Home, rule_and_release
 from tests.interop.proxy import KproxyProcess
+from tests.interop.transactional import Transactional
+
+_RESULT = "result"
+"""The property of a test that names the result in docs/clients.md which it is part of."""
 
 
 @dataclass(frozen=True)
@@ -70,21 +75,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-clients", action="store_true", help="record which clients passed, for docs/clients.md")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Note whose result a test is part of; the note is in the test's reports, too."""
+    match getattr(item, "callspec", None) and item.callspec.params:  # type: ignore[attr-defined]
+        case {"run": (str(home), Transactional(name=client))}:
+            item.user_properties.append((_RESULT, results.in_home(home, client)))
+        case {"outcome": Client(name=client)}:
+            item.user_properties.append((_RESULT, client))
+
+
+def _shows(test: pytest.Item | pytest.TestReport) -> set[str]:
+    return {str(value) for key, value in test.user_properties if key == _RESULT}
+
+
 class _Recorder:
-    """Which clients passed all tests of test_clients.py, kproxy in between."""
+    """Whose tests all ran and passed, kproxy in between."""
 
     def __init__(self) -> None:
         self.passed: set[str] = set()
         self.failed: set[str] = set()
 
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        for item in items:
+            self.failed |= _shows(item)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        where, _, client = report.nodeid.partition("[")
-        if "interop/test_clients.py" not in where:
-            return
         if report.failed:
-            self.failed.add(client.rstrip("]"))
+            self.failed |= _shows(report)
         elif report.when == "call" and report.passed:
-            self.passed.add(client.rstrip("]"))
+            self.passed |= _shows(report)
 
     def pytest_sessionfinish(self) -> None:
         results.add(self.passed - self.failed, f"{datetime.now(UTC):%Y-%m-%d}", f"Kafka {DEFAULT_VERSION}")

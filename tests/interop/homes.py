@@ -57,10 +57,16 @@ class Home:
     kproxy: KproxyProcess | None
 
 
+def in_each_run(home: str, client: str) -> bool:
+    """Whether this producer runs here even if not all are asked for."""
+    few = _FEW.get(home, ())
+    return not few or client in few
+
+
 def clients_of(home: str) -> list[Transactional]:
     """Return the producers that run here: all in kproxy's own home, in the others some if not all are asked for."""
-    few, never = () if _ALL else _FEW.get(home, ()), _NEVER.get(home, ())
-    return [client for client in TRANSACTIONAL if client.name not in never and (not few or client.name in few)]
+    never = _NEVER.get(home, ())
+    return [one for one in TRANSACTIONAL if one.name not in never and (_ALL or in_each_run(home, one.name))]
 
 
 def readers_of(home: str) -> list[Reader]:

@@ -8,10 +8,27 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.interop.catalog import CLIENTS, Client
+from tests.interop.transactional import TRANSACTIONAL, Transactional
 
 RESULTS: Final = Path(__file__).with_name("results.json")
+#: The homes of which docs/clients.md has a column, for each producer with transactions.
+HOMES: Final = ("kproxy", "auto", "broker-fenced")
 #: What a row is called or set up by does not change what was shown.
 _WORDS: Final = ("install", "title", "settings", "alone")
+
+Tested = Client | Transactional
+
+
+def in_home(home: str, client: str) -> str:
+    """The name of the result of a producer with transactions."""
+    return f"{home}-{client}"
+
+
+#: Whatever has a result, by the name of that.
+ALL: Final[Mapping[str, Tested]] = {
+    **{client.name: client for client in CLIENTS},
+    **{in_home(home, client.name): client for home in HOMES for client in TRANSACTIONAL},
+}
 
 
 class Result(NamedTuple):
@@ -23,33 +40,25 @@ class Result(NamedTuple):
     of: str
 
 
-def fingerprint(client: Client) -> str:
-    """A mark of a row of the catalog: another one if its release, settings or abilities change."""
+def fingerprint(client: Tested) -> str:
+    """A mark of a client: another one if its release, settings or abilities change."""
     parts = [(each.name, getattr(client, each.name)) for each in fields(client) if each.name not in _WORDS]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def read(path: Path = RESULTS) -> dict[str, Result]:
-    """The results by the name of the client."""
+    """The results by their names."""
     return {name: Result(**row) for name, row in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def add(passed: Collection[str], date: str, broker: str, path: Path = RESULTS) -> None:
-    """Records that all tests of these clients passed; what is no row of the catalog any more goes."""
+    """Records that all tests of these clients passed; what has no result any more goes."""
     known = read(path) if path.exists() else {}
-    results = {
-        client.name: Result(date, broker, fingerprint(client)) if client.name in passed else known[client.name]
-        for client in CLIENTS
-        if client.name in passed or client.name in known
-    }
-    rows = {name: result._asdict() for name, result in sorted(results.items())}
+    new = {name: Result(date, broker, fingerprint(client)) for name, client in ALL.items() if name in passed}
+    rows = {name: result._asdict() for name, result in sorted((known | new).items()) if name in ALL}
     path.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
-def missing(results: Mapping[str, Result], clients: Collection[Client] = CLIENTS) -> list[str]:
-    """The clients that were not tested as the catalog has them now."""
-    return [
-        client.name
-        for client in clients
-        if client.name not in results or results[client.name].of != fingerprint(client)
-    ]
+def missing(results: Mapping[str, Result], clients: Mapping[str, Tested] = ALL) -> list[str]:
+    """The results that are not there, or are of a client as it was before."""
+    return [name for name, one in clients.items() if name not in results or results[name].of != fingerprint(one)]

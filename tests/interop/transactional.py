@@ -20,6 +20,8 @@ class Transactional:
     """
 
     name: str
+    title: str
+    """In docs/clients.md."""
     install: Callable[[], Command]
     fenced: str
     committed: dict[str, Any]
@@ -31,9 +33,10 @@ class Transactional:
     """Whether its group gives a killed member's partitions to others soon: those of KIP-848 wait for 45 s."""
 
 
-def _java(version: str, name: str = "", **more: Any) -> Transactional:
+def _java(version: str, name: str = "", settings: str = "", **more: Any) -> Transactional:
     return Transactional(
         f"java-{version}{name}",
+        f"Java {version}{settings}",
         lambda: java_driver(f"org.apache.kafka:kafka-clients:{version}", "java", "java011"),
         r"ProducerFencedException|InvalidProducerEpochException",
         {"isolation.level": "read_committed", **(more.pop("group", _CLASSIC))},
@@ -46,6 +49,7 @@ def _java(version: str, name: str = "", **more: Any) -> Transactional:
 def _confluent(release: str) -> Transactional:
     return Transactional(
         f"librdkafka-{release}",
+        f"librdkafka {release}",
         lambda: python_driver("confluent.py", f"confluent-kafka=={release}"),
         r"_FENCED|INVALID_PRODUCER_EPOCH|PRODUCER_FENCED",
         {"isolation.level": "read_committed", "session.timeout.ms": 10_000},
@@ -56,6 +60,7 @@ def _confluent(release: str) -> Transactional:
 def _sarama(release: str, modfile: str, *tags: str, reads_native: bool = True) -> Transactional:
     return Transactional(
         f"sarama-{release}",
+        f"sarama {release}, `Version` 2.8.1",
         lambda: go_driver(modfile, *tags),
         # Error 90 has no name in it.
         "epoch|Error code = 90|fenced",
@@ -68,11 +73,18 @@ def _sarama(release: str, modfile: str, *tags: str, reads_native: bool = True) -
 
 TRANSACTIONAL: Final = (
     *map(_java, ("0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "4.3.0", "4.4.0")),
-    _java("4.4.0", "-consumer-protocol", group={"group.protocol": "consumer"}, soon_forgotten=False),
+    _java(
+        "4.4.0",
+        "-consumer-protocol",
+        ", `group.protocol=consumer`",
+        group={"group.protocol": "consumer"},
+        soon_forgotten=False,
+    ),
     _confluent("2.16.1"),
     _confluent("2.0.2"),
     Transactional(
         "kafka-python-3.0.12",
+        "kafka-python 3.0.12",
         lambda: python_driver("kafka_python.py", "kafka-python==3.0.12", *_EXTRAS),
         "Fenced|Epoch",
         {"isolation_level": "read_committed", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 2000},
@@ -80,6 +92,7 @@ TRANSACTIONAL: Final = (
     ),
     Transactional(
         "aiokafka-0.14.0",
+        "aiokafka 0.14.0",
         lambda: python_driver("aiokafka_driver.py", "aiokafka==0.14.0", "cramjam==2.11.0"),
         "Fenced|Epoch",
         {"isolation_level": "read_committed", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 2000},
@@ -90,6 +103,7 @@ TRANSACTIONAL: Final = (
     _sarama("1.37.2", "middle.mod", "middle", reads_native=False),
     Transactional(
         "franz-go-1.22.2",
+        "franz-go 1.22.2",
         lambda: go_driver("go.mod"),
         "FENCED|EPOCH",
         {"isolation": "read_committed"},
@@ -98,6 +112,7 @@ TRANSACTIONAL: Final = (
     ),
     Transactional(
         "kafkajs-2.2.4",
+        "kafkajs 2.2.4",
         node_driver,
         "FENCED|EPOCH",
         {"readUncommitted": False},

@@ -7,11 +7,14 @@ import pytest
 
 from tests.interop import results
 from tests.interop.catalog import CLIENTS
-from tests.interop.results import Result, add, fingerprint, missing, read
+from tests.interop.results import ALL, HOMES, Result, add, fingerprint, in_home, missing, read
+from tests.interop.transactional import TRANSACTIONAL
 from tools import generate_clients
-from tools.generate_clients import BEGIN, END, drawn, table
+from tools.generate_clients import BEGIN, BEGIN_TRANSACTIONAL, END, END_TRANSACTIONAL, drawn, table, transactional_table
 
 ONE, OTHER = CLIENTS[0], CLIENTS[-1]
+EACH = {name: Result("2026-01-02", "Kafka 4", fingerprint(client)) for name, client in ALL.items()}
+PLACES = f"a\n{BEGIN}\nold\n{END}\nb\n{BEGIN_TRANSACTIONAL}\nold\n{END_TRANSACTIONAL}\nc"
 
 
 def shown(*clients: object) -> dict[str, Result]:
@@ -32,20 +35,34 @@ def test_every_client_of_the_catalog_has_a_title_and_rows_differ() -> None:
     assert all(client.title for client in CLIENTS)
 
 
-@pytest.mark.parametrize("tested", [(), (replace(ONE, refused=not ONE.refused),)])
-def test_a_client_that_was_not_tested_as_it_is_now_is_named(tested: tuple[object, ...]) -> None:
+def test_a_row_of_a_producer_says_in_which_homes_each_run_tests_it() -> None:
+    [one] = [client for client in TRANSACTIONAL if client.name == "java-0.11.0.3"]
+    [other] = [client for client in TRANSACTIONAL if client.name == "librdkafka-2.0.2"]
+    old = {in_home(HOMES[-1], other.name): EACH[in_home(HOMES[-1], other.name)]._replace(date="2025-12-31")}
+    assert transactional_table([one, other], EACH | old).splitlines()[2:] == [
+        "| Java 0.11.0.3 | each run | each run | each run | 2026-01-02, Kafka 4 |",
+        "| librdkafka 2.0.2 | each run | yes | yes | 2025-12-31, Kafka 4 |",
+    ]
+
+
+@pytest.mark.parametrize("tested", [{}, shown(replace(ONE, refused=not ONE.refused))])
+def test_a_client_that_was_not_tested_as_it_is_now_is_named(tested: dict[str, Result]) -> None:
+    others = {name: result for name, result in EACH.items() if name != ONE.name}
     with pytest.raises(ValueError, match=f"{ONE.name}; run make client-results"):
-        drawn(f"{BEGIN}\n{END}\n", [ONE], shown(*tested))
+        drawn(PLACES, others | tested)
 
 
 def test_words_about_a_client_may_change_without_a_test() -> None:
-    assert missing(shown(ONE), [replace(ONE, title="another", settings="words")]) == []
+    assert missing(shown(ONE), {ONE.name: replace(ONE, title="another", settings="words")}) == []
 
 
-def test_the_page_needs_a_place_for_the_table() -> None:
-    assert drawn(f"a\n{BEGIN}\nold\n{END}\nb", [ONE], shown(ONE)).count("| Java 0.8.2.2 |") == 1
-    with pytest.raises(ValueError, match="has no place"):
-        drawn("a", [ONE], shown(ONE))
+def test_the_page_needs_a_place_for_each_table() -> None:
+    page = drawn(PLACES, EACH)
+    assert "old" not in page
+    assert "| kafkajs 2.2.4 | each run |" in page
+    for place in (BEGIN, END, BEGIN_TRANSACTIONAL, END_TRANSACTIONAL):
+        with pytest.raises(ValueError, match="has no place"):
+            drawn(PLACES.replace(place, ""), EACH)
 
 
 def test_what_passed_is_recorded_and_what_is_no_client_any_more_goes(tmp_path: Path) -> None:
@@ -55,7 +72,7 @@ def test_what_passed_is_recorded_and_what_is_no_client_any_more_goes(tmp_path: P
     assert {name: row.date for name, row in read(path).items()} == {ONE.name: "2026-01-02", OTHER.name: "2026-01-03"}
 
 
-def test_the_table_of_the_docs_is_up_to_date(
+def test_the_tables_of_the_docs_are_up_to_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert generate_clients.main(["--check"]) == 0

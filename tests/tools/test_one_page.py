@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.one_page import write_or_check
+from tools.one_page import with_part, write_or_check
 
 
 def test_the_page_is_written(tmp_path: Path) -> None:
@@ -25,3 +25,14 @@ def test_the_check_finds_a_difference_and_writes_nothing(tmp_path: Path, capsys:
 def test_the_check_misses_a_page_that_is_not_there(tmp_path: Path) -> None:
     assert write_or_check(tmp_path / "page.md", "new\n", ["--check"]) == 1
     assert not (tmp_path / "page.md").exists()
+
+
+def test_only_what_is_between_the_lines_changes() -> None:
+    page = "before\n<begin>\nold\n<end>\nbehind\n"
+    assert with_part(page, "<begin>", "<end>", "new") == page.replace("old", "new")
+
+
+@pytest.mark.parametrize("page", ["", "<begin>", "<end>", "<end> <begin>"])
+def test_a_page_without_both_lines_has_no_place(page: str) -> None:
+    with pytest.raises(ValueError, match="has no place for it: <begin> "):
+        with_part(page, "<begin>", "<end>", "new")
