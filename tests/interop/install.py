@@ -1,4 +1,4 @@
-"""Installs the clients and older brokers of the interop tests, some at a time: ``python -m tests.interop.install``.
+"""Installs what tests run, some at a time: clients, older brokers, Telegraf: ``python -m tests.interop.install``.
 
 A test installs what it misses by itself, while all others of its file wait for the download.
 """
@@ -15,6 +15,7 @@ from kproxy.testing.tools import Unavailable
 from tests.interop.catalog import CLIENTS
 from tests.interop.transactional import TRANSACTIONAL
 from tests.support.kfake import install_kfake
+from verification.agents.go_programs import Telegraf
 
 _AT_A_TIME: Final = 4
 _BROKERS: Final = (DEFAULT_VERSION, "4.3.0", "3.9.1", "2.8.2")
@@ -31,7 +32,7 @@ def _error_of(install: Callable[[], object]) -> str:
 def main() -> None:
     """Install all; ends with the errors of those that failed."""
     installs: list[Callable[[], object]] = [partial(kafka_jars, version) for version in _BROKERS]
-    installs += [install_kfake, *(client.install for client in (*CLIENTS, *TRANSACTIONAL))]
+    installs += [install_kfake, Telegraf.unpacked, *(client.install for client in (*CLIENTS, *TRANSACTIONAL))]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         errors = dict.fromkeys(filter(None, pool.map(_error_of, installs)))
     if errors:

@@ -18,7 +18,14 @@ from verification.agents.trial import Place, Trial, run, write_all
 @pytest.mark.kafka
 @pytest.mark.java
 @pytest.mark.parametrize(
-    ("agent", "kind"), [(Rsyslog, "killed"), (SyslogNg, "broker"), (SyslogNg, "hand-over"), (Collectd, "restarted")]
+    ("agent", "kind"),
+    [
+        (Rsyslog, "killed"),
+        (Telegraf, "killed"),
+        (SyslogNg, "broker"),
+        (SyslogNg, "hand-over"),
+        (Collectd, "restarted"),
+    ],
 )
 def test_each_line_is_written_once_through_kproxy_though_acknowledgements_are_lost(
     tmp_path: Path, agent: type[Agent], kind: str
