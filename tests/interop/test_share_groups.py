@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) through kproxy: Java's share consumer while kproxy is killed, and an operator's requests.
+"""Share groups (KIP-932) through kproxy: members on Java and librdkafka while kproxy is killed, what operators ask.
 
 Taken for granted: the broker delivers a record again if it has not received its acknowledgement. So each record has to
 be acknowledged, and may be delivered more than once.
@@ -6,14 +6,14 @@ be acknowledged, and may be delivered more than once.
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, ShareConsumer
 
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
@@ -102,6 +102,59 @@ def test_each_record_is_acknowledged_though_kproxy_is_killed(stage: Stage, kafka
     assert described == stage.asked("describe", group, kafka.bootstrap)
     assert described[0] == "state Empty"
     assert stage.asked("change", group) == ["altered 3", "deleted none"]
+
+
+class Librdkafka:
+    """A member of a group on librdkafka, that acknowledges what it has got before it asks for more."""
+
+    def __init__(self, stage: Stage, group: str) -> None:
+        self._consumer = ShareConsumer(
+            {
+                "bootstrap.servers": stage.kproxy.bootstrap,
+                "group.id": group,
+                "share.acknowledgement.mode": "explicit",
+                "max.poll.records": 20,
+            }
+        )
+        self._consumer.subscribe([stage.topic])
+        self.acknowledged: set[str] = set()
+
+    def step(self) -> None:
+        """Polls once, and acknowledges."""
+        got: dict[tuple[str | None, int | None], list[str]] = {}
+        for message in self._consumer.poll(0.5):
+            value = message.value()
+            if message.error() is None and value is not None:
+                self._consumer.acknowledge(message)
+                got.setdefault((message.topic(), message.partition()), []).append(value.decode())
+        for partition, error in self._consumer.commit_sync(PATIENCE_S).items():
+            if error is None:
+                self.acknowledged.update(got.get((partition.topic, partition.partition), ()))
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._consumer.close()
+
+
+def test_members_of_two_clients_share_a_topic_though_kproxy_is_killed(stage: Stage) -> None:
+    group = f"group-{stage.topic}"
+    stage.write(0, _COUNT)
+    with (
+        running(stage.arguments("read", group), stage.directory / "java"),
+        closing(Librdkafka(stage, group)) as member,
+    ):
+        eventually(lambda: len(member.acknowledged) >= _COUNT // 10, member.step)
+        stage.kproxy.kill()
+        stage.kproxy.__enter__()
+        stage.write(_COUNT, _COUNT)
+        wanted = {str(number) for number in range(2 * _COUNT)}
+
+        def done() -> set[str]:
+            return member.acknowledged | set(stage.said("acknowledged", "java"))
+
+        eventually(lambda: done() == wanted, member.step, lambda: (len(done()), stage.printed("java")[-20:]))
+    assert stage.said("acknowledged", "java")
+    assert not stage.said("failed", "java")
 
 
 def test_a_topic_with_transactions_that_kproxy_decides_is_refused_and_the_error_says_why(stage: Stage) -> None:
