@@ -21,6 +21,7 @@ from kproxy.proxy.handlers.base import Exchange, Handler, Local
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.visibility import has_transactions
 
+_LOOKED_AT: Final = "looked_at"
 _WHY: Final = (
     "it holds transactions that kproxy decides, and share groups would read them before their commit and after their "
     "abort. Let the brokers decide them (transactions.home=broker or broker-fenced), or read the topic with a consumer "
@@ -62,10 +63,16 @@ class ShareFetch(NodeEndpoints):
         size = sum(len(row.records or b"") for topic in response.responses for row in topic.partitions)
         if not is_long(size // HEADER_SIZE * BATCH_STEPS):
             return None
-        return lambda: self._refuse(response)
+
+        def look() -> None:
+            self._refuse(response)
+            exchange.notes[_LOOKED_AT] = True
+
+        return look
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Message:
-        self._refuse(response)
+        if _LOOKED_AT not in exchange.notes:
+            self._refuse(response)
         return super().lower(ctx, exchange, response, budget)
 
     def _refuse(self, response: ShareFetchResponse) -> None:

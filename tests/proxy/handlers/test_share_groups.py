@@ -18,7 +18,7 @@ from kproxy.codec._generated.share_fetch import (
 from kproxy.codec._generated.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.proxy.handlers import handler_of
+from kproxy.proxy.handlers import handler_of, share_groups
 from kproxy.proxy.handlers.base import Exchange
 from kproxy.txn.ids import TXN_BITS
 from kproxy.txn.views import Views
@@ -61,7 +61,7 @@ def test_no_record_of_a_transaction_that_kproxy_decides_is_delivered(records: by
     assert "transactions that kproxy decides" in (row.error_message or "")
 
 
-def test_a_long_response_is_looked_through_beside_the_loop() -> None:
+def test_a_long_response_is_looked_through_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     handler, ctx = handler_of(ApiKey.SHARE_FETCH), context(SHARES)
     exchange = Exchange(ShareFetchRequest(), 2, 2)
     assert handler.long_work(ctx, exchange, fetched(PLAIN), unbounded()) is None
@@ -70,6 +70,10 @@ def test_a_long_response_is_looked_through_beside_the_loop() -> None:
     assert work is not None
     work()
     assert response.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    looks = []
+    monkeypatch.setattr(share_groups, "has_transactions", looks.append)
+    handler.lower(ctx, exchange, fetched(PLAIN), unbounded())
+    assert looks == []  # the loop does not look again
 
 
 def test_no_more_is_acquired_than_a_fetch_may_bring() -> None:
