@@ -7,7 +7,7 @@ ARGS=--record`` runs all of them, and records what they found.
 import sys
 from pathlib import Path
 
-from tools.one_page import with_part, write_or_check
+from tools.one_page import draw_or_check, markdown_table, with_part
 from verification.agents.programs import AGENTS
 from verification.agents.results import Results, missing, read
 from verification.agents.trial import KINDS
@@ -20,11 +20,9 @@ _WORDS = {"direct": "directly", "through": "through kproxy"}
 
 def table(results: Results) -> str:
     """A row for each program: the copies that each kind of trial left, and what the program needs."""
-    kinds = [_WORDS.get(kind, kind) for kind in KINDS]
-    head = ["program", "lines", *kinds, "what it needs in its configuration", "tested"]
-    rule = ["---", *["---:"] * (1 + len(KINDS)), "---", "---"]
-    rows = [head, rule, *(_row(name, results) for name in AGENTS)]
-    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
+    numbers = ["lines", *(_WORDS.get(kind, kind) for kind in KINDS)]
+    head = ["program", *numbers, "what it needs in its configuration", "tested"]
+    return markdown_table(head, [_row(name, results) for name in AGENTS], numbers)
 
 
 def _row(name: str, results: Results) -> list[str]:
@@ -49,12 +47,7 @@ def drawn(page: str, results: Results) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a difference, or a trial was not run."""
-    try:
-        text = drawn(PAGE.read_text(encoding="utf-8"), read())
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return write_or_check(PAGE, text, arguments)
+    return draw_or_check(PAGE, lambda page: drawn(page, read()), arguments)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ With ``--check`` only tells whether they are up to date. A client that was not t
 """
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tests.interop.catalog import ALL_CODECS, CLIENTS, Client
 from tests.interop.homes import in_each_run
 from tests.interop.results import HOMES, Result, in_home, missing, read
 from tests.interop.transactional import TRANSACTIONAL, Transactional
-from tools.one_page import with_part, write_or_check
+from tools.one_page import draw_or_check, markdown_table, with_part
 
 PAGE = Path(__file__).parent.parent / "docs" / "clients.md"
 BEGIN = "<!-- clients: made by `make generate` from tests/interop/catalog.py and results.json -->"
@@ -37,26 +37,19 @@ _HEAD = (
 
 def table(clients: Collection[Client], results: Mapping[str, Result]) -> str:
     """A row for each client that was tested."""
-    return _drawn([_HEAD, *(_row(client, results[client.name]) for client in clients)])
+    return markdown_table(_HEAD, [_row(client, results[client.name]) for client in clients])
 
 
 def transactional_table(clients: Collection[Transactional], results: Mapping[str, Result]) -> str:
     """A row for each producer with transactions, a column for each home."""
-    return _drawn(
-        [("producer", *(f"`{home}`" for home in HOMES), "tested"), *(_homes(one, results) for one in clients)]
-    )
+    head = ("producer", *(f"`{home}`" for home in HOMES), "tested")
+    return markdown_table(head, [_homes(client, results) for client in clients])
 
 
 def _homes(client: Transactional, results: Mapping[str, Result]) -> tuple[str, ...]:
     first = min(results[in_home(home, client.name)] for home in HOMES)
     cells = ("each run" if in_each_run(home, client.name) else "yes" for home in HOMES)
     return (client.title, *cells, f"{first.date}, {first.broker}")
-
-
-def _drawn(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows of cells in Markdown; the first one is the head."""
-    lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
 
 
 def _row(client: Client, result: Result) -> tuple[str, ...]:
@@ -103,12 +96,7 @@ def drawn(page: str, results: Mapping[str, Result]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check; 1 if the check finds a difference, or a client was not tested."""
-    try:
-        text = drawn(PAGE.read_text(encoding="utf-8"), read())
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return write_or_check(PAGE, text, arguments)
+    return draw_or_check(PAGE, lambda page: drawn(page, read()), arguments)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,33 @@
 """A page that a tool makes of something else: written, or compared with what is there."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 
 def with_part(page: str, begin: str, end: str, part: str) -> str:
     """A page with ``part`` between two lines of its own; ValueError if it does not have these."""
     before, found, rest = page.partition(begin)
-    _, closed, behind = rest.partition(end)
+    _, closed, after = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"the page has no place for it: {begin} ... {end}")
-    return f"{before}{begin}\n{part}\n{end}{behind}"
+    return f"{before}{begin}\n{part}\n{end}{after}"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> str:
+    """A table; columns whose heads are in ``numbers`` are aligned on the right."""
+    rule = ["---:" if name in numbers else "---" for name in head]
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, rule, *rows))
+
+
+def draw_or_check(page: Path, drawn: Callable[[str], str], arguments: Sequence[str]) -> int:
+    """As ``write_or_check``, of what ``drawn`` makes of the page; 1 also if that raises ValueError, which is shown."""
+    try:
+        text = drawn(page.read_text(encoding="utf-8"))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return write_or_check(page, text, arguments)
 
 
 def write_or_check(page: Path, text: str, arguments: Sequence[str]) -> int:

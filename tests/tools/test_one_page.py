@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.one_page import with_part, write_or_check
+from tools.one_page import draw_or_check, markdown_table, with_part, write_or_check
 
 
 def test_the_page_is_written(tmp_path: Path) -> None:
@@ -36,3 +36,25 @@ def test_only_what_is_between_the_lines_changes() -> None:
 def test_a_page_without_both_lines_has_no_place(page: str) -> None:
     with pytest.raises(ValueError, match="has no place for it: <begin> "):
         with_part(page, "<begin>", "<end>", "new")
+
+
+def test_a_table_aligns_numbers_on_the_right() -> None:
+    rows = [["a", "1"], ["", "2"]]
+    assert markdown_table(["name", "count"], rows, ["count"]).splitlines() == [
+        "| name | count |",
+        "| --- | ---: |",
+        "| a | 1 |",
+        "| | 2 |",
+    ]
+
+
+def test_what_can_not_be_drawn_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuses(_: str) -> str:
+        raise ValueError("not run yet")
+
+    page = tmp_path / "page.md"
+    page.write_text("old\n", encoding="utf-8")
+    assert draw_or_check(page, refuses, []) == 1
+    assert "not run yet" in capsys.readouterr().err
+    assert draw_or_check(page, str.upper, []) == 0
+    assert page.read_text(encoding="utf-8") == "OLD\n"
