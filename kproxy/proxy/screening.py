@@ -1,6 +1,6 @@
 """Requests of which a part is refused: the rest is sent, and the refusals are added to its response."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +27,20 @@ def name_in(topic: Any) -> str | None:
     """The name of a topic in a message, whatever its field is called; None or empty: it has none."""
     name: str | None = getattr(topic, "name", None) or getattr(topic, "topic", None)
     return name or getattr(topic, "topic_name", None)
+
+
+def split(
+    items: Iterable[Any], error: Callable[[Any], int], row: Callable[[Any, int], object]
+) -> tuple[list[Any], list[object]]:
+    """The parts of a request that are allowed, and a ``row`` of the response for each other one, with its error."""
+    kept, refused = [], []
+    for item in items:
+        code = error(item)
+        if code:
+            refused.append(row(item, code))
+        else:
+            kept.append(item)
+    return kept, refused
 
 
 class Parts:
@@ -56,14 +70,13 @@ class Parts:
 
     def __call__(self, judge: Any, request: Any, version: int) -> Screened:
         kept: dict[str, list[Any]] = {}
-        refused = []
+        refused: list[object] = []
         for name in self._parts:
             items = getattr(request, name)
             if items is None:
                 continue
-            errors = [self._error(judge, item) for item in items]
-            kept[name] = [item for item, error in zip(items, errors, strict=True) if not error]
-            refused += [self._row(item, error) for item, error in zip(items, errors, strict=True) if error]
+            kept[name], rows = split(items, lambda item: self._error(judge, item), self._row)
+            refused += rows
         amend = None if self._amend is None else self._amend(judge)
         if not refused:
             return Screened(amend=amend)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, TooManyElements, is_long
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -47,7 +47,7 @@ from kproxy.proxy.session_queues import Expected, Link
 from kproxy.proxy.slots import ELEMENT_BYTES, RESPONSE_ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
-from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, TRANSACTIONS, upstream_version
+from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, READS, TRANSACTIONS, upstream_version
 
 if TYPE_CHECKING:
     from kproxy.proxy.authorization.access import Access
@@ -64,7 +64,6 @@ DECODED_TIMES = 20
 _SOFTWARE = 3
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
-_FETCHED: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 NOTHING_TOLD: Mapping[TopicPartition, int | None] = MappingProxyType({})
 
 
@@ -541,7 +540,7 @@ class Session:
         if not self.decodes():
             return 0
         # records are not decoded; of other fields the shortest are elements of about 20 bytes
-        return len(frame) if self._link.expected[0].slot.api_key in _FETCHED else len(frame) * DECODED_TIMES
+        return len(frame) if self._link.expected[0].slot.api_key in READS else len(frame) * DECODED_TIMES
 
     def long_work(self, frame: bytearray) -> Callable[[], None] | None:
         """What takes long of a response: another thread may do it before the response is taken; None if nothing does.
@@ -555,7 +554,7 @@ class Session:
             return None
         budget = self._ctx.share.of_response()
         whole = partial(self._decode_whole, head, head.handler, head.exchange, frame, budget)
-        if is_long(len(frame) * MESSAGE_BYTE_STEPS) and head.slot.api_key not in _FETCHED:  # long by its records
+        if is_long(len(frame) * MESSAGE_BYTE_STEPS) and head.slot.api_key not in READS:  # long by its records
             return whole
         try:
             return self._decode(head, head.handler, head.exchange, frame, budget, budget.at_once())

@@ -22,6 +22,9 @@ HIDDEN: Final = frozenset(
     }
 )
 
+#: The requests whose responses hold record sets, and are long by these.
+READS: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
+
 #: The requests about transactions that name a transactional id (KIP-98).
 TRANSACTIONS: Final = frozenset(
     {

@@ -5,7 +5,7 @@ may read, since the broker counts the requests of a session; and what a response
 rules may have changed.
 """
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kproxy.codec._generated.alter_share_group_offsets import (
@@ -33,7 +33,7 @@ from kproxy.codec._generated.share_fetch import (
 from kproxy.proxy.authorization.access import Access
 from kproxy.proxy.authorization.acl_rules import Operation, ResourceType
 from kproxy.proxy.authorization.guards import Asked, Guard, Whole, on_topic
-from kproxy.proxy.screening import Parts, Rows, Screened
+from kproxy.proxy.screening import Parts, Rows, Screened, split
 
 _GROUP: Final = ResourceType.GROUP
 _TOPIC: Final = ResourceType.TOPIC
@@ -65,7 +65,7 @@ def _in_session(rows: Rows) -> Guard:
     """Read on each topic of a request of a session."""
 
     def guard(access: Access, request: Any, version: int) -> Screened:
-        kept, refused = _split(access, Operation.READ, request.topics, rows)
+        kept, refused = split(request.topics, partial(access.topic_error, Operation.READ), rows)
 
         def change(answer: Any) -> None:
             for topic in answer.responses:
@@ -87,15 +87,6 @@ def _refused(row: Any, error: int) -> Any:
     return blank
 
 
-def _split(
-    access: Access, operation: Operation, topics: Sequence[Any], rows: Callable[[Any, int], object]
-) -> tuple[list[Any], list[Any]]:
-    """The topics that are allowed, and the rows that refuse the others."""
-    errors = [access.topic_error(operation, topic) for topic in topics]
-    pairs = list(zip(topics, errors, strict=True))
-    return [topic for topic, error in pairs if not error], [rows(topic, error) for topic, error in pairs if error]
-
-
 _READS_GROUP = Asked(Operation.READ, _GROUP, "group_id")
 fetch = Whole(_READS_GROUP, rest=_in_session(_READ))
 acknowledge = Whole(_READS_GROUP, rest=_in_session(_ACKNOWLEDGED))
@@ -112,8 +103,9 @@ delete_offsets = Whole(
 
 def describe_offsets(access: Access, request: DescribeShareGroupOffsetsRequest, version: int) -> Screened:
     """Describe on each group and topic; of all topics of a group those that may be described."""
+    hidden = partial(access.topic_error, Operation.DESCRIBE)
     kept, refused = [], []
-    refused_topics: dict[str, list[Any]] = {}
+    refused_topics: dict[str, list[object]] = {}
     for group in request.groups:
         error = access.error(Operation.DESCRIBE, _GROUP, group.group_id)
         if error:
@@ -123,7 +115,7 @@ def describe_offsets(access: Access, request: DescribeShareGroupOffsetsRequest, 
         elif group.topics is None:
             kept.append(group)
         else:
-            topics, refused_topics[group.group_id] = _split(access, Operation.DESCRIBE, group.topics, _DESCRIBED)
+            topics, refused_topics[group.group_id] = split(group.topics, hidden, _DESCRIBED)
             kept.append(group.replaced(topics=topics))
     if refused and not kept:
         return Screened(answer=DescribeShareGroupOffsetsResponse(groups=refused))

@@ -8,13 +8,12 @@ from kproxy.codec.messages import ApiKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.quotas.buckets import Buckets
 from kproxy.proxy.quotas.quota_rules import Entity, Limit, QuotaRules, Share
-from kproxy.proxy.versions import FREE, LOGINS
+from kproxy.proxy.versions import FREE, LOGINS, READS
 
 #: Requests of ``FREE`` that a connection may send before its client is taken as known: enough for a login.
 _MOST_FREE: Final = 5
-#: Which bytes count for which limit.
+#: Whose bytes count for ``producer_byte_rate``; those of ``READS`` count for the other one.
 _WRITTEN: Final = ApiKey.PRODUCE
-_READ: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 
 class TooManyConnections(RemoteProtocolError):
@@ -111,7 +110,7 @@ class Meter:
         wait = self._used(Limit.REQUEST_RATE, 1, now)
         if api_key == _WRITTEN:
             wait = max(wait, self._used(Limit.PRODUCER_BYTE_RATE, request_bytes, now))
-        elif api_key in _READ:
+        elif api_key in READS:
             wait = max(wait, self._used(Limit.CONSUMER_BYTE_RATE, answer_bytes, now))
         return wait
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from kproxy.budget import RequestBudget
 from kproxy.codec.header import encode_response, response_header_size
-from kproxy.codec.messages import ApiKey, response_class
+from kproxy.codec.messages import response_class
+from kproxy.proxy.versions import READS
 
 _PREFIX = 4
 _MS = Struct(">i")
-_FETCHED = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
-#: The first version of these that can say it, at the beginning of its body.
+#: The first version of ``READS`` that can say it, at the beginning of its body.
 _FIRST_FETCH = 1
 
 
@@ -18,7 +18,7 @@ def throttled(frame: bytes, api_key: int, version: int, ms: int, budget: Request
     """A response (prefix included) with ``throttle_time_ms``, if its version can say so; never less than before."""
     view = memoryview(frame)[_PREFIX:]
     body = response_header_size(api_key, version, view)
-    if api_key in _FETCHED:  # records need not be read for it
+    if api_key in READS:  # records need not be read for it
         return _fetched(frame, _PREFIX + body, ms) if version >= _FIRST_FETCH else frame
     kind = response_class(api_key)
     if not hasattr(kind(), "throttle_time_ms"):
