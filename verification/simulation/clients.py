@@ -388,8 +388,7 @@ class Client:
         if entry is None:
             self._say(f"throws the late answer to {number} away")
             return
-        waited = trio.current_time() - (entry[0] - self.plan.request_timeout)
-        late = waited >= GIVEN_UP * self.plan.timeout_ms / 1000
+        late = trio.current_time() - self._there_since(*entry) >= GIVEN_UP * self.plan.timeout_ms / 1000
         if late:
             self._history.disturb(self.plan)  # kproxy has to assume that it has given up
         request = dict(entry[1])
@@ -422,6 +421,19 @@ class Client:
             self._ahead = self.plan.ready and not self._todo
             self._note_refused(entry[1], again)
             self._again([entry[1] if self.plan.repeats_whole else again])
+
+    def _there_since(self, deadline: float, request: Request) -> float:
+        """Since when kproxy has to assume that a request was there (trio's clock).
+
+        It reads nothing while an earlier one waits: what arrives then may have come at any time since the first byte
+        that it has not read.
+        """
+        sent_at = deadline - self.plan.request_timeout
+        assert self.link is not None
+        if self.link.beyond is not None:
+            return sent_at
+        arrived = next(sent.attempts[-1].arrives for sent in _all(request))
+        return min(sent_at, self.link.up.unread_since(arrived))
 
     def _note_refused(self, request: Request, again: Request) -> None:
         for index, batch in request.items():

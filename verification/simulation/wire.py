@@ -7,6 +7,7 @@ is not. Otherwise an end is never later than it must be: a FIN that arrives long
 half-open connection.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -56,6 +57,9 @@ class Pipe:
         self._cut: tuple[int, Callable[[], None]] | None = None
         #: Bytes that have arrived and are unread.
         self.inbox = bytearray()
+        #: When the first unread byte came, and when the reader had taken all again (trio's clock), in turn.
+        self._filled: list[float] = []
+        self._emptied: list[float] = []
         #: Bytes written that have not arrived.
         self.on_way = 0
         #: Bytes written so far, and how many of them have arrived.
@@ -99,10 +103,19 @@ class Pipe:
             buffer[: len(part)] = part
             del self.inbox[: len(part)]
             total += len(part)
+        if total and not self.inbox:
+            self._emptied.append(trio.current_time())
         if was_full:
             self._acknowledge(0.0)
         self.writers.unpark_all()
         return total
+
+    def unread_since(self, at: float) -> float:
+        """Since when the reader had something unread all the time until ``at``; ``at`` if it had nothing."""
+        times = bisect_right(self._filled, at)
+        if not times or (times <= len(self._emptied) and self._emptied[times - 1] < at):
+            return at
+        return self._filled[times - 1]
 
     def end(self, how: str) -> None:
         """Sends FIN or RST after the bytes in flight: it is under way for as long as bytes are, at the least."""
@@ -293,6 +306,8 @@ class Pipe:
             size, action = self._cut
             data, cut = data[:size], action if len(data) >= size else None
             self._cut = (size - len(data), action)
+        if data and not self.inbox:
+            self._filled.append(trio.current_time())
         self.inbox += data
         self.on_way -= len(data)
         self.arrived += len(data)

@@ -51,6 +51,29 @@ async def test_what_is_unread_takes_room(clock: VirtualClock, autojump_clock: Mo
     assert write(pipe, bytes(16)) == 4
 
 
+async def test_what_comes_before_the_reader_has_taken_all_is_unread_since_the_first_byte(
+    clock: VirtualClock, autojump_clock: MockClock
+) -> None:
+    pipe, _ = pipes(clock)
+    assert pipe.unread_since(1.0) == 1.0
+    for until in (1.0, 2.0):
+        write(pipe, b"abc")
+        await trio.sleep_until(until)
+    first = pipe.unread_since(0.5)
+    assert 0.0 < first < 0.5
+    assert pipe.unread_since(2.0) == first
+    pipe.read([memoryview(bytearray(5))])
+    assert pipe.unread_since(2.0) == first
+    pipe.read([memoryview(bytearray(5))])
+    assert pipe.unread_since(3.0) == 3.0
+    await trio.sleep_until(3.0)
+    write(pipe, b"abc")
+    await trio.sleep_until(4.0)
+    assert 3.0 < pipe.unread_since(4.0) < 3.5
+    assert pipe.unread_since(2.5) == 2.5
+    assert pipe.unread_since(1.5) == first
+
+
 @pytest.mark.parametrize("how", [FIN, RST])
 async def test_the_end_comes_after_the_bytes(clock: VirtualClock, autojump_clock: MockClock, how: str) -> None:
     pipe, _ = pipes(clock)
