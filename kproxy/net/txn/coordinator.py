@@ -29,7 +29,7 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.owner import Owner
+    from kproxy.txn.procedures.owner import Owner
 
 log = structlog.get_logger("kproxy.transactions")
 

@@ -8,7 +8,7 @@ from kproxy.txn.ids import Producer
 
 
 class GroupOffsets:
-    """As ``kproxy.net.txn.owner_services.Groups``."""
+    """As ``kproxy.txn.procedures.outside.Groups``."""
 
     def __init__(self, cluster: Cluster, mirror: OffsetMirror) -> None:
         """``cluster`` knows who coordinates a group."""

@@ -24,12 +24,13 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.version_choice import VersionRange
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
-from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.own_topic import check
+from kproxy.txn.procedures.outside import NotAppended
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 """A record's key and value."""
@@ -46,7 +47,7 @@ _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER
 _AGAIN: Final = NO_TOPIC | {ErrorCode.CORRUPT_MESSAGE}
 
 
-class AppendError(KproxyError):
+class AppendError(NotAppended):
     """The log's leader did not acknowledge an append."""
 
     def __init__(self, partition: int, error_code: int) -> None:

@@ -16,22 +16,25 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import KproxyError
+from kproxy.net.network import Network
 from kproxy.net.succession import Succession
-from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.owner import disconnect_idle
-from kproxy.net.txn.owner_services import OwnerTools, Topics
+from kproxy.net.txn.transaction_log import TransactionLog
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY, refuse_replaced
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.outside import OwnerTools, Topics
+from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.log_owner import LogOwner
+    from kproxy.txn.procedures.log_owner import LogOwner
 
 log = structlog.get_logger("kproxy.transactions")
 
@@ -75,6 +78,9 @@ class LogOwners:
     def __init__(
         self,
         tools: OwnerTools,
+        transactions: TransactionLog,
+        network: Network,
+        stats: TransactionStats,
         config: TransactionOptions,
         nursery: trio.Nursery,
         jobs: Jobs,
@@ -86,6 +92,9 @@ class LogOwners:
         """
         self._succession = succession or Succession()
         self._tools = tools
+        self._log = transactions
+        self._wall = network.wall
+        self._stats = stats
         self._config = config
         self._nursery = nursery
         self._jobs = jobs
@@ -165,7 +174,7 @@ class LogOwners:
         return owner
 
     def _new(self, transactional_id: str) -> "LogOwner":
-        from kproxy.net.txn.log_owner import LogOwner  # not before a transaction is asked for
+        from kproxy.txn.procedures.log_owner import LogOwner  # not before a transaction is asked for
 
         return LogOwner(transactional_id, self._tools)
 
@@ -295,7 +304,7 @@ class LogOwners:
         return now > since + after_ms / 1000
 
     def _now_ms(self) -> int:
-        return int(self._tools.cluster.network.wall() * 1000)
+        return int(self._wall() * 1000)
 
     # -- clients that have disconnected
 
@@ -320,7 +329,7 @@ class LogOwners:
         """Ends what takes too long, here and elsewhere, and gives up ids that nobody uses; for ever."""
         self._end_former()
         while True:
-            await (trio.sleep if self._owners else self._tools.log.pause)(_SWEEP_SECONDS)
+            await (trio.sleep if self._owners else self._log.pause)(_SWEEP_SECONDS)
             now = trio.current_time()
             for name, owner in list(self._owners.items()):
                 if owner.is_overdue(now):
@@ -351,13 +360,13 @@ class LogOwners:
 
     def _note(self) -> None:
         """Tells the metrics what is open and what waits."""
-        stats, transactions = self._tools.stats, self._tools.log
+        stats, transactions = self._stats, self._log
         stats.log_lag, stats.log_losses = transactions.lag, transactions.losses
         unsettled = transactions.views.unsettled()
         stats.ids, stats.prepared = transactions.views.count, sum(len(view.prepared) for view in unsettled)
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
         oldest = min(began, default=None)
-        wall = self._tools.cluster.network.wall() - trio.current_time()
+        wall = self._wall() - trio.current_time()
         stats.oldest_open = None if oldest is None else oldest + wall
 
     def _sweep(self, views: Sequence[IdView]) -> None:
@@ -415,7 +424,7 @@ class LogOwners:
     async def _expire(self, view: IdView) -> None:
         assert view.claim is not None
         entry = Entry(view.transactional_id, TransactionExpiry(view.claim.nonce))
-        await self._tools.log.append_unfenced(entry)
+        await self._log.append_unfenced(entry)
 
     def _start(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
         if transactional_id not in self._ending:

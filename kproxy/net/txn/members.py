@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_member import BrokerMembers
-from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction
-from kproxy.net.txn.member import Member
-from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import NOBODY, fenced, next_client
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope, named_parts
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView

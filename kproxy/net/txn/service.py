@@ -8,13 +8,14 @@ import structlog
 import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_questions import LATEST, list_offsets
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.leaders import Leaders
+from kproxy.net.brokers.leaders import Leaders, LogError
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
@@ -46,7 +47,6 @@ from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
-from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
@@ -54,6 +54,7 @@ from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.net.txn.transaction_api import TransactionApi
 from kproxy.net.txn.transaction_log import TransactionLog, ViewSink, make_views
+from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.net.txn.waits import Reading
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
@@ -61,8 +62,11 @@ from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.single_flight import SingleFlight
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.outside import Level, OwnerTools
+from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.transaction_log")
+_transactions_log = structlog.get_logger("kproxy.transactions")
 
 _NONCE_BYTES = 16
 
@@ -110,19 +114,23 @@ class Transactions:
         connections = partial(WriterConnections, cluster, config, stats.produce, nursery, turn)
         tools = OwnerTools(
             log=self.log,
-            cluster=cluster,
             stats=stats.transactions,
             groups=GroupOffsets(cluster, self._mirror),
             ends=self._ends,
             topics=TopicPolicies(cluster),
             former=FormerEpochs(self._leaders, config, stats.retries),
             connections=connections,
+            ask_producer_id=cluster.new_producer_id,
             nonce=_nonce,
             instance_id=config.instance_id,
+            time=TRIO_TIME,
             traces=traces or NoTraces(),
+            report=_report,
         )
         self._jobs = Jobs(nursery)
-        log_owners = LogOwners(tools, config, nursery, self._jobs, self._succession)
+        log_owners = LogOwners(
+            tools, self.log, cluster.network, stats.transactions, config, nursery, self._jobs, self._succession
+        )
         #: Of this process, for its server too: beside producer ids it keeps the epochs of the broker's transactions.
         self.lane_log = LaneLog(cluster, config, replaces=self._succession.replaces)
         brokers = BrokerOwners(cluster, config, stats.transactions, connections, self.lane_log, self._succession)
@@ -288,7 +296,14 @@ class Transactions:
 
     async def _ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         told = await self._leaders.ask(places, list_offsets(LATEST))
-        return {place: told[place].get(place, "ListOffsets") for place in places}
+        try:
+            return {place: told[place].get(place, "ListOffsets") for place in places}
+        except LogError as error:
+            raise TxnError(ErrorCode(error.error_code), str(error)) from error
+
+
+def _report(level: Level, text: str, transactional_id: str, **facts: str) -> None:
+    getattr(_transactions_log, level)(text, transactional_id=transactional_id, **facts)
 
 
 def _nonce() -> bytes:

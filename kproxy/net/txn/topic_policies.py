@@ -50,8 +50,12 @@ class TopicPolicies:
         self._asking = trio.Lock()
         self._warned = False
 
+    def topic_id(self, topic: str) -> bytes | None:
+        """The id of a topic, as far as it is known."""
+        return self._cluster.metadata.topic_id(topic)
+
     async def errors(self, places: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """As ``kproxy.net.txn.owner_services.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) without a broker."""
+        """As ``kproxy.txn.procedures.outside.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) without a broker."""
         errors: dict[str, ErrorCode] = {}
         for topic in dict.fromkeys(topic for topic, _ in places):
             if is_own_topic(topic):

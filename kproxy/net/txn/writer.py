@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import partial
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -18,6 +18,7 @@ from kproxy.net.brokers.broker_client import CLIENT_ID
 from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
+from kproxy.txn.procedures.outside import BrokerWrites
 from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written
 
 _OLDEST_PRODUCE: Final = 3
@@ -27,16 +28,6 @@ _ENOUGH_BYTES: Final = 65_536
 _MOST_TURNS: Final = 100
 #: Of a batch to which the broker's response says nothing: error code, base offset, log append time.
 _NO_RESULT: Final = (ErrorCode.NETWORK_EXCEPTION, -1, -1)
-
-
-class BrokerWrites(NamedTuple):
-    """The requests to brokers about a transaction that is theirs to decide."""
-
-    transactional_id: str
-    #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
-    newest_produce: int
-    #: Who is about to hand batches over.
-    line: Sized
 
 
 class TransactionWriter:

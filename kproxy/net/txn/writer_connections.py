@@ -1,5 +1,7 @@
 """Where a transactional id's data are sent: connections that outlive its transactions."""
 
+from typing import TYPE_CHECKING
+
 import trio
 
 from kproxy.config.transaction_options import TransactionOptions
@@ -8,6 +10,11 @@ from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.routing import Broker
+from kproxy.txn.ids import Producer
+
+if TYPE_CHECKING:
+    from kproxy.net.txn.writer import TransactionWriter
+    from kproxy.txn.procedures.outside import BrokerWrites
 
 
 class WriterConnections:
@@ -30,6 +37,12 @@ class WriterConnections:
         self._clients: dict[int, PipelinedClient] = {}
         self._connecting: dict[int, trio.Lock] = {}
         self._closed = False
+
+    def writer(self, producer: Producer, native: "BrokerWrites | None" = None) -> "TransactionWriter":
+        """A writer of one transaction, which has the connections until the next one is made."""
+        from kproxy.net.txn.writer import TransactionWriter  # not before a transaction is asked for
+
+        return TransactionWriter(self, *producer, native)
 
     def client(self, broker: Broker) -> PipelinedClient | None:
         """The connection to a broker, if there is one."""

@@ -11,12 +11,12 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn import log_owners, offset_mirror
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.log_owner import LogOwner
 from kproxy.testing.fake_broker import Close
 from kproxy.testing.fake_broker.controls import Edit
 from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.txn.log_records import Kind
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.txn_error import TxnError
 from tests.net.test_broker_log import refusing
 from tests.net.txn.instances import Cast, Client, Instance, arrives, stage

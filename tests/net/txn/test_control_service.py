@@ -11,7 +11,6 @@ import trio
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.control_service import DEFAULT_TIMEOUT_MS, ControlService
-from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.net.txn.service import Transactions
@@ -21,6 +20,7 @@ from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.log_records import Kind
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.decisions import Decisions
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied

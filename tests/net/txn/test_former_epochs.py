@@ -16,9 +16,10 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.leaders import LogError, Told
-from kproxy.net.txn.former_epochs import Former, FormerEpochs, Uncertain
+from kproxy.net.txn.former_epochs import FormerEpochs
 from kproxy.proxy.retry_stats import RetryStats
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
+from kproxy.txn.procedures.former import Former, Uncertain
 from kproxy.txn.view import IdView
 from kproxy.txn.writes import Written
 from tests.codec.message_sets import entry

@@ -323,7 +323,7 @@ async def test_the_metrics_tell_what_is_open_and_since_when() -> None:
                 await a.transactions.coordinator.prepare(client.request)
         assert (stats.ids, stats.prepared, stats.log_lag) == (3, 1, 0)
         assert stats.oldest_open is not None
-        wall = a.transactions.coordinator.log._tools.cluster.network.wall()
+        wall = a.transactions.coordinator.log._wall()
         assert 39 <= wall - stats.oldest_open < 60
         for client in (old, new):
             await client.end(a)

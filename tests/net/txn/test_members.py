@@ -10,11 +10,11 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.member import Member
 from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, Kind
+from kproxy.txn.procedures.member import Member
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict

@@ -96,10 +96,10 @@ class FakeKeeper:
 
 def owners(nursery: trio.Nursery, view: object = None, instance_id: str = "a", succession: Any = None) -> Any:
     log = SimpleNamespace(views=Views(view), lag=3, losses=2, pause=trio.sleep)
-    cluster = SimpleNamespace(network=SimpleNamespace(wall=lambda: 1e9 + trio.current_time()))
-    tools: Any = SimpleNamespace(log=log, instance_id=instance_id, cluster=cluster, stats=SimpleNamespace())
+    network, stats = SimpleNamespace(wall=lambda: 1e9 + trio.current_time()), SimpleNamespace()
+    tools: Any = SimpleNamespace(log=log, instance_id=instance_id)
     config = Config(bootstrap_servers=(), transaction_max_timeout_ms=LONGEST_MS, instance_id=instance_id)
-    return LogOwners(tools, config, nursery, Jobs(nursery), succession)
+    return LogOwners(tools, log, network, stats, config, nursery, Jobs(nursery), succession)
 
 
 def claimed(name: str, *, open_since: int | None = None) -> Any:
@@ -252,7 +252,7 @@ async def test_all_ids_are_checked_every_ten_seconds_and_the_unsettled_ones_ever
     assert [time for what, time in looks if what == "all"] == [0, 1, 11, 21]
     times = [time for what, time in looks if what == "unsettled"]
     assert [times.count(second) for second in range(1, 13)] == [1, *[2] * 9, 1, 2]  # the metrics count them, too
-    assert (alone._tools.stats.log_lag, alone._tools.stats.log_losses) == (3, 2)
+    assert (alone._stats.log_lag, alone._stats.log_losses) == (3, 2)
 
 
 @pytest.mark.parametrize("is_here", [False, True])
@@ -269,7 +269,7 @@ async def test_an_instance_without_owners_waits_for_the_log(
         waits.append(seconds)
         await trio.sleep(100)
 
-    alone._tools.log.pause = pause
+    alone._log.pause = pause
     with trio.move_on_after(5.5):
         await alone.run()
     assert len(waits) == (not is_here)

@@ -12,17 +12,17 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.id_lock import Interrupted
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.log_owner import LogOwner
-from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
-from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import named_parts
+from kproxy.txn.procedures.id_lock import Interrupted
+from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.view import IdView, LogPosition
 
 _CLAIM: Final = IdView._claim

@@ -14,24 +14,25 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.txn.announcements import Announcements
-from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.decisions import Decisions
 from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
-from kproxy.net.txn.transaction import Transaction
 from kproxy.net.txn.transaction_log import TransactionLog
+from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn import view as view_module
 from kproxy.txn.claims import NOBODY, was_answered
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable, Question, Row
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.announcements import Announcements
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
@@ -205,7 +206,7 @@ async def initializes_again(self: LogOwner, timeout_ms: int, resumed: Producer, 
     view = await self.keeper.read_to_end()
     if view is None or not was_answered(view, resumed):
         return await _INITIALIZE(self, timeout_ms, resumed, client_id)
-    async with self._lock:
+    async with self._turns.ordinary():
         await self.keeper.claim_again()
         self._drop("initialized")
         self.id.initialize()
@@ -295,6 +296,7 @@ async def announces_behind(self: Announcements, transaction: Transaction, *what:
         with suppress(KproxyError, OSError):
             await _ANNOUNCE(self, transaction, *what)
 
+    assert isinstance(transaction.writer, TransactionWriter)
     transaction.writer._connections.nursery.start_soon(announce)
 
 

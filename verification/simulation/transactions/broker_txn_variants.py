@@ -8,8 +8,8 @@ from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.managed_transactions import ManagedTransaction
-from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.transactional_id import TransactionalId
 from verification.simulation.transactions import broken_broker_rules, broken_rules, broker_txn_scripts, invariants
 from verification.simulation.transactions.variants import Variant

@@ -2,15 +2,16 @@
 
 from typing import Final
 
-from kproxy.net.txn import control_service, log_owner, members
-from kproxy.net.txn.decisions import Decisions
+from kproxy.net.txn import control_service, members
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
-from kproxy.net.txn.log_owner import LogOwner
-from kproxy.net.txn.member import Member
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.txn import prepared_parts
 from kproxy.txn import view as view_module
+from kproxy.txn.procedures import log_owner
+from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.member import Member
 from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
 from verification.simulation.transactions.member_history import ONCE, PREPARED, TOGETHER
 from verification.simulation.transactions.variants import Variant

@@ -6,22 +6,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 from unittest.mock import patch
 
-from kproxy.net.txn import group_offset_requests, pending_offsets
-from kproxy.net.txn.announcements import Announcements
-from kproxy.net.txn.claim_keeper import ClaimKeeper
+from kproxy.net.txn import group_offset_requests
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.decisions import Decisions
-from kproxy.net.txn.log_owner import LogOwner
 from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
-from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.txn import view as view_module
 from kproxy.txn import views as views_module
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.last_stable import LastStable
+from kproxy.txn.procedures import pending_offsets
+from kproxy.txn.procedures.announcements import Announcements
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views

@@ -9,7 +9,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.wait_queue import WaitQueue
-from kproxy.net.txn.transaction import Transaction
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 
 #: After each request the queue is checked again, so often: data that arrive in between would wait for the request.

@@ -20,13 +20,11 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
 from kproxy.net.txn.broker.member_ids import MemberIds
-from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.member import Member
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.transaction import Transaction
-from kproxy.net.txn.writer import BrokerWrites as NativeWriting
-from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.id_lock import Interrupted
+from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.outside import BrokerWrites, OwnerTools
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import BrokerTransaction
@@ -57,9 +55,9 @@ class BrokerMember(Member):
         self._requests = requests
         self._slots = slots
         self._protocol = Protocol.of(native.level)
-        writing = NativeWriting(native.transactional_id, self._protocol.produce, line=())
-        writer = TransactionWriter(self._connections, *native.producer, writing)
-        self._transaction = Transaction(native.producer, writer)
+        writing = BrokerWrites(native.transactional_id, self._protocol.produce, line=())
+        writer = self._connections.writer(native.producer, writing)
+        self._transaction = Transaction(native.producer, writer, tools.time.now())
 
     async def join(self, view: IdView, main: Producer) -> bool:
         """As ``Member.join``. If the log names its transaction, nobody else uses the id before that transaction has

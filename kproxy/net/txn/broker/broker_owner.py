@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
@@ -22,17 +20,16 @@ from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, P
 from kproxy.net.txn.broker.continuing import continue_client
 from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.net.txn.broker.owner_policy import CLIENT
-from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.owner import Owner
-from kproxy.net.txn.transaction import Transaction
-from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
-from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY, is_retry, refuse_former
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.first_batches import FirstBatches
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.id_lock import Interrupted
+from kproxy.txn.procedures.outside import BrokerWrites, Connections, Time
+from kproxy.txn.procedures.owner import Owner
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
 from kproxy.txn.resting_client import RestingClient
@@ -55,12 +52,13 @@ class BrokerOwner(Owner):
         self,
         transactional_id: str,
         requests: BrokerRequests,
-        connections: WriterConnections,
+        connections: Connections,
         stats: "TransactionStats",
         kept: KeptEpoch,
+        time: Time,
     ) -> None:
         """``connections``: closed by ``close``. ``kept``: what the next kproxy needs of a client of its own."""
-        super().__init__(stats, connections)
+        super().__init__(stats, connections, time)
         self._kept = kept
         #: Of a client that continues after a restart of kproxy.
         self._first_batches: FirstBatches | None = None
@@ -95,7 +93,7 @@ class BrokerOwner(Owner):
         """Whether a transaction has begun, is not decided, and may still be: its time is not over."""
         if self.transaction is None:
             return False
-        return trio.current_time() <= self.transaction.began_at + self._timeout_ms / 1000
+        return self._now() <= self.transaction.began_at + self._timeout_ms / 1000
 
     @property
     def is_connected(self) -> bool:
@@ -206,7 +204,7 @@ class BrokerOwner(Owner):
         return self._upstream
 
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
-        self.used_at = trio.current_time()
+        self.used_at = self._now()
         self.id.admit(request, coordinator)
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
@@ -245,9 +243,9 @@ class BrokerOwner(Owner):
                 # the next kproxy must know the epoch of whatever is written
                 await self._kept.written()
             native = BrokerWrites(self._name, protocol.produce, self._added.line)
-            writer = TransactionWriter(self._connections, *self._upstream, native)
+            writer = self._connections.writer(self._upstream, native)
             self._sequences.begin()
-            self.transaction = Transaction(self._upstream, writer)
+            self.transaction = Transaction(self._upstream, writer, self._now())
             if self.id.begin():
                 self._stats.open += 1
         return self.transaction

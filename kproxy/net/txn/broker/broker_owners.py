@@ -10,11 +10,12 @@ from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.owner_policy import CLIENT
-from kproxy.net.txn.owner import disconnect_idle
+from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import fenced
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.stored_epochs import LastEnd
 from kproxy.txn.txn_error import TxnError
 
@@ -130,7 +131,7 @@ class BrokerOwners:
         asking = self._asking[transactional_id] = self._connections()
         requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
         kept = KeptEpoch(self._log, transactional_id, self._stats)
-        owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept)
+        owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept, TRIO_TIME)
         owner.policy = policy
         self._owners[transactional_id] = owner
         if not len(self._owners) % _OFTEN:

@@ -18,9 +18,9 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker import added_partitions, broker_requests
 from kproxy.net.txn.broker.added_partitions import AddedPartitions
 from kproxy.net.txn.broker.broker_requests import FIRST
-from kproxy.net.txn.transaction import Transaction
 from kproxy.testing.fake_broker import Answer, Call, Close
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import client_of
 from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
@@ -146,7 +146,7 @@ class Adding:
         nobody: Any = None
         self.broker: Coordinator = broker
         self.added = AddedPartitions(broker)
-        self.transaction = Transaction(Producer(1, 0), nobody)
+        self.transaction = Transaction(Producer(1, 0), nobody, 0.0)
 
     async def announce(self, *indexes: int) -> list[int]:
         """Adds these; all that is added then."""

@@ -21,10 +21,11 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.txn.broker.broker_member import BrokerMember, BrokerMembers
 from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
-from kproxy.net.txn.member import Member
+from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.member import Member
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.fenced_client import states, told
@@ -99,13 +100,13 @@ async def scene(level: int = 2, **options: Any) -> AsyncIterator[Scene]:
             return WriterConnections(kproxy.cluster, config, kproxy.stats.produce, cast.nursery, turn)
 
         tools = SimpleNamespace(
-            cluster=SimpleNamespace(metadata=SimpleNamespace(topic_id={}.get)),
             connections=connections,
             nonce=lambda: bytes(16),
             stats=kproxy.stats.transactions,
             instance_id="a",
             ends=None,
-            topics=None,
+            topics=SimpleNamespace(topic_id=None),
+            time=TRIO_TIME,
         )
         yield Scene(cast, slots, BrokerMembers(kproxy.cluster, config, slots), tools)
 

@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
-from kproxy.net.txn import log_owner, takeover
-from kproxy.net.txn.former_epochs import Former
-from kproxy.net.txn.transaction import Transaction
 from kproxy.proxy.coordinator_rules import Home
+from kproxy.txn.procedures import log_owner, takeover
+from kproxy.txn.procedures.former import Former
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.view import IdView
 from verification.simulation.transactions import scripts
 from verification.simulation.transactions.plan import ROAMING, Taste, make_plan

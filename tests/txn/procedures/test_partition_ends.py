@@ -1,7 +1,7 @@
 """What a transaction announces: what is written must be found, what will probably be written need not."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import pytest
@@ -10,9 +10,9 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.brokers.leaders import LogError
-from kproxy.net.txn import partition_ends
-from kproxy.net.txn.partition_ends import PartitionEnds
+from kproxy.net.txn.trio_time import TRIO_TIME
+from kproxy.txn.procedures import partition_ends
+from kproxy.txn.procedures.partition_ends import PartitionEnds
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import Written
 from tests.net.txn.instances import Client, stage
@@ -32,7 +32,7 @@ class Leaders:
             await trio.sleep(60)
             raise OSError("no leader")
         if GONE in places:
-            raise LogError(GONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "ListOffsets")
+            raise TxnError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "ListOffsets")
         return dict.fromkeys(places, 5)
 
 
@@ -42,9 +42,14 @@ class Topics:
 
     forbidden: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    #: Of topics, where they are known.
+    ids: Mapping[str, bytes] = field(default_factory=dict)
 
     async def errors(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
         return {place: ErrorCode.POLICY_VIOLATION for place in places if place[0] in self.forbidden}
+
+    def topic_id(self, topic: str) -> bytes | None:
+        return self.ids.get(topic)
 
     def is_known_writable(self, place: TopicPartition) -> bool:
         return place[0] not in (*self.forbidden, *self.unknown)
@@ -54,7 +59,7 @@ def ends_of(
     leaders: Leaders, topics: Topics | None = None, ids: Mapping[str, bytes] = MappingProxyType({})
 ) -> PartitionEnds:
     """``ids``: of topics, where they are known."""
-    return PartitionEnds(leaders, topics or Topics(), ids.get)
+    return PartitionEnds(leaders, replace(topics or Topics(), ids=ids), TRIO_TIME)
 
 
 class TestPartitionEnds:

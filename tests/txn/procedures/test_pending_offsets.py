@@ -8,9 +8,9 @@ from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsetsTopic,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.pending_offsets import PendingOffsets
+from kproxy.txn.procedures.pending_offsets import PendingOffsets
 from kproxy.txn.txn_error import TxnError
-from tests.net.txn.memory_log import Desk, at_once
+from tests.txn.procedures.memory_log import Desk, at_once
 
 
 def offsets(*found: int, group: str = "g") -> TransactionOffsets:

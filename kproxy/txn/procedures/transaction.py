@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from kproxy.codec._generated.transaction_decision import (
     TransactionDecision,
     TransactionDecisionCopy,
@@ -27,12 +25,12 @@ from kproxy.codec._generated.transaction_prepare import (
 from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import AddedGroups
 from kproxy.txn.prepared_parts import NOTHING_BESIDE, DecidedParts
+from kproxy.txn.procedures.outside import Writer
+from kproxy.txn.procedures.partition_ends import PartitionEnds
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.views import Views
@@ -51,12 +49,11 @@ _MOST_COPIES_BYTES: Final = 64 << 20
 class Transaction:
     """Under an epoch of its own."""
 
-    def __init__(self, producer: Producer, writer: TransactionWriter) -> None:
-        """``producer`` is the one in the batches."""
+    def __init__(self, producer: Producer, writer: Writer, began_at: float) -> None:
+        """``producer`` is the one in the batches; ``began_at`` in seconds, by ``Time.now``."""
         self.producer = producer
         self.writer = writer
-        #: trio's clock, seconds.
-        self.began_at = trio.current_time()
+        self.began_at = began_at
         #: Partitions that the client has added to it.
         self.joined: set[TopicPartition] = set()
         #: Partitions that are in the log.

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn import transaction
 from kproxy.testing.fake_broker import Call, CloseAfter
+from kproxy.txn.procedures import transaction
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.member_scene import MemberGroup, refused

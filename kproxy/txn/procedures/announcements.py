@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.id_lock import Wait
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.client_sequences import ClientSequences
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.id_lock import Wait
+from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.partition_ends import PartitionEnds
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest, places_of
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import TxnSend

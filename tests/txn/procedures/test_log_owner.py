@@ -12,27 +12,20 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn import log_owner
-from kproxy.net.txn.former_epochs import Former, SentBatch
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
+from kproxy.txn.procedures.former import Former, SentBatch
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import ASKED, DOOMED, HAND
-from tests.net.txn.memory_log import P0, P1
-from tests.net.txn.owner_scene import TIMEOUT_MS, At, DataWriter, Held
+from tests.txn.procedures.memory_log import P0, P1
+from tests.txn.procedures.owner_scene import TIMEOUT_MS, At, Held
 
 P2 = ("t", 2)
 GREATER = Producer(10**9, LAST_EPOCH)
 BUMPS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
 NAMES = pytest.mark.parametrize("name", ["0", "z"])
-
-
-@pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transactions send nothing to brokers."""
-    monkeypatch.setattr(log_owner, "TransactionWriter", lambda *_: DataWriter())
 
 
 def refused(error: str) -> Any:

@@ -7,9 +7,9 @@ import trio
 from structlog.testing import capture_logs
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn import owner as module
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
+from kproxy.txn.procedures import owner as module
 from tests.net.harness import Proxied, proxied
 from tests.net.txn.wire_producer import TV2, WireProducer
 

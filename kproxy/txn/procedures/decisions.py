@@ -4,14 +4,12 @@ The broker's response to the append decides nothing. Where the log shows no deci
 is undecided below it: then either the decision came before that claim and counts, or it never will.
 """
 
-import trio
-
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction, why_not_committed
 from kproxy.txn.claims import needs_client_producer_id, next_client
 from kproxy.txn.prepared_parts import DecidedParts
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.partition_ends import PartitionEnds
+from kproxy.txn.procedures.transaction import Transaction, why_not_committed
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 
@@ -47,14 +45,14 @@ class Decisions:
         known = self._keeper.client
         fresh = await self._tools.new_producer_id() if bumps and needs_client_producer_id(known) else -1
         following_client = next_client(known, fresh) if bumps else known
-        began = trio.current_time()
+        began = self._tools.time.now()
         if self._keeper.claim is None:
             view = await self._keeper.read_to_end()
         else:
             body = transaction.decision(self._keeper.claim.nonce, following_client, written, why or "", beside)
             view = await self._keeper.append(body)
         verdict = await self._settled(transaction, view)
-        self._tools.stats.appends.observe(trio.current_time() - began)
+        self._tools.stats.appends.observe(self._tools.time.now() - began)
         if written is not None:
             self._ends.note(written, transaction.former.values())
         return verdict

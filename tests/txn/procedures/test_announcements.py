@@ -7,14 +7,14 @@ import pytest
 import trio
 
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
-from kproxy.net.txn.announcements import Announcements
-from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.announcements import Announcements
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import TxnSend, Written
-from tests.net.txn.memory_log import P0, P1, Desk, at_once
+from tests.txn.procedures.memory_log import P0, P1, Desk, at_once
 
 P2 = ("t", 2)
 

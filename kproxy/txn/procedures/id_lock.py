@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
-import trio
-
 from kproxy.codec.messages import ErrorCode
+from kproxy.txn.procedures.outside import Scope, Time
 from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T")
@@ -36,10 +35,11 @@ class Interrupted(TxnError):
 class IdLock:
     """The lock of one transactional id: first come, first served."""
 
-    def __init__(self) -> None:
+    def __init__(self, time: Time) -> None:
         """Nobody has the turn."""
-        self.lock = trio.Lock()
-        self._wait: trio.CancelScope | None = None
+        self.lock = time.lock()
+        self._scope = time.scope
+        self._wait: Scope | None = None
         #: Why each of those aborts that want the turn now.
         self._urgent: list[str] = []
         #: Why a wait was cut short last.
@@ -56,10 +56,10 @@ class IdLock:
 
         A checkpoint is a turn of the event loop, which costs as much as most of what is done in a turn here.
         """
-        try:
-            self.lock.acquire_nowait()
-        except trio.WouldBlock:
+        if self.lock.locked():
             await self.lock.acquire()
+        else:
+            self.lock.acquire_nowait()
         try:
             yield
         finally:
@@ -69,7 +69,7 @@ class IdLock:
         """Waits, in the caller's turn, for data brokers. Interrupted if the transaction is to be aborted."""
         done: list[T] = []
         if not self._urgent:
-            with trio.CancelScope() as self._wait:
+            with self._scope() as self._wait:
                 try:
                     done.append(await work())
                 finally:

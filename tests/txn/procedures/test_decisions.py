@@ -10,16 +10,16 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.decisions import Decisions
-from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import EVERYTHING, NOTHING_BESIDE, DecidedParts, prepared_parts
+from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import ASKED
-from tests.net.txn.memory_log import P0, P1, Desk, Writer
+from tests.txn.procedures.memory_log import P0, P1, Desk, Writer
 
 BUMPS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
 
@@ -155,7 +155,7 @@ class TestADecision:
         desk, decisions, transaction = await opened()
         await decided(decisions, transaction, None)
         part = await desk.keeper.take_epoch()
-        second, before = Transaction(part, Writer(p0=9)), desk.keeper.client  # type: ignore[arg-type]
+        second, before = Transaction(part, Writer(p0=9), trio.current_time()), desk.keeper.client  # type: ignore[arg-type]
         if has_begun:
             desk.log.lost = [TransactionDecision]
         else:

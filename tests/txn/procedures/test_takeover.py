@@ -7,18 +7,18 @@ import pytest
 import trio
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
-from kproxy.net.txn.former_epochs import Former, SentBatch, Uncertain
-from kproxy.net.txn.takeover import Takeover, restore
-from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.former import Former, SentBatch, Uncertain
+from kproxy.txn.procedures.takeover import Takeover, restore
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import LogPosition
 from kproxy.txn.writes import TxnSend, Written
-from tests.net.txn.memory_log import P0, P1, Desk
+from tests.txn.procedures.memory_log import P0, P1, Desk
 from verification.models.transaction_log import bodies
 
 
@@ -45,7 +45,7 @@ NOTHING = Former({}, {}, {})
 async def opened() -> tuple[Desk, Transaction]:
     """An instance "a" where a client has begun to write at its sequence 0."""
     desk = await Desk().initialized()
-    transaction = Transaction(await desk.keeper.take_epoch(), None)  # type: ignore[arg-type]
+    transaction = Transaction(await desk.keeper.take_epoch(), None, trio.current_time())  # type: ignore[arg-type]
     assert desk.keeper.claim is not None
     await desk.keeper.append(transaction.announcement(desk.keeper.claim.nonce, {P0: 5}, {P0: 0}))
     return desk, transaction
@@ -166,7 +166,7 @@ async def test_what_former_instances_knew_of_a_transaction_is_restored() -> None
     found = Former(written, {P0: 7, P1: 4}, {P0: [SentBatch(5, 2, 10)]})
     b, takeover = other(a, FormerEpochs(found))
     view, _ = await takeover.take(await b.read(), continues=True)
-    transaction = Transaction(await b.keeper.take_epoch(), None)  # type: ignore[arg-type]
+    transaction = Transaction(await b.keeper.take_epoch(), None, trio.current_time())  # type: ignore[arg-type]
     now = trio.current_time()
     transaction.began_at = now
     restore(transaction, found, view, sequences)

@@ -11,15 +11,17 @@ import trio
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.trio_time import TRIO_TIME
+from kproxy.proxy.traces import NoTraces
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.partition_ends import PartitionEnds
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.writes import Written
@@ -123,9 +125,6 @@ class Desk:
         self.former: Any = SimpleNamespace()
         self.tools = OwnerTools(
             log=self.log,  # type: ignore[arg-type]
-            cluster=SimpleNamespace(  # type: ignore[arg-type]
-                new_producer_id=self._new_producer_id, metadata=SimpleNamespace(topic_id={}.get)
-            ),
             stats=TransactionStats(),
             groups=self.groups,
             ends=self._ends,
@@ -134,9 +133,13 @@ class Desk:
             connections=lambda: None,  # type: ignore[arg-type,return-value]
             nonce=lambda: f"{name}{self.asked.total() + len(self.log.records):>15}".encode(),
             instance_id=name,
+            ask_producer_id=self._new_producer_id,
+            time=TRIO_TIME,
+            traces=NoTraces(),
+            report=lambda *_, **__: None,
         )
         self.keeper = ClaimKeeper("id", self.tools)
-        self.ends = PartitionEnds(self._ends, self, {}.get)
+        self.ends = PartitionEnds(self._ends, self, TRIO_TIME)
 
     async def _new_producer_id(self) -> int:
         self.asked["producer id"] += 1
@@ -149,6 +152,9 @@ class Desk:
     async def errors(self, _: Collection[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
         return {}
 
+    def topic_id(self, _: str) -> bytes | None:
+        return None
+
     def is_known_writable(self, _: TopicPartition) -> bool:
         return True
 
@@ -159,7 +165,7 @@ class Desk:
 
     async def transaction(self, **written: int) -> Transaction:
         """A transaction under the next epoch, which the log names with the partitions that it has written."""
-        found = Transaction(await self.keeper.take_epoch(), Writer(**written))  # type: ignore[arg-type]
+        found = Transaction(await self.keeper.take_epoch(), Writer(**written), trio.current_time())  # type: ignore[arg-type]
         places = dict.fromkeys(found.writer.written(), 1)
         assert self.keeper.claim is not None
         await self.keeper.append(found.announcement(self.keeper.claim.nonce, places, {}))

@@ -2,11 +2,11 @@
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.id_lock import Wait
-from kproxy.net.txn.owner_services import Groups
-from kproxy.net.txn.transaction import Transaction
 from kproxy.txn.logged_group_offsets import one_of_each_member
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.id_lock import Wait
+from kproxy.txn.procedures.outside import Groups
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 
 

@@ -6,11 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.net.txn.id_lock import IdLock, Interrupted
+from kproxy.net.txn.trio_time import TRIO_TIME
+from kproxy.txn.procedures.id_lock import IdLock, Interrupted
 
 
 async def test_a_wait_without_an_abort_gives_its_result() -> None:
-    turns = IdLock()
+    turns = IdLock(TRIO_TIME)
 
     async def work() -> int:
         assert turns.is_waiting
@@ -25,7 +26,7 @@ async def test_errors_of_what_is_waited_for_are_raised_as_they_are() -> None:
     async def work() -> int:
         raise OSError("no leader")
 
-    turns = IdLock()
+    turns = IdLock(TRIO_TIME)
     async with turns.ordinary():
         with pytest.raises(OSError, match="no leader"):
             await turns.wait(work)
@@ -33,7 +34,7 @@ async def test_errors_of_what_is_waited_for_are_raised_as_they_are() -> None:
 
 
 async def test_an_abort_ends_the_wait_and_those_of_all_who_were_in_line_before_it() -> None:
-    turns, order = IdLock(), list[str]()
+    turns, order = IdLock(TRIO_TIME), list[str]()
 
     async def write(name: str) -> None:
         async with turns.ordinary():
@@ -57,7 +58,7 @@ async def test_an_abort_ends_the_wait_and_those_of_all_who_were_in_line_before_i
 
 async def test_a_wait_that_ends_as_the_abort_comes_is_interrupted_too() -> None:
     """What follows such a wait may commit: it has to hear of the abort."""
-    turns, done = IdLock(), trio.Event()
+    turns, done = IdLock(TRIO_TIME), trio.Event()
 
     async def write() -> None:
         async with turns.ordinary():
@@ -73,7 +74,7 @@ async def test_a_wait_that_ends_as_the_abort_comes_is_interrupted_too() -> None:
 
 
 async def test_waits_continue_after_the_abort(autojump_clock: trio.testing.MockClock) -> None:
-    turns = IdLock()
+    turns = IdLock(TRIO_TIME)
     async with turns.urgent("aborted"):
         await turns.wait(partial(trio.sleep, 1))
     async with turns.ordinary():
@@ -81,7 +82,7 @@ async def test_waits_continue_after_the_abort(autojump_clock: trio.testing.MockC
 
 
 async def test_an_abort_that_is_cancelled_leaves_no_trace(autojump_clock: trio.testing.MockClock) -> None:
-    turns = IdLock()
+    turns = IdLock(TRIO_TIME)
 
     async def abort() -> None:
         with trio.move_on_after(1):
@@ -95,7 +96,7 @@ async def test_an_abort_that_is_cancelled_leaves_no_trace(autojump_clock: trio.t
 
 
 async def test_an_abort_that_is_cancelled_has_ended_the_wait_all_the_same() -> None:
-    turns, told = IdLock(), list[str]()
+    turns, told = IdLock(TRIO_TIME), list[str]()
 
     async def write() -> None:
         async with turns.ordinary():
@@ -121,7 +122,7 @@ async def test_an_abort_that_is_cancelled_has_ended_the_wait_all_the_same() -> N
 
 
 async def test_a_wait_that_ends_long_after_its_aborts_names_the_first_of_them() -> None:
-    turns, told, go = IdLock(), list[str](), trio.Event()
+    turns, told, go = IdLock(TRIO_TIME), list[str](), trio.Event()
 
     async def work() -> None:
         try:
@@ -161,7 +162,7 @@ async def test_a_wait_that_ends_long_after_its_aborts_names_the_first_of_them() 
 
 
 async def test_a_turn_that_nobody_has_begins_without_a_checkpoint() -> None:
-    turns = IdLock()
+    turns = IdLock(TRIO_TIME)
     with trio.testing.assert_no_checkpoints():
         async with turns.ordinary():
             assert turns.lock.locked()
@@ -169,7 +170,7 @@ async def test_a_turn_that_nobody_has_begins_without_a_checkpoint() -> None:
 
 
 async def test_a_turn_goes_to_the_request_that_waits_and_not_to_one_that_comes_as_it_is_free() -> None:
-    turns, order = IdLock(), list[str]()
+    turns, order = IdLock(TRIO_TIME), list[str]()
 
     async def write() -> None:
         async with turns.ordinary():
@@ -185,7 +186,7 @@ async def test_a_turn_goes_to_the_request_that_waits_and_not_to_one_that_comes_a
 
 
 async def test_a_turn_that_fails_leaves_the_next_one_free() -> None:
-    turns = IdLock()
+    turns = IdLock(TRIO_TIME)
     with pytest.raises(OSError, match="broken"):
         async with turns.ordinary():
             raise OSError("broken")

@@ -16,12 +16,12 @@ from kproxy.codec._generated.transaction_partitions import (
     TransactionPartitionsTopic,
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import BLOCK_EPOCHS, Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict

@@ -14,18 +14,18 @@ from kproxy.codec._generated.transaction_offsets import (
 )
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.former_epochs import Former
-from kproxy.net.txn.log_owner import LogOwner
 from kproxy.proxy.traces import NoTraces
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.former import Former
+from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.requests import Written as WrittenBatch
 from kproxy.txn.view import IdView
 from kproxy.txn.writes import GIVEN_UP, TxnSend, Written
-from tests.net.txn.memory_log import P0, Desk
+from tests.txn.procedures.memory_log import P0, Desk
 
 TIMEOUT_MS = 60_000
 
@@ -79,6 +79,21 @@ class DataWriter:
         self.is_abandoned = True
 
 
+class DataConnections:
+    """Where data are sent, which count as written."""
+
+    is_open = False
+
+    def writer(self, *_: object) -> DataWriter:
+        return DataWriter()
+
+    def rest(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class Traces(NoTraces):
     """Keeps what transactions went through."""
 
@@ -99,7 +114,7 @@ class At:
     def __init__(self, name: str = "a", records: list[Message] | None = None) -> None:
         self.desk = Desk(name, records)
         self.traces = Traces()
-        self.desk.tools = replace(self.desk.tools, traces=self.traces)
+        self.desk.tools = replace(self.desk.tools, traces=self.traces, connections=DataConnections)
         self.desk.former.read = self._read_former
         self.desk.former.fence = self._fence
         self.fenced: list[TopicPartition] = []

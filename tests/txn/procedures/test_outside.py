@@ -1,20 +1,18 @@
 """What owners share: producer ids, as far as brokers give them."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.owner_services import OwnerTools
+from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
 
 
 def tools_with(new_producer_id: Any) -> OwnerTools:
     none: Any = None
-    cluster: Any = SimpleNamespace(new_producer_id=new_producer_id)
-    return OwnerTools(none, cluster, none, none, none, none, none, none, none, "a")
+    return OwnerTools(none, none, none, none, none, none, none, new_producer_id, none, "a", none, none, none)
 
 
 async def test_a_producer_id_is_one_of_the_brokers() -> None:

@@ -11,14 +11,14 @@ import trio.testing
 
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.claim_keeper import ClaimKeeper
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.log_topic import TOPIC
-from kproxy.net.txn.member import Member
-from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.testing.fake_broker import Call, Close
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.log_records import Entry, Kind
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from tests.net.txn.instances import Cast, Client, Instance, stage

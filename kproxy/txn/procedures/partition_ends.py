@@ -5,16 +5,13 @@ kind of client (KIP-98's, the control API's, members, applications): so here par
 written.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
-
-import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.brokers.leaders import LogError
-from kproxy.net.txn.owner_services import Ends, Topics
+from kproxy.txn.procedures.outside import Ends, Time, Topics
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import Written
 
@@ -27,11 +24,12 @@ _AHEAD_SECONDS: Final = 1.0
 class PartitionEnds:
     """The ends of the partitions that one transactional id writes."""
 
-    def __init__(self, ask: Ends, topics: Topics, topic_id: Callable[[str], bytes | None]) -> None:
-        """``ask`` gives the ends of partitions, from their leaders; ``topic_id`` the id of a topic, if it is known."""
+    def __init__(self, ask: Ends, topics: Topics, time: Time) -> None:
+        """``ask`` gives the ends of partitions, from their leaders."""
         self._ask = ask
         self._topics = topics
-        self._topic_id = topic_id
+        self._topic_id = topics.topic_id
+        self._time = time
         #: The topics whose ends are remembered, by name.
         self._ids: dict[str, bytes | None] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -50,8 +48,6 @@ class PartitionEnds:
             try:
                 self._ends.update(await self._ask(missing))
                 self._ids.update({topic: self._topic_id(topic) for topic, _ in missing})
-            except LogError as error:
-                raise TxnError(ErrorCode(error.error_code), str(error)) from error
             except (OSError, RemoteProtocolError) as error:
                 raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ends of partitions: {error}") from error
         return {place: self._ends[place] for place in places}
@@ -76,7 +72,7 @@ class PartitionEnds:
 
     async def _ahead(self, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         """These partitions if the ends of all of them are known after a short time; else none."""
-        with trio.move_on_after(_AHEAD_SECONDS):
+        with self._time.scope(_AHEAD_SECONDS):
             try:
                 await self.of(places)
             except TxnError:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Final
 from kproxy.codec._generated.transaction_member import TransactionMember, TransactionMemberNative
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.id_lock import IdLock, Interrupted
-from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.transaction import Transaction, why_not_committed, written_of
-from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.id_lock import IdLock, Interrupted
+from kproxy.txn.procedures.outside import NotAppended, OwnerTools
+from kproxy.txn.procedures.partition_ends import PartitionEnds
+from kproxy.txn.procedures.transaction import Transaction, why_not_committed, written_of
 from kproxy.txn.requests import ClientBatch, Written, places_of, size_of
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -44,17 +42,17 @@ class Member:
         self._tools = tools
         self._nonce = tools.nonce()
         self._sequence = 0
-        self._turns = IdLock()
+        self._turns = IdLock(tools.time)
         self._connections = tools.connections()
-        self._transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
+        self._transaction = Transaction(producer, self._connections.writer(producer), tools.time.now())
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
-        self._ends = PartitionEnds(tools.ends, tools.topics, tools.cluster.metadata.topic_id)
+        self._ends = PartitionEnds(tools.ends, tools.topics, tools.time)
 
     async def join(self, view: IdView, main: Producer) -> bool:
         """Joins the transaction ``main``; whether the log shows that. It is asked once: another try is another part."""
         assert view.claim is not None
         body = TransactionMember(view.claim.nonce, *main, self.name, *self.producer, self._nonce, self._native())
-        with suppress(AppendError):
+        with suppress(NotAppended):
             await self._tools.log.append(self._entry(body), *self.producer, self._next_sequence())
         return self.has_joined(await self._keeper.read_to_end())
 
@@ -90,7 +88,7 @@ class Member:
         body = self._transaction.announcement(self._nonce, ends, {})
         try:
             await self._tools.log.append_unread(self._entry(body), *self.producer, self._next_sequence())
-        except AppendError as error:
+        except NotAppended as error:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, f"the log did not take its partitions: {error}") from error
         self._transaction.announced.update(wanted)
 
@@ -110,7 +108,7 @@ class Member:
     async def _until_prepared(self, body: Message, sequence: int) -> None:
         for _ in range(_MOST_PREPARES):
             # under one sequence: however often it is sent, it is in the log once
-            with suppress(AppendError):
+            with suppress(NotAppended):
                 await self._tools.log.append(self._entry(body), *self.producer, sequence)
             view = await self._keeper.read_to_end()
             if view is not None and (self.producer in view.prepared or _is_committed(view, self.producer)):

@@ -4,12 +4,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.owner_services import OwnerTools
 from kproxy.txn.claims import (
     NOBODY,
     Claimant,
@@ -21,6 +17,7 @@ from kproxy.txn.claims import (
 )
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.outside import NotAppended, OwnerTools
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
@@ -31,8 +28,6 @@ from kproxy.txn.view_values import Ongoing
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
     from kproxy.txn.view_values import Claim
-
-log = structlog.get_logger("kproxy.transactions")
 
 #: Claims in a row that were lost to others, before the client has to retry.
 _MOST_CLAIMS = 10
@@ -250,8 +245,8 @@ class ClaimKeeper:
         entry = Entry(self.transactional_id, body)
         try:
             await self._tools.log.append(entry, body.producer_id, body.first_epoch, 0)
-        except AppendError as error:
-            log.debug("claim not acknowledged", transactional_id=self.transactional_id, reason=str(error))
+        except NotAppended as error:
+            self._tools.report("debug", "claim not acknowledged", self.transactional_id, reason=str(error))
         view = await self.read_to_end()
         named = client == NOBODY or (view is not None and view.claim is not None and view.claim.names_client)
         if view is None or view.claim is None or not view.is_ours(nonce) or view.expired or not named:
@@ -321,8 +316,8 @@ class ClaimKeeper:
         sequence, self._sequence = self._sequence, self._sequence + 1
         try:
             await how(Entry(self.transactional_id, body), claim.producer_id, claim.first_epoch, sequence)
-        except AppendError as error:
-            log.info("no acknowledgement by the log", transactional_id=self.transactional_id, reason=str(error))
+        except NotAppended as error:
+            self._tools.report("info", "no acknowledgement by the log", self.transactional_id, reason=str(error))
             self.claim = None
             return False
         except BaseException:

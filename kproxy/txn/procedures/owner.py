@@ -5,18 +5,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import trio
-
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.id_lock import IdLock, Interrupted
-from kproxy.net.txn.transaction import Transaction, why_not_written, written_of
-from kproxy.net.txn.writer_connections import WriterConnections
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.id_lock import IdLock, Interrupted
+from kproxy.txn.procedures.outside import Connections, Counters, Time
+from kproxy.txn.procedures.transaction import Transaction, why_not_written, written_of
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of
 from kproxy.txn.states import Event
 from kproxy.txn.transactional_id import TransactionalId, not_added
@@ -39,16 +36,17 @@ class Owner(ABC):
     All requests raise TxnError with the error for the client.
     """
 
-    def __init__(self, stats: TransactionStats, connections: WriterConnections) -> None:
+    def __init__(self, stats: Counters, connections: Connections, time: Time) -> None:
         """``connections``: for the data; closed by ``close``."""
         #: Which requests are admitted, and what they are answered.
         self.id = TransactionalId(stats.count_fenced)
         self.transaction: Transaction | None = None
-        #: When it was asked for something last, by trio's clock.
-        self.used_at = trio.current_time()
+        #: When it was asked for something last, by ``Time.now``.
+        self.used_at = time.now()
+        self._now = time.now
         self._stats = stats
         self._connections = connections
-        self._turns = IdLock()
+        self._turns = IdLock(time)
         self._lock = self._turns.lock
         self._sequences: ClientSequences[TxnSend] = ClientSequences()
 
@@ -237,7 +235,7 @@ class Owner(ABC):
 def disconnect_idle(owners: Iterable[Owner], now: float) -> None:
     """Closes the connections of owners at rest that were not used of late; called every now and then.
 
-    Each id has connections of its own, so their number is that of the clients' ids. ``now``: by trio's clock.
+    Each id has connections of its own, so their number is that of the clients' ids. ``now``: by ``Time.now``.
     """
     resting = sorted(
         (owner for owner in owners if owner.is_connected and owner.is_at_rest), key=lambda one: one.used_at

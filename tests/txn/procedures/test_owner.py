@@ -9,11 +9,12 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.owner import Owner
-from kproxy.net.txn.transaction import Transaction
+from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.id_lock import Interrupted
+from kproxy.txn.procedures.owner import Owner
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State
 from kproxy.txn.txn_error import TxnError
@@ -71,7 +72,7 @@ class OneOwner(Owner):
     def __init__(self) -> None:
         self.closed = 0
         connections: Any = SimpleNamespace(close=self._close)
-        super().__init__(TransactionStats(), connections)
+        super().__init__(TransactionStats(), connections, TRIO_TIME)
         self.id.client = ME
         self.writer = Writer()
 
@@ -96,7 +97,7 @@ class OneOwner(Owner):
     async def _begin(self) -> Transaction:
         if self.transaction is None:
             writer: Any = self.writer
-            self.transaction = Transaction(Producer(7, 0), writer)
+            self.transaction = Transaction(Producer(7, 0), writer, trio.current_time())
             self.id.begin()
             self._stats.open += 1
         return self.transaction
@@ -225,7 +226,7 @@ class TestOutcomes:
         transaction = await owner.begun(P0)
         owner.writer.failed = 3
         writer: Any = owner.writer
-        owner._written(Transaction(Producer(7, 1), writer), [])
+        owner._written(Transaction(Producer(7, 1), writer, trio.current_time()), [])
         assert owner.id.doomed is None
         owner._written(transaction, [])
         assert owner.id.doomed is not None

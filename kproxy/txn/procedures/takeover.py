@@ -6,22 +6,18 @@ Where it can't be told what was written the transaction is aborted.
 
 from typing import NamedTuple
 
-import structlog
-
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.former_epochs import Former, Uncertain
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.transaction import Transaction, written_before
 from kproxy.txn.claims import refuse_replaced, was_answered
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.ids import Producer
 from kproxy.txn.logged_group_offsets import one_of_each_member
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.former import Former, Uncertain
+from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.transaction import Transaction, written_before
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.writes import TxnSend
-
-log = structlog.get_logger("kproxy.transactions")
 
 
 class TakenOver(NamedTuple):
@@ -76,11 +72,11 @@ class Takeover:
         except Uncertain as error:
             if not self._keeper.holds(view):
                 raise self._keeper.continued_elsewhere(view) from error
-            log.warning("can't continue a transaction, aborting it", transactional_id=name, reason=str(error))
+            self._tools.report("warning", "can't continue a transaction, aborting it", name, reason=str(error))
             return TakenOver(await self._keeper.claim_again(), None)
         if not self._keeper.holds(view):
             raise self._keeper.continued_elsewhere(view)
-        log.info("continuing a transaction of another instance", transactional_id=name, instance_id=instance_id)
+        self._tools.report("info", "continuing a transaction of another instance", name, instance_id=instance_id)
         return TakenOver(view, former)
 
 

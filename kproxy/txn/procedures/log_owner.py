@@ -8,22 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
-import trio
-
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.announcements import Announcements
-from kproxy.net.txn.claim_keeper import ClaimKeeper
-from kproxy.net.txn.decisions import Decisions
-from kproxy.net.txn.id_lock import Interrupted
-from kproxy.net.txn.owner import Owner
-from kproxy.net.txn.owner_services import OwnerTools
-from kproxy.net.txn.partition_ends import PartitionEnds
-from kproxy.net.txn.pending_offsets import PendingOffsets
-from kproxy.net.txn.takeover import Takeover, restore
-from kproxy.net.txn.transaction import Transaction
-from kproxy.net.txn.writer import TransactionWriter
 from kproxy.txn.claims import NOBODY, fenced, initialized_client, overtaken
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
@@ -36,6 +23,16 @@ from kproxy.txn.prepared_parts import (
     is_any_prepared,
     prepared_parts,
 )
+from kproxy.txn.procedures.announcements import Announcements
+from kproxy.txn.procedures.claim_keeper import ClaimKeeper
+from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.id_lock import Interrupted
+from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.owner import Owner
+from kproxy.txn.procedures.partition_ends import PartitionEnds
+from kproxy.txn.procedures.pending_offsets import PendingOffsets
+from kproxy.txn.procedures.takeover import Takeover, restore
+from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
 from kproxy.txn.states import Event
@@ -55,10 +52,10 @@ class LogOwner(Owner):
 
     def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
         """``tools`` are shared with the other owners of this instance."""
-        super().__init__(tools.stats, tools.connections())
+        super().__init__(tools.stats, tools.connections(), tools.time)
         self.keeper = ClaimKeeper(transactional_id, tools, self.id)
         self._tools = tools
-        ends = PartitionEnds(tools.ends, tools.topics, tools.cluster.metadata.topic_id)
+        ends = PartitionEnds(tools.ends, tools.topics, tools.time)
         self._announcements = Announcements(self.keeper, tools, ends, self._sequences)
         self._offsets = PendingOffsets(self.keeper, tools.groups)
         self._decisions = Decisions(self.keeper, tools, ends)
@@ -84,7 +81,7 @@ class LogOwner(Owner):
         """InitProducerId: fences the former producer, aborts what is open, and gives the client its next identity."""
         self._refuse_while_deciding()
         async with self._turn_to_initialize(resumed):
-            self.used_at = trio.current_time()
+            self.used_at = self._now()
             if resumed != NOBODY and await self._was_answered(resumed):
                 return self.keeper.client
             self.keeper.client_id, self.keeper.timeout_ms = client_id, timeout_ms
@@ -146,7 +143,7 @@ class LogOwner(Owner):
             self.id.doom(_RESTARTED)
 
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
-        self.used_at = trio.current_time()
+        self.used_at = self._now()
         view = self.keeper.view
         part = self.transaction.producer if self.transaction is not None else None
         if part is not None and not self.id.state.is_pending and self.keeper.is_former(part):
@@ -208,7 +205,7 @@ class LogOwner(Owner):
             raise self.id.doom("another instance began the transaction")
         self._adopted = False
         self._sequences.begin()
-        self.transaction = Transaction(producer, TransactionWriter(self._connections, *producer))
+        self.transaction = Transaction(producer, self._connections.writer(producer), self._now())
         self.id.begin()
         self._stats.open += 1
         self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
@@ -449,7 +446,7 @@ class LogOwner(Owner):
         shows the decision.
         """
         async with self._turn_to_decide(client, committed):
-            self.used_at = trio.current_time()
+            self.used_at = self._now()
             await self._find_out()
             for _ in range(_MOST_TRIES):
                 view = await self._follow(client)
@@ -523,9 +520,9 @@ class LogOwner(Owner):
 
     async def time_out(self) -> None:
         """Aborts the open transaction by a claim if it is overdue. TxnError if that can't be done now."""
-        if not self.is_overdue(trio.current_time()):
+        if not self.is_overdue(self._now()):
             return
         why = f"the transaction took longer than its {self.keeper.timeout_ms} ms"
         async with self._turn_to_abort(why):
-            if self.is_overdue(trio.current_time()):
+            if self.is_overdue(self._now()):
                 await self._lose(why)

@@ -1,0 +1,1 @@
+"""Procedures of transactions: coroutines that decide each step, and wait for nothing but ``outside``."""

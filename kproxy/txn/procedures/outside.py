@@ -1,0 +1,326 @@
+"""What procedures ask for of the outside: the log, brokers, groups, time. The shell performs it, and so can a test.
+
+A procedure is a coroutine that waits for nothing but what is named here. trio drives it where it serves clients; an
+explorer drives the same code through every order of what may happen.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, NamedTuple, Protocol, Self
+
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.errors import KproxyError, RemoteProtocolError
+from kproxy.txn.ids import Producer
+from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.former import Former
+from kproxy.txn.txn_error import TxnError
+from kproxy.txn.view import IdView
+from kproxy.txn.views import Views
+from kproxy.txn.writes import Batch, TxnSend, Written
+
+
+class NotAppended(KproxyError):
+    """The log's leader did not acknowledge an append: the log has to be read, to see what became of it."""
+
+
+class Log(Protocol):
+    """The transaction log, as far as this instance has read it."""
+
+    @property
+    def views(self) -> Views:
+        """What the log says of each id."""
+        ...
+
+    async def read_to_end(self, transactional_id: str) -> IdView | None:
+        """The view after reading all of the log. OSError, RemoteProtocolError if that fails."""
+        ...
+
+    def is_foreign(self, transactional_id: str) -> bool:
+        """Whether the log holds what this kproxy does not understand, or its beginning is lost."""
+        ...
+
+    async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> None:
+        """Appends a record under a claim, and waits until it is read. NotAppended."""
+        ...
+
+    async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
+        """As ``append``, without waiting until it is read; its offset. NotAppended."""
+        ...
+
+
+class BrokerWrites(NamedTuple):
+    """The requests to brokers about a transaction that is theirs to decide."""
+
+    transactional_id: str
+    #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
+    newest_produce: int
+    #: Who is about to hand batches over.
+    line: Sized
+
+
+class Writer(Protocol):
+    """Writes the data of one transaction: takes batches, and reports the outcome of each."""
+
+    #: A topic that was deleted and recreated meanwhile: the transaction has failed.
+    recreated: str | None
+
+    def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
+        """Takes batches after all accepted before; at most one for each partition."""
+        ...
+
+    async def room(self, size: int) -> None:
+        """Waits until ``size`` more bytes may be held."""
+        ...
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``room`` would not wait."""
+        ...
+
+    async def settled(self, sends: Sequence[TxnSend]) -> None:
+        """Waits until the outcome of each is definite; they carry it."""
+        ...
+
+    def when_settled(self, sends: Sequence[TxnSend], done: Callable[[], None]) -> None:
+        """Calls ``done`` once the outcome of each is definite: now, if it is. It must not raise."""
+        ...
+
+    async def flush(self) -> None:
+        """Waits until the outcomes of all that was accepted are definite."""
+        ...
+
+    @property
+    def failed(self) -> int | None:
+        """Kafka's error code if the transaction can only be aborted."""
+        ...
+
+    def written(self) -> Mapping[TopicPartition, Written]:
+        """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it has failed."""
+        ...
+
+    def abandon(self) -> None:
+        """Sends nothing more: the transaction is aborted."""
+        ...
+
+
+class Connections(Protocol):
+    """Where a transactional id's data are sent: connections that outlive its transactions."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        ...
+
+    def writer(self, producer: Producer, native: BrokerWrites | None = None) -> Writer:
+        """A writer of one transaction, which has the connections until the next one is made.
+
+        ``producer`` as in the batches: with kproxy's bits set, unless the broker decides (``native``).
+        """
+        ...
+
+    def rest(self) -> None:
+        """Closes the connections on which nothing is in flight."""
+        ...
+
+    def close(self) -> None:
+        """Closes all connections, and any that is being made."""
+        ...
+
+
+class FormerData(Protocol):
+    """Fences and reads what open transactions wrote through other instances."""
+
+    async def read(self, view: IdView, parts: Sequence[Producer]) -> Former:
+        """What these epochs of an id wrote, the first first. Uncertain."""
+        ...
+
+    async def fence(self, producer_ids: Sequence[int], following: Producer, places: Sequence[TopicPartition]) -> None:
+        """No epoch before ``following`` writes to these partitions from now on. OSError, RemoteProtocolError."""
+        ...
+
+
+class Groups(Protocol):
+    """The offsets of consumer groups in transactions."""
+
+    async def check(self, offsets: TransactionOffsets) -> int:
+        """Kafka's error code if the group has moved on since the offsets' generation; 0 if it has not."""
+        ...
+
+    def check_room(self) -> None:
+        """TxnError (COORDINATOR_LOAD_IN_PROGRESS) if too many are in open transactions, or not taken by brokers."""
+        ...
+
+    def committed(self, transactional_id: str, producer: Producer) -> None:
+        """The offsets of this transaction hold now; the broker's own group offsets are to follow."""
+        ...
+
+
+class Topics(Protocol):
+    """Which topics may hold data of transactions that kproxy's own log decides."""
+
+    async def errors(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
+        """Of these partitions those that may not, with the error for the client. TxnError if that is unknown."""
+        ...
+
+    def is_known_writable(self, place: TopicPartition) -> bool:
+        """Whether a partition may, as far as that is known without asking a broker."""
+        ...
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """The id of a topic, as far as it is known."""
+        ...
+
+
+class Ends(Protocol):
+    """The ends of partitions."""
+
+    async def __call__(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The high watermark of each. OSError, RemoteProtocolError; TxnError if a partition can't be written."""
+        ...
+
+
+class Scope(Protocol):
+    """A stretch of a procedure that can be cut short; trio's ``CancelScope``."""
+
+    def __enter__(self) -> Self:
+        """It begins."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """It ends; what was cut short goes no further."""
+        ...
+
+    def cancel(self) -> None:
+        """Cuts short what it waits for."""
+        ...
+
+
+class Lock(Protocol):
+    """First come, first served; trio's ``Lock``."""
+
+    def locked(self) -> bool:
+        """Whether somebody has it."""
+        ...
+
+    async def acquire(self) -> None:
+        """Waits for it."""
+        ...
+
+    def acquire_nowait(self) -> None:
+        """Takes it; nobody has it."""
+        ...
+
+    def release(self) -> None:
+        """The next one that waits has it."""
+        ...
+
+
+class Time(Protocol):
+    """The clock, and what waits are made of."""
+
+    def now(self) -> float:
+        """Seconds, from any beginning."""
+        ...
+
+    def lock(self) -> Lock:
+        """A lock that nobody has."""
+        ...
+
+    def scope(self, seconds: float | None = None) -> Scope:
+        """A scope that is cancelled after so many seconds, if ever."""
+        ...
+
+
+class Durations(Protocol):
+    """A histogram."""
+
+    def observe(self, seconds: float) -> None:
+        """Counts one."""
+        ...
+
+
+class Counters(Protocol):
+    """What is counted of transactions (``kproxy.proxy.transaction_stats``)."""
+
+    open: int
+    commits: int
+    resumed: int
+    continued: int
+
+    @property
+    def appends(self) -> Durations:
+        """Time to append a decision, until its outcome is known."""
+        ...
+
+    def count_fenced(self) -> None:
+        """Counts one request of a producer that was replaced."""
+        ...
+
+    def aborted(self, reason: str) -> None:
+        """Counts one abort."""
+        ...
+
+    def claimed(self, outcome: str) -> None:
+        """Counts one claim."""
+        ...
+
+
+class Listener(Protocol):
+    """Hears what happens to transactions, for spans and for kproxy's own log."""
+
+    def begun(self, transactional_id: str, client_id: str) -> None:
+        """A transaction has begun here."""
+        ...
+
+    def step(self, transactional_id: str, name: str) -> None:
+        """It has come a step further."""
+        ...
+
+    def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
+        """It is "committed", "prepared", or aborted, for which the outcome is the reason."""
+        ...
+
+
+#: Of a line in kproxy's own log.
+Level = Literal["debug", "info", "warning"]
+
+
+class Report(Protocol):
+    """Writes a line to kproxy's own log."""
+
+    def __call__(self, level: Level, text: str, transactional_id: str, **facts: str) -> None:
+        """``facts`` by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerTools:
+    """Shared by the owners of one instance."""
+
+    log: Log
+    stats: Counters
+    groups: Groups
+    ends: Ends
+    topics: Topics
+    former: FormerData
+    #: Connections for the data of one transactional id.
+    connections: Callable[[], Connections]
+    #: A producer id, as brokers give it. OSError, RemoteProtocolError.
+    ask_producer_id: Callable[[], Awaitable[int]]
+    #: 16 random bytes.
+    nonce: Callable[[], bytes]
+    instance_id: str
+    time: Time
+    traces: Listener
+    report: Report
+
+    async def new_producer_id(self) -> int:
+        """As brokers give it. TxnError if none is available."""
+        try:
+            return await self.ask_producer_id()
+        except (OSError, RemoteProtocolError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id: {error}") from error
