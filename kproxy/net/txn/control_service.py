@@ -89,7 +89,7 @@ class ControlService:
                 await capture.abort()
         if self._native.has(transactional_id):
             await self._native.initialize(transactional_id, client_id, timeout_ms)
-        await self._coordinator.log.initialize(transactional_id, timeout_ms, NOBODY, client_id)
+        await self._coordinator.initialize_at_log(transactional_id, timeout_ms, NOBODY, client_id)
         return self._describe(transactional_id)
 
     async def commit(
@@ -133,7 +133,7 @@ class ControlService:
         self._refuse_torn(view)
         if also.batch_id is None and not view.prepared:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
-        await self._coordinator.log.decide(name, _producer(owner), committed=True, also=also)
+        await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
 
     async def _end_other_try(self, name: str, meant: Collection[Producer], owner: OwnerId) -> None:
         """Aborts what a commit meant and has not decided: it is of another try of a batch that was committed.
@@ -154,7 +154,7 @@ class ControlService:
             with self._begun.ending(capture):
                 await capture.abort(also)
         else:
-            await self._coordinator.log.decide(name, _producer(owner), committed=False, also=also)
+            await self._coordinator.decide(name, _producer(owner), committed=False, also=also)
 
     async def _was_committed(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> bool:
         """Asks the brokers whether the members can be committed; whether another copy of this request has done it.

@@ -18,13 +18,13 @@ from kproxy.dedup.retry_rules import is_among
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.log_owners import LogOwners
 from kproxy.proxy.coordinator_rules import home_of
 from kproxy.proxy.routing import is_own_topic
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.id_limit import IdLimit
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
@@ -130,11 +130,17 @@ class Coordinator:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
         resumed = client or NOBODY
         if not self.is_at_broker(transactional_id):
-            return await self.log.initialize(transactional_id, timeout_ms, resumed, client_id)
+            return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, resumed, client_id))
         if resumed != NOBODY and policy.resumes:
             await self._continue(transactional_id, resumed)
         owner = await self.brokers.take(transactional_id, policy)
         return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed))
+
+    async def initialize_at_log(
+        self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str
+    ) -> Producer:
+        """As ``init_producer_id``, for what kproxy's log decides: also for the members of an id of the broker's."""
+        return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, resumed, client_id))
 
     async def _continue(self, transactional_id: str, client: Producer) -> None:
         """Continues for a client that had its identity before kproxy was restarted, if that is known. TxnError."""
@@ -147,7 +153,8 @@ class Coordinator:
     async def _owner(self, request: TxnRequest) -> "Owner":
         name = request.transactional_id
         if not self.is_at_broker(name):
-            return await self.log.owner(request)
+            at_log = self.log.owner_now(request)
+            return at_log if at_log is not None else await self._jobs.run(lambda: self.log.owner(request))
         known = self.brokers.known(name)
         if known is not None and not known.is_unknown:
             return known
@@ -229,6 +236,16 @@ class Coordinator:
                 raise
             return told
         return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
+
+    async def decide(
+        self, transactional_id: str, client: Producer | None, *, committed: bool, also: DecisionScope
+    ) -> None:
+        """Decides parts that were prepared, whichever instance owns the id, as ``LogOwner.decide``."""
+        await self._jobs.run(lambda: self.log.decide(transactional_id, client, committed=committed, also=also))
+
+    async def abort(self, transactional_id: str, client: Producer) -> None:
+        """Aborts a client's open transaction by a claim, whichever instance coordinates it; TxnError if it can't."""
+        await self._jobs.run(lambda: self.log.abort(transactional_id, client))
 
     async def prepare(self, request: TxnRequest) -> None:
         """The transaction waits for a later decision, for as long as it takes."""

@@ -40,13 +40,13 @@ from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
-from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
+from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
@@ -54,7 +54,7 @@ from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.net.txn.transaction_api import TransactionApi
 from kproxy.net.txn.transaction_log import TransactionLog, ViewSink, make_views
-from kproxy.net.txn.trio_time import TRIO_TIME
+from kproxy.net.txn.trio_time import TrioTime
 from kproxy.net.txn.waits import Reading
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.stats import Stats
@@ -62,6 +62,7 @@ from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.single_flight import SingleFlight
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.outside import Level, OwnerTools
 from kproxy.txn.txn_error import TxnError
 
@@ -112,6 +113,7 @@ class Transactions:
         sink.listeners.append(self._mirror.view_changed)
         turn = self._turn = EndOfTurn(nursery)
         connections = partial(WriterConnections, cluster, config, stats.produce, nursery, turn)
+        trio_time = TrioTime(cluster.network.wall)
         tools = OwnerTools(
             log=self.log,
             stats=stats.transactions,
@@ -123,17 +125,19 @@ class Transactions:
             ask_producer_id=cluster.new_producer_id,
             nonce=_nonce,
             instance_id=config.instance_id,
-            time=TRIO_TIME,
+            time=trio_time,
             traces=traces or NoTraces(),
             report=_report,
         )
         self._jobs = Jobs(nursery)
-        log_owners = LogOwners(
-            tools, self.log, cluster.network, stats.transactions, config, nursery, self._jobs, self._succession
-        )
+        self._rounds = OwnerRounds(self.log, cluster.network, stats.transactions, nursery)
+        terms = Terms(config.transaction_max_timeout_ms, config.transactional_id_timeout_ms)
+        log_owners = LogOwners(tools, terms, self._succession.alone, self._rounds.start)
         #: Of this process, for its server too: beside producer ids it keeps the epochs of the broker's transactions.
         self.lane_log = LaneLog(cluster, config, replaces=self._succession.replaces)
-        brokers = BrokerOwners(cluster, config, stats.transactions, connections, self.lane_log, self._succession)
+        brokers = BrokerOwners(
+            cluster, config, stats.transactions, connections, self.lane_log, self._succession, trio_time
+        )
         self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
         self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
@@ -229,7 +233,7 @@ class Transactions:
                 nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._mirror.run)
                 await self._succession.alone()
-                await self.coordinator.log.run()
+                await self._rounds.run(self.coordinator.log)
         finally:
             self.coordinator.log.close()
             self._appender.close()

@@ -106,7 +106,7 @@ class TransactionApi:
         """The response to an operator's marker (``kafka-transactions.sh abort``)."""
         assert isinstance(ask.request, WriteTxnMarkersRequest)
         try:
-            await self._coordinator.log.abort(ask.transactional_id, ask.client)
+            await self._coordinator.abort(ask.transactional_id, ask.client)
         except TxnError as error:
             return marked(ask.request, error.error_code)
         return marked(ask.request, ErrorCode.NONE)

@@ -1,6 +1,6 @@
 """What procedures of transactions wait with (``procedures.outside.Time``), made of trio."""
 
-from typing import Final
+from collections.abc import Callable
 
 import trio
 
@@ -8,9 +8,17 @@ import trio
 class TrioTime:
     """trio's clock, locks and scopes."""
 
+    def __init__(self, wall: Callable[[], float]) -> None:
+        """``wall``: seconds since 1970."""
+        self._wall = wall
+
     def now(self) -> float:
         """Seconds."""
         return trio.current_time()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self._wall() * 1000)
 
     def lock(self) -> trio.Lock:
         """A lock that nobody has."""
@@ -18,8 +26,4 @@ class TrioTime:
 
     def scope(self, seconds: float | None = None) -> trio.CancelScope:
         """A scope that is cancelled after so many seconds, if ever."""
-        return trio.CancelScope() if seconds is None else trio.CancelScope(deadline=trio.current_time() + seconds)
-
-
-#: It has no state.
-TRIO_TIME: Final = TrioTime()
+        return trio.CancelScope() if seconds is None else trio.CancelScope(deadline=self.now() + seconds)

@@ -50,6 +50,10 @@ class Log(Protocol):
         """As ``append``, without waiting until it is read; its offset. NotAppended."""
         ...
 
+    async def append_unfenced(self, entry: Entry) -> None:
+        """Appends a record that means the same from every writer, however often. OSError and the like if it fails."""
+        ...
+
 
 class BrokerWrites(NamedTuple):
     """The requests to brokers about a transaction that is theirs to decide."""
@@ -224,6 +228,10 @@ class Time(Protocol):
 
     def now(self) -> float:
         """Seconds, from any beginning."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
         ...
 
     def lock(self) -> Lock:

@@ -10,11 +10,12 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn import log_owners, offset_mirror
+from kproxy.net.txn import offset_mirror
 from kproxy.testing.fake_broker import Close
 from kproxy.testing.fake_broker.controls import Edit
 from kproxy.testing.fake_broker.producers import ProducerStates
 from kproxy.txn.log_records import Kind
+from kproxy.txn.procedures import log_owners
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.txn_error import TxnError
@@ -192,7 +193,7 @@ async def test_an_abort_that_the_former_self_sends_too_late_counts_and_is_answer
     async with stage(2, upstream_request_timeout_ms=60_000) as cast:
         client = Client("id", bumps=True)
         a = await opened(cast, client, "1")
-        await a.transactions.coordinator.log.abort("id", client.producer)
+        await a.transactions.coordinator.abort("id", client.producer)
         gate, before = Gate(Kind.DECISION, Point.LATE), client.producer
         gate.close(cast)
         slow = Client("id", bumps=True, producer=before)
@@ -552,7 +553,7 @@ async def test_an_end_is_repeated_at_the_instance_whose_transaction_another_has_
     async with stage(2) as cast:
         client = Client("id", bumps=True)
         a, b = await opened(cast, client, "1"), await cast.instance("b")
-        await b.transactions.coordinator.log.abort("id", client.producer)
+        await b.transactions.coordinator.abort("id", client.producer)
         before = client.producer
         told = await arrives(lambda: client.end(b, committed=False))
         client.producer = before
@@ -592,7 +593,7 @@ async def test_an_instance_without_a_claim_notices_what_the_former_one_ends(
     async with stage(2) as cast:
         client = Client("id", bumps=True)
         a, b = await opened(cast, client, "1"), await cast.instance("b")
-        await a.transactions.coordinator.log.abort("id", client.producer)
+        await a.transactions.coordinator.abort("id", client.producer)
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
             await arrives(lambda: client.send(b, [client.batch("2", P0)]))
         former = Client("id", bumps=True, producer=client.producer)
@@ -614,7 +615,7 @@ async def test_an_instance_without_a_claim_notices_what_the_former_one_ends(
 async def aborted_elsewhere(client: Client, a: Instance, b: Instance, lags: Callable[[Instance], None]) -> None:
     """The client's transaction at "a" is aborted at "b", for the client too; "a" has not read it."""
     lags(a)
-    await b.transactions.coordinator.log.abort("id", client.producer)
+    await b.transactions.coordinator.abort("id", client.producer)
     await arrives(lambda: client.end(b, committed=False))
 
 

@@ -8,7 +8,6 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn import log_owners
 from kproxy.net.txn.broker.owner_policy import CLIENT, MANAGED, Policy
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
@@ -16,6 +15,7 @@ from kproxy.net.txn.log_topic import TOPIC
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures import log_owners
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.states import State
 from kproxy.txn.txn_error import TxnError
@@ -349,7 +349,7 @@ class TestClocks:
             await client.write(a, "1", P0)
             await b.transactions.log.read_to_end("id")
             b.transactions.coordinator.log._sweep(list(b.transactions.views.all()))
-            assert not b.transactions.coordinator.log._ending
+            assert not b.transactions._rounds._under_way
             await client.end(a)
             assert cast.visible(a.transactions.views) == ["1"]
             assert a.stats.transactions.claims == {"won": 1}

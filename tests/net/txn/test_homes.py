@@ -45,6 +45,9 @@ class _Owners:
     async def errors(self, places: Any) -> dict[Any, Any]:
         return {place: self.refused[place] for place in places if place in self.refused}
 
+    def owner_now(self, _: TxnRequest) -> None:
+        """The log is asked."""
+
     async def owner(self, request: TxnRequest) -> "_Owners":
         return await self.of(request.transactional_id, request.client)
 

@@ -157,7 +157,7 @@ async def test_what_became_of_a_decision_is_found_out_before_an_abort_by_hand(
         await client.write(a, "1", P0)
 
         await ends_unheard(monkeypatch, a, client, unheard if arrives else never)
-        await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
+        await a.transactions.coordinator.decide("id", None, committed=False, also=EVERYTHING)
         assert cast.visible(a.transactions.views) == (["1"] if arrives else [])
         if arrives:
             await client.end(a)
@@ -384,7 +384,7 @@ async def test_the_abort_of_what_was_aborted_by_hand_is_a_success_and_the_client
         a, client = await cast.instance(), Client("id", bumps)
         await client.init(a)
         await client.write(a, "1", P0)
-        await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
+        await a.transactions.coordinator.decide("id", None, committed=False, also=EVERYTHING)
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
             await client.end(a)
         await client.abort_and_commit(a, "2", P0)
@@ -400,7 +400,7 @@ async def test_a_doomed_transaction_takes_no_offsets(bumps: bool) -> None:
         await client.write(a, "1", P0)
         if not bumps:
             await client.add_offsets(a, "g")
-        await a.transactions.coordinator.log.abort("id", client.producer)
+        await a.transactions.coordinator.abort("id", client.producer)
         with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
             await client.commit_offsets(a, "g", 5)
 
@@ -585,7 +585,7 @@ class TestALateInitProducerId:
             before = await client.init(a)
             await client.init(a, resume=True)
             await client.write(a, "1", P0)
-            await a.transactions.coordinator.log.abort("id", client.producer)
+            await a.transactions.coordinator.abort("id", client.producer)
             late = Client("id", bumps, producer=before)
             assert await late.init(a, resume=True) == client.producer
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
@@ -651,7 +651,7 @@ async def test_a_repeated_init_producer_id_moves_to_a_kproxy_that_has_something_
         await client.init(a)
         await client.write(a, "1", P0)
         if left == "doomed":
-            await a.transactions.coordinator.log.abort("id", client.producer)
+            await a.transactions.coordinator.abort("id", client.producer)
         if left == "undecided":
             await ends_unheard(monkeypatch, a, client, never)
         lost = Client("id", bumps, producer=client.producer)
@@ -775,7 +775,7 @@ async def test_a_restarted_kproxy_knows_that_a_transaction_was_aborted_by_hand(b
         await client.init(a)
         await client.write(a, "1", P0)
         by = b if elsewhere else a
-        await by.transactions.coordinator.log.decide("id", client.producer, committed=False, also=EVERYTHING)
+        await by.transactions.coordinator.decide("id", client.producer, committed=False, also=EVERYTHING)
         await a.kill()
         again = await cast.instance("a")
         for _ in range(2):
@@ -824,7 +824,7 @@ async def test_a_client_continues_after_parts_were_committed_by_hand_at_a_kproxy
         await a.transactions.coordinator.prepare(client.request)
         await a.kill()
         again = await cast.instance("a")
-        decide = again.transactions.coordinator.log.decide
+        decide = again.transactions.coordinator.decide
         await decide("id", client.producer, committed=True, also=DecisionScope("batch", every=True))
         await client.write(again, "2", P0)
         with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
@@ -839,7 +839,7 @@ async def test_decisions_by_hand_for_a_client_of_another_kproxy_need_one_claim()
         await client.init(a)
         for batch in "123":
             also = DecisionScope(batch, every=True)
-            await b.transactions.coordinator.log.decide("id", client.producer, committed=True, also=also)
+            await b.transactions.coordinator.decide("id", client.producer, committed=True, also=also)
         assert b.stats.transactions.claims == {"won": 1}
         await client.write(a, "1", P0)
         await client.end(a)
@@ -852,7 +852,7 @@ async def test_what_is_decided_by_hand_with_nothing_open_dooms_nobody() -> None:
         await client.init(a)
         await client.write(a, "1", P0)
         await a.transactions.coordinator.prepare(client.request)
-        await a.transactions.coordinator.log.decide("id", None, committed=False, also=EVERYTHING)
+        await a.transactions.coordinator.decide("id", None, committed=False, also=EVERYTHING)
         await a.kill()
         again = await cast.instance("a")
         await client.write(again, "2", P0)

@@ -8,11 +8,13 @@ import trio
 import trio.testing
 
 from kproxy.config import Config
-from kproxy.net.txn import log_owners
-from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.log_owners import LogOwners
+from kproxy.net.succession import Succession
+from kproxy.net.txn.owner_rounds import OwnerRounds
+from kproxy.net.txn.trio_time import TrioTime
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures import log_owners
+from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
@@ -97,9 +99,13 @@ class FakeKeeper:
 def owners(nursery: trio.Nursery, view: object = None, instance_id: str = "a", succession: Any = None) -> Any:
     log = SimpleNamespace(views=Views(view), lag=3, losses=2, pause=trio.sleep)
     network, stats = SimpleNamespace(wall=lambda: 1e9 + trio.current_time()), SimpleNamespace()
-    tools: Any = SimpleNamespace(log=log, instance_id=instance_id)
-    config = Config(bootstrap_servers=(), transaction_max_timeout_ms=LONGEST_MS, instance_id=instance_id)
-    return LogOwners(tools, log, network, stats, config, nursery, Jobs(nursery), succession)
+    time, report = TrioTime(network.wall), lambda *_, **__: None
+    tools: Any = SimpleNamespace(log=log, instance_id=instance_id, time=time, report=report)
+    rounds: Any = OwnerRounds(log, network, stats, nursery)  # type: ignore[arg-type]
+    terms = Terms(LONGEST_MS, Config(bootstrap_servers=()).transactional_id_timeout_ms)
+    found: Any = LogOwners(tools, terms, (succession or Succession()).alone, rounds.start)
+    found.rounds = rounds
+    return found
 
 
 def claimed(name: str, *, open_since: int | None = None) -> Any:
@@ -247,12 +253,12 @@ async def test_all_ids_are_checked_every_ten_seconds_and_the_unsettled_ones_ever
 ) -> None:
     alone = owners(nursery)
     with trio.move_on_after(21.5):
-        await alone.run()
+        await alone.rounds.run(alone)
     looks = alone._tools.log.views.looks
     assert [time for what, time in looks if what == "all"] == [0, 1, 11, 21]
     times = [time for what, time in looks if what == "unsettled"]
     assert [times.count(second) for second in range(1, 13)] == [1, *[2] * 9, 1, 2]  # the metrics count them, too
-    assert (alone._stats.log_lag, alone._stats.log_losses) == (3, 2)
+    assert (alone.rounds._stats.log_lag, alone.rounds._stats.log_losses) == (3, 2)
 
 
 @pytest.mark.parametrize("is_here", [False, True])
@@ -269,9 +275,9 @@ async def test_an_instance_without_owners_waits_for_the_log(
         waits.append(seconds)
         await trio.sleep(100)
 
-    alone._log.pause = pause
+    alone._tools.log.pause = pause
     with trio.move_on_after(5.5):
-        await alone.run()
+        await alone.rounds.run(alone)
     assert len(waits) == (not is_here)
 
 
@@ -288,7 +294,7 @@ async def test_an_owner_of_which_nothing_was_asked_for_an_hour_is_closed(
         close=lambda: closed.append(trio.current_time()),
     )
     with trio.move_on_after(4_000):
-        await alone.run()
+        await alone.rounds.run(alone)
     assert closed == [3_601]
     assert not list(alone)
 
@@ -313,7 +319,7 @@ async def test_of_many_owners_at_rest_those_that_were_used_last_are_kept(
     used = {"open": 0.0, "d": 30.0, "a": 0.0, "c": 20.0, "b": 10.0}
     alone._owners.update({name: owner(name, at, rests=name != "open") for name, at in used.items()})
     with trio.move_on_after(1_000):
-        await alone.run()
+        await alone.rounds.run(alone)
     assert closed == [("a", 61), ("b", 71), ("c", 81)]
     assert {one.used_at for one in alone} == {0.0, 30.0}
 
@@ -430,7 +436,7 @@ async def test_what_a_former_self_wrote_is_ended_and_nothing_else(nursery: trio.
     views[4].awaits_client = lambda: True
     alone._owners["here"] = FakeOwner()
     alone._tools.log.views.ids = views
-    alone._end_former()
+    alone.end_former()
     assert ended_ids == ["mine"]
 
 
@@ -455,7 +461,7 @@ async def test_members_of_an_id_that_is_here_are_ended_after_its_time_out_and_te
 async def test_an_id_is_unused_after_its_time_and_its_turn(nursery: trio.Nursery) -> None:
     alone, view = owners(nursery), claimed("id")
     alone._turn = lambda view, within_ms: 7
-    alone._config = SimpleNamespace(transactional_id_timeout_ms=100)
+    alone._terms = Terms(LONGEST_MS, 100)
     assert [alone._is_unused(view, now_ms) for now_ms in (94, 107, 108)] == [False, False, True]
 
 
@@ -477,7 +483,7 @@ async def test_a_group_waits_for_what_was_left_open_at_another_instance(nursery:
     alone = owners(nursery)
     alone._tools.log.views.undecided_offsets = lambda group: [(claimed("elsewhere"), None, None)]
     alone.end_left("g")
-    assert not alone._ending
+    assert not alone.rounds._under_way
 
 
 async def test_a_client_has_waited_if_it_asks_here_again_and_again_and_the_log_has_nothing_new(
@@ -514,7 +520,7 @@ async def test_what_a_former_self_left_open_ends_when_its_group_asks(
     alone._tools.log.views.undecided_offsets = lambda group: [(view, None, None)]
     alone.end_overdue = ended_views.append
     if is_alone:
-        alone._end_former()
+        alone.end_former()
     alone.end_left("g")
     assert ended_views == [view] * ends
 
@@ -631,7 +637,7 @@ async def test_an_id_is_taken_over_by_one_request_at_a_time_also_where_one_waite
 
         taking._taken_over = taken_over
         for _ in range(4):  # the first has ended when the third comes, and the second runs
-            nursery.start_soon(taking._take_over, REQUEST)
+            nursery.start_soon(taking.owner, REQUEST)
             await trio.sleep(0.7)
         await trio.sleep(4)
         assert taking._taking_over == {}

@@ -16,12 +16,12 @@ from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_member import BrokerMembers
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.deadlines import Deadlines
-from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
+from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.service import Transactions
 from kproxy.net.txn.snapshots import Snapshots
@@ -50,7 +50,7 @@ AT_BROKER = (HomeRule("*", Home.BROKER),)
 #: Without the log, with the log, and once no other process has the instance.id.
 ALWAYS = (ManagedTransactions, BrokerOwners, Rejects)
 WITH_LOG = (Snapshots, LostBeginnings, OldCopies, BrokerEnds, BrokerMembers, Deadlines, OffsetMirror)
-ALONE = (LogOwners,)
+ALONE = (OwnerRounds,)
 
 
 def has_log(cast: Cast) -> bool:
@@ -93,7 +93,7 @@ class TestParts:
         running: set[type] = set()
 
         def noted(kind: type) -> Callable[..., Awaitable[None]]:
-            async def run(_: object) -> None:
+            async def run(*_: object) -> None:
                 running.add(kind)
                 await trio.sleep_forever()
 

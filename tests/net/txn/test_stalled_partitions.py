@@ -160,7 +160,7 @@ class TestWhileWritersWait:
             await client.init(a)
             await fill(client, a, writing)
             with trio.fail_after(120):
-                await a.transactions.coordinator.log.abort("id", client.producer)
+                await a.transactions.coordinator.abort("id", client.producer)
             await decided(a)
             with pytest.raises(TxnError, match="TRANSACTION_ABORTABLE"):
                 await client.end(a)

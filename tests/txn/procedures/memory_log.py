@@ -12,7 +12,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.trio_time import TRIO_TIME
+from kproxy.net.txn.trio_time import TrioTime
 from kproxy.proxy.traces import NoTraces
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY
@@ -28,6 +28,7 @@ from kproxy.txn.writes import Written
 
 T = TypeVar("T")
 P0, P1 = ("t", 0), ("t", 1)
+TRIO_TIME = TrioTime(lambda: 0.0)
 
 
 async def at_once(work: Callable[[], Awaitable[T]]) -> T:

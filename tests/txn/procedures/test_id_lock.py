@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.txn.procedures.id_lock import IdLock, Interrupted
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 
 async def test_a_wait_without_an_abort_gives_its_result() -> None:

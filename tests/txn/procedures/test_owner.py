@@ -9,7 +9,6 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.id_lock import Interrupted
@@ -19,6 +18,7 @@ from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.states import Event, State
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import TxnSend
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 ME = Producer(4000, 3)
 P0, P1 = ("t", 0), ("t", 1)

@@ -10,12 +10,12 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.txn.procedures import partition_ends
 from kproxy.txn.procedures.partition_ends import PartitionEnds
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import Written
 from tests.net.txn.instances import Client, stage
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 A, B, C, GONE, LEADERLESS = ("a", 0), ("b", 0), ("c", 0), ("gone", 0), ("leaderless", 0)
 

@@ -16,7 +16,6 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
@@ -32,6 +31,7 @@ from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.decisions import Decisions
 from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.transactional_id import TransactionalId

@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 from kproxy.net.txn import group_offset_requests
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.log_owners import LogOwners
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
@@ -22,6 +21,7 @@ from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.decisions import Decisions
 from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView

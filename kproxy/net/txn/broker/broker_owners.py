@@ -10,11 +10,11 @@ from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.owner_policy import CLIENT
-from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import fenced
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.outside import Time
 from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.stored_epochs import LastEnd
 from kproxy.txn.txn_error import TxnError
@@ -44,13 +44,15 @@ class BrokerOwners:
         stats: TransactionStats,
         connections: Callable[[], WriterConnections],
         log: "EpochLog",
-        succession: Succession | None = None,
+        succession: Succession,
+        time: Time,
     ) -> None:
         """Nothing is asked of the brokers before a transaction begins. ``log`` keeps what a restart of kproxy needs.
 
         By ``succession`` no id is taken while the kproxy before this is there: it ends its transactions itself.
         """
-        self._succession = succession or Succession()
+        self._succession = succession
+        self._time = time
         self._cluster = cluster
         self._config = config
         self._stats = stats
@@ -131,7 +133,7 @@ class BrokerOwners:
         asking = self._asking[transactional_id] = self._connections()
         requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
         kept = KeptEpoch(self._log, transactional_id, self._stats)
-        owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept, TRIO_TIME)
+        owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept, self._time)
         owner.policy = policy
         self._owners[transactional_id] = owner
         if not len(self._owners) % _OFTEN:

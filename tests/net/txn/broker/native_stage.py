@@ -19,10 +19,12 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.trio_time import TrioTime
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.routing import ClusterMap
@@ -138,7 +140,15 @@ class Stage:
                 jobs = Jobs(nursery)
                 connections = partial(WriterConnections, cluster, config, stats.produce, nursery, EndOfTurn(nursery))
                 no_log: Any = NoLog()
-                brokers = BrokerOwners(cluster, config, stats.transactions, connections, lane_log)
+                brokers = BrokerOwners(
+                    cluster,
+                    config,
+                    stats.transactions,
+                    connections,
+                    lane_log,
+                    Succession(),
+                    TrioTime(cluster.network.wall),
+                )
                 nursery.start_soon(brokers.run)
                 if keeps:
                     nursery.start_soon(lane_log.open, nursery)

@@ -21,7 +21,6 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.txn.broker.broker_member import BrokerMember, BrokerMembers
 from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
-from kproxy.net.txn.trio_time import TRIO_TIME
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter
 from kproxy.txn.log_records import Entry
@@ -32,6 +31,7 @@ from tests.net.txn.broker.fenced_client import states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Stage, stage
 from tests.net.txn.log_harness import PATIENCE, configured
 from tests.net.txn.member_scene import batch
+from tests.txn.procedures.memory_log import TRIO_TIME
 from verification.models.transaction_log import bodies
 from verification.models.transaction_log.bodies import producer
 

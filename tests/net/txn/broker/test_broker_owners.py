@@ -21,6 +21,7 @@ from tests.net.txn.broker import fenced_client, native_stage
 from tests.net.txn.broker.fenced_client import Client, client_of, told
 from tests.net.txn.broker.native_stage import stage
 from tests.net.txn.log_harness import PATIENCE, configured
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 pytestmark = pytest.mark.idle_clock
 
@@ -178,7 +179,8 @@ class Alone:
         self.log, self.stats, self.closed, self.resumed = FakeLog(*entries), TransactionStats(), 0, 0
         nobody: Any = None
         config = configured("localhost:1", delivery_timeout_ms=5_000)
-        self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, succession)
+        before = succession or Succession()
+        self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, before, TRIO_TIME)
 
     def _connections(self) -> Any:
         return SimpleNamespace(connect=None, close=self._close, is_open=False)

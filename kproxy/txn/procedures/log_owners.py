@@ -1,4 +1,4 @@
-"""The owners of this instance of the transactional ids that kproxy's own log decides, and what they leave open.
+"""Which instance coordinates a transactional id that kproxy's own log decides, and what ends that nobody else ends.
 
 Any instance may own any id: the log decides between them. An id is claimed for a client that asks for a producer id,
 for one that continues after a restart of its kproxy, and, by the instance that sees it, to end what is overdue.
@@ -7,26 +7,16 @@ for one that continues after a restart of its kproxy, and, by the instance that 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import structlog
-import trio
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
-from kproxy.config.transaction_options import TransactionOptions
-from kproxy.errors import KproxyError
-from kproxy.net.network import Network
-from kproxy.net.succession import Succession
-from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY, refuse_replaced
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
-from kproxy.txn.procedures.outside import OwnerTools, Topics
+from kproxy.txn.procedures.outside import Lock, OwnerTools, Topics
 from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import TxnRequest
@@ -36,9 +26,6 @@ from kproxy.txn.view import IdView
 if TYPE_CHECKING:
     from kproxy.txn.procedures.log_owner import LogOwner
 
-log = structlog.get_logger("kproxy.transactions")
-
-_SWEEP_SECONDS: Final = 1.0
 #: Ids for which nobody has anything to do are checked this seldom: a fleet may have many thousands.
 _ALL_SECONDS: Final = 10.0
 #: Longer than its time-out plus this, and its own kproxy must be gone.
@@ -66,48 +53,49 @@ class _Asking(NamedTuple):
 
     #: Which client, and the last record of the id by then.
     mark: tuple[Producer, int]
-    #: When it asked first and last, by trio's clock, and over which connection, the newest.
+    #: When it asked first and last, by ``Time.now``, and over which connection, the newest.
     since: float
     last: float
     connection: int
 
 
+class Terms(NamedTuple):
+    """How long ids and their transactions may last."""
+
+    #: Of a transaction, in ms (``transaction.max.timeout.ms``).
+    longest_ms: int
+    #: Of an id that nobody uses, in ms (``transactional.id.timeout.ms``).
+    unused_ms: int
+
+
+#: Returns when no other process has the instance.id.
+Alone: TypeAlias = Callable[[], Awaitable[None]]
+#: Begins a procedure about an id, unless one is under way that it began before.
+Start: TypeAlias = Callable[[str, Callable[[], Awaitable[object]]], None]
+
+
 class LogOwners:
-    """By transactional id."""
+    """The owners of this instance, by transactional id. What waits raises TxnError."""
 
-    def __init__(
-        self,
-        tools: OwnerTools,
-        transactions: TransactionLog,
-        network: Network,
-        stats: TransactionStats,
-        config: TransactionOptions,
-        nursery: trio.Nursery,
-        jobs: Jobs,
-        succession: Succession | None = None,
-    ) -> None:
-        """What clients ask for is done by ``jobs``, so that it outlives their connections; the rest in ``nursery``.
+    def __init__(self, tools: OwnerTools, terms: Terms, alone: Alone, start: Start) -> None:
+        """Owns no id yet. ``start`` begins what nobody waits for.
 
-        What the one before this had claimed, by ``succession``, is left to it for as long as it is there.
+        What the process before this one had claimed is left to it until ``alone`` returns.
         """
-        self._succession = succession or Succession()
+        self._alone = alone
         self._tools = tools
-        self._log = transactions
-        self._wall = network.wall
-        self._stats = stats
-        self._config = config
-        self._nursery = nursery
-        self._jobs = jobs
+        self._terms = terms
+        self._now = tools.time.now
+        self._start = start
         self._owners: dict[str, LogOwner] = {}
         #: By id: one takeover may wait for partitions that have no leader, and others must not wait for it.
-        self._taking_over: dict[str, trio.Lock] = {}
+        self._taking_over: dict[str, Lock] = {}
         #: By id of another instance.
         self._asking: dict[str, _Asking] = {}
         #: Whether no former self of this instance is there any more.
         self._is_alone = False
         #: Set when kproxy stops: no transaction begins here after that.
         self.leaving = False
-        self._ending: set[str] = set()
         #: Of ids of other instances: the offset of the last record that counted, and when it was first seen here.
         self._changed_at: dict[str, tuple[int, float]] = {}
         #: When all ids were gone through last.
@@ -116,15 +104,15 @@ class LogOwners:
     # -- owners
 
     async def initialize(self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
-        """As ``LogOwner.initialize``. TxnError."""
+        """As ``LogOwner.initialize``."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         self.check_timeout(timeout_ms)
-        return await self._jobs.run(lambda: self._any(transactional_id).initialize(timeout_ms, resumed, client_id))
+        return await self._any(transactional_id).initialize(timeout_ms, resumed, client_id)
 
     def check_timeout(self, timeout_ms: int) -> None:
         """TxnError if a transaction may not take so long."""
-        longest = self._config.transaction_max_timeout_ms
+        longest = self._terms.longest_ms
         if not 0 < timeout_ms <= longest:
             raise TxnError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {longest} ms")
 
@@ -132,7 +120,7 @@ class LogOwners:
         self, transactional_id: str, client: Producer | None, *, committed: bool, also: DecisionScope
     ) -> None:
         """Decides parts that were prepared, whichever instance owns the id, as ``LogOwner.decide``."""
-        await self._jobs.run(lambda: self._any(transactional_id).decide(client, committed=committed, also=also))
+        await self._any(transactional_id).decide(client, committed=committed, also=also)
 
     def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
         """The response to a repeated EndTxn of an id that has expired since, if the log has it.
@@ -154,6 +142,11 @@ class LogOwners:
     def topics(self) -> Topics:
         """Which topics may hold data of these transactions."""
         return self._tools.topics
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self._owners)
 
     def __iter__(self) -> "Iterator[LogOwner]":
         """All."""
@@ -182,22 +175,29 @@ class LogOwners:
         """The owner of an id, if there is one here."""
         return self._owners.get(transactional_id)
 
+    def owner_now(self, request: TxnRequest) -> "LogOwner | None":
+        """The owner for a request, if that needs no look at the log."""
+        owner = self._owners.get(request.transactional_id)
+        if owner is None or owner.id.may_be_behind(request.client) or owner.is_elsewhere:
+            return None
+        return owner
+
     async def owner(self, request: TxnRequest) -> "LogOwner":
         """The owner for a request; one is made where the id's last owner was this instance's former self."""
-        owner = self._owners.get(request.transactional_id)
+        transactional_id = request.transactional_id
+        owner = self._owners.get(transactional_id)
         if owner is not None and owner.id.may_be_behind(request.client):
-            await self._jobs.run(owner.keeper.read_to_end)
+            await owner.keeper.read_to_end()
         if owner is not None and not owner.is_elsewhere:
             return owner
-        return await self._jobs.run(lambda: self._take_over(request))
-
-    async def _take_over(self, request: TxnRequest) -> "LogOwner":
-        transactional_id = request.transactional_id
-        await self._succession.alone()
-        lock = self._taking_over.setdefault(transactional_id, trio.Lock())
+        await self._alone()
+        lock = self._taking_over.setdefault(transactional_id, self._tools.time.lock())
         try:
-            async with lock:
+            await lock.acquire()
+            try:
                 return await self._taken_over(request)
+            finally:
+                lock.release()
         finally:
             if not lock.locked():  # else who waited for it has it now
                 self._taking_over.pop(transactional_id, None)
@@ -240,7 +240,7 @@ class LogOwners:
         """Whether the client that has the id asks here for long enough, while the log has nothing new of the id."""
         if request.client == NOBODY:
             return False
-        now, mark = trio.current_time(), (request.client, view.touched.offset)
+        now, mark = self._now(), (request.client, view.touched.offset)
         newest = self._newest_asking(request)
         known = self._asking.get(view.transactional_id)
         is_same = known is not None and known.mark == mark and now <= known.last + _PATIENCE_SECONDS
@@ -297,14 +297,11 @@ class LogOwners:
 
     def _is_past(self, view: IdView, offset: int, after_ms: float) -> bool:
         """Whether so long ago this instance saw a record of the id for the first time."""
-        now = trio.current_time()
+        now = self._now()
         seen, since = self._changed_at.get(view.transactional_id, (-1, now))
         if seen != offset:
             self._changed_at[view.transactional_id], since = (offset, now), now
         return now > since + after_ms / 1000
-
-    def _now_ms(self) -> int:
-        return int(self._wall() * 1000)
 
     # -- clients that have disconnected
 
@@ -325,29 +322,25 @@ class LogOwners:
 
     # -- time
 
-    async def run(self) -> None:
-        """Ends what takes too long, here and elsewhere, and gives up ids that nobody uses; for ever."""
-        self._end_former()
-        while True:
-            await (trio.sleep if self._owners else self._log.pause)(_SWEEP_SECONDS)
-            now = trio.current_time()
-            for name, owner in list(self._owners.items()):
-                if owner.is_overdue(now):
-                    self._start(name, owner.time_out)
-                elif not owner.is_open and now > owner.used_at + _IDLE_SECONDS:
-                    self._forget(name, owner)
-            self._forget_many(now)
-            disconnect_idle(self, now)
-            self._note()
-            views = self._tools.log.views
-            if now < self._swept_at + _ALL_SECONDS:
-                self._sweep(views.unsettled())
-            else:
-                self._swept_at = now
-                self._sweep([*views.awake(), *views.some_at_rest(_MOST_UNPACKED)])
-                views.rest()  # those that were checked, and that nobody has asked for
+    def look(self) -> None:
+        """Ends what takes too long, here and elsewhere, and gives up unused ids; called every now and then."""
+        now = self._now()
+        for name, owner in list(self._owners.items()):
+            if owner.is_overdue(now):
+                self._start(name, owner.time_out)
+            elif not owner.is_open and now > owner.used_at + _IDLE_SECONDS:
+                self._forget(name, owner)
+        self._forget_many(now)
+        disconnect_idle(self, now)
+        views = self._tools.log.views
+        if now < self._swept_at + _ALL_SECONDS:
+            self._sweep(views.unsettled())
+        else:
+            self._swept_at = now
+            self._sweep([*views.awake(), *views.some_at_rest(_MOST_UNPACKED)])
+            views.rest()  # those that were checked, and that nobody has asked for
 
-    def _end_former(self) -> None:
+    def end_former(self) -> None:
         """What this instance's former self left open, and nobody can continue: readers need not wait for its time-out.
 
         Where nothing was written but by members it is left to them: they may be elsewhere.
@@ -358,19 +351,14 @@ class LogOwners:
             if is_lost and view.transactional_id not in self._owners:
                 self.end_overdue(view)
 
-    def _note(self) -> None:
-        """Tells the metrics what is open and what waits."""
-        stats, transactions = self._stats, self._log
-        stats.log_lag, stats.log_losses = transactions.lag, transactions.losses
-        unsettled = transactions.views.unsettled()
-        stats.ids, stats.prepared = transactions.views.count, sum(len(view.prepared) for view in unsettled)
+    @property
+    def oldest_open(self) -> float | None:
+        """When the oldest transaction that is open here began, by ``Time.now``; None: none is."""
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
-        oldest = min(began, default=None)
-        wall = self._wall() - trio.current_time()
-        stats.oldest_open = None if oldest is None else oldest + wall
+        return min(began, default=None)
 
     def _sweep(self, views: Sequence[IdView]) -> None:
-        now_ms, expired = self._now_ms(), 0
+        now_ms, expired = self._tools.time.wall_ms(), 0
         for view in views:
             owner, since = self._owners.get(view.transactional_id), view.open_since()
             if view.claim is None or (owner is not None and (owner.is_open or since is None)):
@@ -385,9 +373,7 @@ class LogOwners:
                 self._start(view.transactional_id, partial(self._expire, view))
 
     def _is_unused(self, view: IdView, now_ms: int) -> bool:
-        last_ms = (
-            view.touched.timestamp_ms + self._config.transactional_id_timeout_ms + self._turn(view, _EXPIRY_TURNS_MS)
-        )
+        last_ms = view.touched.timestamp_ms + self._terms.unused_ms + self._turn(view, _EXPIRY_TURNS_MS)
         return not (view.expired or view.prepared) and now_ms > last_ms
 
     def end_overdue(self, view: IdView) -> None:
@@ -395,11 +381,8 @@ class LogOwners:
         assert view.claim is not None
         since = view.open_since()
         assert since is not None
-        log.info(
-            "aborting a transaction that its producer does not end",
-            transactional_id=view.transactional_id,
-            instance_id=view.claim.instance_id,
-        )
+        why = "aborting a transaction that its producer does not end"
+        self._tools.report("info", why, view.transactional_id, instance_id=view.claim.instance_id)
         self._start(view.transactional_id, partial(self._keeper_for(view).end_open, since))
 
     def _keeper_for(self, view: IdView) -> ClaimKeeper:
@@ -410,9 +393,6 @@ class LogOwners:
 
     async def abort(self, transactional_id: str, client: Producer) -> None:
         """Aborts a client's open transaction by a claim, whichever instance coordinates it; TxnError if it can't."""
-        await self._jobs.run(lambda: self._abort(transactional_id, client))
-
-    async def _abort(self, transactional_id: str, client: Producer) -> None:
         owner = self._owners.get(transactional_id)
         if owner is not None and owner.transaction is not None:
             await owner.give_up(client, "an operator aborted the transaction")
@@ -424,20 +404,7 @@ class LogOwners:
     async def _expire(self, view: IdView) -> None:
         assert view.claim is not None
         entry = Entry(view.transactional_id, TransactionExpiry(view.claim.nonce))
-        await self._log.append_unfenced(entry)
-
-    def _start(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
-        if transactional_id not in self._ending:
-            self._ending.add(transactional_id)
-            self._nursery.start_soon(self._in_background, transactional_id, work)
-
-    async def _in_background(self, transactional_id: str, work: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await work()
-        except (OSError, KproxyError) as error:
-            log.info("will be retried", transactional_id=transactional_id, reason=str(error))
-        finally:
-            self._ending.discard(transactional_id)
+        await self._tools.log.append_unfenced(entry)
 
     def close(self) -> None:
         """Closes the connections of all owners."""
