@@ -33,7 +33,7 @@ from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.former_epochs import FormerEpochs
+from kproxy.net.txn.former_data import FormerData
 from kproxy.net.txn.group_offset_requests import GroupAsks
 from kproxy.net.txn.group_offset_writes import GroupOffsets
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
@@ -62,6 +62,7 @@ from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.single_flight import SingleFlight
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.outside import Level, OwnerTools
 from kproxy.txn.txn_error import TxnError
@@ -120,7 +121,7 @@ class Transactions:
             groups=GroupOffsets(cluster, self._mirror),
             ends=self._ends,
             topics=TopicPolicies(cluster),
-            former=FormerEpochs(self._leaders, config, stats.retries),
+            former=FormerEpochs(FormerData(self._leaders, config, stats.retries), trio_time),
             connections=connections,
             ask_producer_id=cluster.new_producer_id,
             nonce=_nonce,

@@ -7,7 +7,7 @@ explorer drives the same code through every order of what may happen.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -15,7 +15,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
-from kproxy.txn.procedures.former import Former
+from kproxy.txn.procedures.former import Former, Scan
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
@@ -133,8 +133,32 @@ class Connections(Protocol):
         ...
 
 
-class FormerData(Protocol):
-    """Fences and reads what open transactions wrote through other instances."""
+Marker: TypeAlias = tuple[int, int]
+"""A producer id, and the epoch below which it is fenced."""
+
+
+class NotPermitted(RemoteProtocolError):
+    """kproxy's principal has no right to write markers, or the broker does not serve them."""
+
+
+class PartitionData(Protocol):
+    """What is in partitions; OSError and RemoteProtocolError if a leader can't be asked."""
+
+    async def fence(self, places: Sequence[TopicPartition], markers: Sequence[Marker]) -> Mapping[TopicPartition, bool]:
+        """Writes markers that fence; False where a higher epoch had fenced one of them before. NotPermitted."""
+        ...
+
+    async def ends(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The high watermark of each."""
+        ...
+
+    async def scan(self, scans: Mapping[TopicPartition, Scan]) -> Mapping[TopicPartition, str]:
+        """Has each of ``scans`` take its partition; why not, for those that can't be read."""
+        ...
+
+
+class FormerParts(Protocol):
+    """Fences and reads what open transactions wrote through other instances (``former_epochs.FormerEpochs``)."""
 
     async def read(self, view: IdView, parts: Sequence[Producer]) -> Former:
         """What these epochs of an id wrote, the first first. Uncertain."""
@@ -314,7 +338,7 @@ class OwnerTools:
     groups: Groups
     ends: Ends
     topics: Topics
-    former: FormerData
+    former: FormerParts
     #: Connections for the data of one transactional id.
     connections: Callable[[], Connections]
     #: A producer id, as brokers give it. OSError, RemoteProtocolError.

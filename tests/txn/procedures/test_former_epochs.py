@@ -16,14 +16,16 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.leaders import LogError, Told
-from kproxy.net.txn.former_epochs import FormerEpochs
+from kproxy.net.txn.former_data import FormerData
 from kproxy.proxy.retry_stats import RetryStats
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
 from kproxy.txn.procedures.former import Former, Uncertain
+from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.view import IdView
 from kproxy.txn.writes import Written
 from tests.codec.message_sets import entry
 from tests.net.txn.log_harness import configured
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 P0, P1 = ("t", 0), ("t", 1)
 PID = TXN_BITS | 7
@@ -111,7 +113,7 @@ def view_of(sequences: Mapping[Producer, Mapping[TopicPartition, int]], start: i
 
 
 def epochs(leaders: Any, stats: RetryStats | None = None) -> FormerEpochs:
-    return FormerEpochs(leaders, configured("h:1"), stats or RetryStats())
+    return FormerEpochs(FormerData(leaders, configured("h:1"), stats or RetryStats()), TRIO_TIME)
 
 
 async def read(leaders: FakeLeaders, view: IdView, *parts: Producer) -> Former:
