@@ -1,4 +1,4 @@
-"""Draws a transaction's states into docs/transactions.md; with ``--check`` only tells whether they are up to date."""
+"""Draws a transaction's states into docs/transactions-advanced.md; ``--check`` only says whether they are current."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from kproxy.txn.states import TRANSITIONS, Event, State
 from tools.one_page import with_part, write_or_check
 
-PAGE = Path(__file__).parent.parent / "docs" / "transactions.md"
+PAGE = Path(__file__).parent.parent / "docs" / "transactions-advanced.md"
 BEGIN, END = "<!-- states: made by `make generate` from kproxy/txn/states.py -->", "<!-- /states -->"
 _WORDS = {
     Event.BEGAN: "data or offsets",

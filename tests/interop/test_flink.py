@@ -1,4 +1,6 @@
-"""Flink's exactly-once sink through kproxy: transactions that another process continues, with either coordinator.
+"""Flink's exactly-once sink through kproxy: transactions that another process continues, with each coordinator.
+
+Where the broker or kproxy decides, kproxy is killed, too; a transaction of `broker-fenced` would be aborted then.
 
 A checkpoint holds the producer ids and epochs of transactions that are written and not committed. A process that is
 killed then commits them when it is restarted, by producers that have never asked for these ids
@@ -68,16 +70,15 @@ def test_what_was_written_before_a_checkpoint_is_committed_by_the_process_that_c
     with ClusterClient(kafka.bootstrap) as client:
         for topic in (relayed, fenced, own):
             client.create_topic(topic)
-    rules = f"{fenced}*=broker-fenced,{own}*=kproxy"
     with (
-        KproxyProcess(kafka.bootstrap, tmp_path / "one") as killed,
-        KproxyProcess(kafka.bootstrap, tmp_path / "other", "--transactions-home", rules) as kept,
+        KproxyProcess(kafka.bootstrap, tmp_path / "one", "--transactions-home", f"{own}*=kproxy") as killed,
+        KproxyProcess(kafka.bootstrap, tmp_path / "other", "--transactions-home", f"{fenced}*=broker-fenced") as kept,
     ):
         job = Job(
             release,
             connector,
             tmp_path,
-            {relayed: killed.bootstrap, fenced: kept.bootstrap, own: kept.bootstrap},
+            {relayed: killed.bootstrap, fenced: kept.bootstrap, own: killed.bootstrap},
         )
         assert job.run("halt", 2) == 9, job.printed[-6000:]
         killed.kill()
@@ -87,7 +88,7 @@ def test_what_was_written_before_a_checkpoint_is_committed_by_the_process_that_c
             assert f"resume transaction {topic}" in job.printed
         with (
             CommittedReader(kafka.bootstrap, [relayed, fenced]) as direct,
-            CommittedReader(kept.bootstrap, [own]) as through,
+            CommittedReader(killed.bootstrap, [own]) as through,
         ):
             for topic, reader in ((relayed, direct), (fenced, direct), (own, through)):
                 reader.until(
@@ -96,5 +97,6 @@ def test_what_was_written_before_a_checkpoint_is_committed_by_the_process_that_c
                 )
                 reader.read(0.5)
                 assert [value for _, value in reader.rows(topic)] == [str(one) for one in range(1, _NUMBERS + 1)]
+        assert "\nkproxy_transactions_resumed_total 1.0\n" in killed.metrics()  # it was open when kproxy was killed
         killed.check()
         kept.check()

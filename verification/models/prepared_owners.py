@@ -12,7 +12,7 @@ commits what it had prepared. The log says of each part which owner prepared it,
 It is refused if these are own parts of several owners: a batch has one.
 
 ``python -m verification.models.prepared_owners`` explores every interleaving: with the rules, without each of them, and
-where the rules can't tell, which docs/transactions.md says. The exit status is the number of surprises.
+where the rules can't tell, which docs/transactions-advanced.md says. The exit status is the number of surprises.
 """
 
 import sys

@@ -9,6 +9,7 @@ import org.apache.flink.connector.kafka.sink.KafkaRecordSerializationSchema;
 import org.apache.flink.connector.kafka.sink.KafkaSink;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 
 /**
  * A Flink job on a cluster within this process: the numbers from 1 on, into one topic for each sink, exactly once.
@@ -24,11 +25,14 @@ public final class Main {
     public static void main(String[] arguments) throws Exception {
         StreamExecutionEnvironment job = StreamExecutionEnvironment.getExecutionEnvironment(settings(arguments));
         job.setParallelism(1);
-        DataStream<String> numbers = job.fromSequence(1, Long.parseLong(arguments[0]))
-                .map(new Failing(arguments[3], Integer.parseInt(arguments[4])));
+        DataStream<Long> numbers = job.fromSequence(1, Long.parseLong(arguments[0]));
+        // A chain reports a complete checkpoint from its last operator to its first; the first branch is the last one there.
+        numbers.map(new Failing(arguments[3], Integer.parseInt(arguments[4])))
+                .sinkTo(new DiscardingSink<>());
+        DataStream<String> texts = numbers.map(number -> Long.toString(number)).returns(String.class);
         for (int i = 5; i < arguments.length; i++) {
             String[] place = arguments[i].split("=");
-            numbers.sinkTo(sink(place[1], place[0])).name(place[0]).uid(place[0]);
+            texts.sinkTo(sink(place[1], place[0])).name(place[0]).uid(place[0]);
         }
         job.execute();
         System.out.println("DONE");
@@ -65,8 +69,8 @@ public final class Main {
                 .build();
     }
 
-    /** Slow enough for some checkpoints; it is told of one before the sinks behind it are. */
-    private static final class Failing extends RichMapFunction<Long, String> implements CheckpointListener {
+    /** Slow enough for some checkpoints. */
+    private static final class Failing extends RichMapFunction<Long, Long> implements CheckpointListener {
         private static boolean hasThrown;
         private final String how;
         private int left;
@@ -77,9 +81,9 @@ public final class Main {
         }
 
         @Override
-        public String map(Long number) throws InterruptedException {
+        public Long map(Long number) throws InterruptedException {
             Thread.sleep(Duration.ofMillis(2).toMillis());
-            return Long.toString(number);
+            return number;
         }
 
         @Override
