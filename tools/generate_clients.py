@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.interop.catalog import ALL_CODECS, CLIENTS, Client
 from tests.interop.homes import in_each_run
-from tests.interop.results import HOMES, Result, in_home, missing, read
+from tests.interop.request_versions import NAMES
+from tests.interop.results import HOMES, Result, holder, in_home, missing, read, releases
 from tests.interop.transactional import TRANSACTIONAL, Transactional
 from tools.one_page import draw_or_check, markdown_table, with_part
 
@@ -21,6 +22,8 @@ BEGIN_TRANSACTIONAL = (
     "<!-- transactional: made by `make generate` from tests/interop/{transactional.py,results.json} -->"
 )
 END_TRANSACTIONAL = "<!-- /transactional -->"
+BEGIN_VERSIONS = "<!-- versions: made by `make generate` from tests/interop/results.json -->"
+END_VERSIONS = "<!-- /versions -->"
 _HEAD = (
     "client",
     "settings",
@@ -46,8 +49,24 @@ def transactional_table(clients: Collection[Transactional], results: Mapping[str
     return markdown_table(head, [_homes(client, results) for client in clients])
 
 
+def versions_table(clients: Collection[Transactional], results: Mapping[str, Result]) -> str:
+    """A row for each producer with transactions, a column for each API: the versions of the requests that it sends."""
+    return markdown_table(("producer", *NAMES), [_versions(client, results) for client in clients])
+
+
+def _versions(client: Transactional, results: Mapping[str, Result]) -> tuple[str, ...]:
+    name = holder(client.name)
+    new, *old = (results[name].versions[release] for release in releases(name))
+    return (client.title, *(_sent(new.get(name, ""), *(found.get(name, "") for found in old)) for name in NAMES))
+
+
+def _sent(new: str, old: str | None = None) -> str:
+    """What is sent to the newest Kafka, and in brackets what is sent to the old one, if that is something else."""
+    return new if old in (new, None) else f"{new} ({old or '-'})".strip()
+
+
 def _homes(client: Transactional, results: Mapping[str, Result]) -> tuple[str, ...]:
-    first = min(results[in_home(home, client.name)] for home in HOMES)
+    first = min((results[in_home(home, client.name)] for home in HOMES), key=lambda one: (one.date, one.broker))
     cells = ("each run" if in_each_run(home, client.name) else "yes" for home in HOMES)
     return (client.title, *cells, f"{first.date}, {first.broker}")
 
@@ -91,7 +110,8 @@ def drawn(page: str, results: Mapping[str, Result]) -> str:
     if untested:
         raise ValueError(f"not tested as they are now: {', '.join(untested)}; run make client-results")
     page = with_part(page, BEGIN, END, table(CLIENTS, results))
-    return with_part(page, BEGIN_TRANSACTIONAL, END_TRANSACTIONAL, transactional_table(TRANSACTIONAL, results))
+    page = with_part(page, BEGIN_TRANSACTIONAL, END_TRANSACTIONAL, transactional_table(TRANSACTIONAL, results))
+    return with_part(page, BEGIN_VERSIONS, END_VERSIONS, versions_table(TRANSACTIONAL, results))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,5 +1,6 @@
 """A page that a tool makes of something else: written, or compared with what is there."""
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ def with_part(page: str, begin: str, end: str, part: str) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> str:
     """A table; columns whose heads are in ``numbers`` are aligned on the right."""
     rule = ["---:" if name in numbers else "---" for name in head]
-    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, rule, *rows))
+    return "\n".join(re.sub(r"\|  (?=\|)", "| ", f"| {' | '.join(row)} |") for row in (head, rule, *rows))
 
 
 def draw_or_check(page: Path, drawn: Callable[[str], str], arguments: Sequence[str]) -> int:

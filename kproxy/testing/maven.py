@@ -30,8 +30,8 @@ _DEPENDENCY: Final = (
 )
 
 
-def find_java() -> str:
-    """Return the path of a Java of at least version 17 (``$JAVA_HOME`` first, then ``PATH``).
+def find_java(minimum: int = MINIMUM_JAVA) -> str:
+    """Return the path of a Java of at least this version (``$JAVA_HOME`` first, then ``PATH``).
 
     :raises Unavailable: none found, or too old.
     """
@@ -40,14 +40,19 @@ def find_java() -> str:
     java = java or shutil.which("java")
     if java is None:
         raise Unavailable(
-            f"no java found: install Java {MINIMUM_JAVA} or later (Debian: apt-get install openjdk-17-jre-headless)"
+            f"no java found: install Java {minimum} or later (Debian: apt-get install openjdk-{minimum}-jre-headless)"
         )
+    found = java_version(java)
+    if found < minimum:
+        raise Unavailable(f"{java} has version {found or 'unknown'}: this needs Java {minimum} or later")
+    return java
+
+
+def java_version(java: str) -> int:
+    """Return the version of a Java, like 17; 0 if it does not print one."""
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
-    if match is None or int(match[1]) < MINIMUM_JAVA:
-        found = match[0] if match else "an unknown version"
-        raise Unavailable(f"{java} has {found}: Kafka 4 needs Java {MINIMUM_JAVA} or later")
-    return java
+    return int(match[1]) if match else 0
 
 
 def maven_environment() -> dict[str, str]:

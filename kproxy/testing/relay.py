@@ -171,6 +171,7 @@ class FaultRelay:
 
     async def _handle(self, client: trio.SocketStream) -> None:
         self.counts.connections += 1
+        number = self.counts.connections  # others may open before this one is through to upstream
         if not self.faults.accepting:
             _reset(client)
             return
@@ -180,7 +181,6 @@ class FaultRelay:
         except OSError:
             _reset(client)
             return
-        number = self.counts.connections
         chance = random.Random(self._seed * 1_000_003 + number)
         connection = _Connection(self, client, upstream, target, number, chance)
         self._open.add(connection)

@@ -6,22 +6,27 @@ between: this shows that the drivers are right, and what a client can do at all.
 
 import functools
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 
 from kproxy.testing.kafka import DEFAULT_VERSION, PATIENT, RealKafka
-from tests.interop import results
+from tests.interop import lossy, results
 from tests.interop.catalog import Client
 from tests.interop.homes import OVERRIDES, Home, rule_and_release
 from tests.interop.proxy import KproxyProcess
+from tests.interop.request_versions import RequestVersions, Versions
 from tests.interop.transactional import Transactional
 
 _RESULT = "result"
 """The property of a test that names the result in docs/clients.md which it is part of."""
+VERSIONS = "versions"
+"""The property of a test that has a result's name, a release of Kafka, and the versions of requests sent to it."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,12 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def home(
     request: pytest.FixtureRequest, kafka: RealKafka, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Home]]:
-    """Give each of `homes.HOMES` by its name, started when first asked for."""
+) -> Iterator[Callable[..., Home]]:
+    """Give each of `homes.HOMES` by its name, started when first asked for; one that records requests is another."""
     with ExitStack() as running:
 
         @functools.cache
-        def start(name: str) -> Home:
+        def start(name: str, *, recorded: bool = False) -> Home:
             if name == "native":
                 return Home(name, kafka.bootstrap, kafka, None)
             if name == "auto":
@@ -64,6 +69,10 @@ def home(
             options = ("--transactions-home", rule, "--isolation-level-overrides", OVERRIDES)
             old = release != DEFAULT_VERSION
             brokers = running.enter_context(RealKafka(version=release, config=PATIENT)) if old else kafka
+            if recorded:
+                seen = RequestVersions()
+                chain = running.enter_context(lossy.through_kproxy(brokers.bootstrap, log, *options, watch=seen.watch))
+                return Home(name, chain.bootstrap, brokers, chain.kproxy, seen)
             kproxy = running.enter_context(KproxyProcess(brokers.bootstrap, log, *options))
             return Home(name, kproxy.bootstrap, brokers, kproxy)
 
@@ -94,6 +103,7 @@ class _Recorder:
     def __init__(self) -> None:
         self.passed: set[str] = set()
         self.failed: set[str] = set()
+        self.versions: defaultdict[str, dict[str, Versions]] = defaultdict(dict)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         for item in items:
@@ -104,9 +114,14 @@ class _Recorder:
             self.failed |= _shows(report)
         elif report.when == "call" and report.passed:
             self.passed |= _shows(report)
+            for key, value in report.user_properties:
+                if key == VERSIONS:
+                    result, release, versions = cast("tuple[str, str, Versions]", value)
+                    self.versions[result][release] = versions
 
     def pytest_sessionfinish(self) -> None:
-        results.add(self.passed - self.failed, f"{datetime.now(UTC):%Y-%m-%d}", f"Kafka {DEFAULT_VERSION}")
+        passed, date = self.passed - self.failed, f"{datetime.now(UTC):%Y-%m-%d}"
+        results.add(passed, date, f"Kafka {DEFAULT_VERSION}", versions=self.versions)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kproxy.testing.kafka import DEFAULT_VERSION, RealKafka
 from tests.interop.proxy import KproxyProcess
+from tests.interop.request_versions import RequestVersions
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 
 _DIRECT: Final = os.environ.get("KPROXY_INTEROP") == "direct"
@@ -37,6 +38,8 @@ _NEVER: Final = {"kproxy-on-3.9.1": ("java-4.4.0-consumer-protocol",)}
 """Kafka 3.9.1 has no groups of KIP-848, if it is not told to."""
 OF_BROKERS: Final = ("native", "auto", "auto-on-4.3.0", "broker-fenced")
 """Homes where the broker decides, so that what lies in its log is as without kproxy."""
+RECORDED: Final = ("broker-fenced", "kproxy", "kproxy-on-3.9.1")
+"""Homes whose clients' requests are recorded: where the broker decides, where kproxy does, and on the old Kafka."""
 OVERRIDES: Final = "kafka-python-1.*=read_committed,kafka-python-2.*=read_committed"
 """kproxy's option for consumers that could ask for committed records, but do not know how."""
 
@@ -55,6 +58,8 @@ class Home:
     bootstrap: str
     kafka: RealKafka
     kproxy: KproxyProcess | None
+    requests: RequestVersions | None = None
+    """What clients have sent, in the homes of which that is recorded."""
 
 
 def in_each_run(home: str, client: str) -> bool:
@@ -63,10 +68,14 @@ def in_each_run(home: str, client: str) -> bool:
     return not few or client in few
 
 
+def can_run(home: str, client: str) -> bool:
+    """Whether this producer runs here at all."""
+    return client not in _NEVER.get(home, ())
+
+
 def clients_of(home: str) -> list[Transactional]:
     """Return the producers that run here: all in kproxy's own home, in the others some if not all are asked for."""
-    never = _NEVER.get(home, ())
-    return [one for one in TRANSACTIONAL if one.name not in never and (_ALL or in_each_run(home, one.name))]
+    return [one for one in TRANSACTIONAL if can_run(home, one.name) and (_ALL or in_each_run(home, one.name))]
 
 
 def readers_of(home: str) -> list[Reader]:

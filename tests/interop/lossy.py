@@ -4,7 +4,7 @@ import base64
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from kproxy.codec.messages import ApiKey
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.ports import free_ports
-from kproxy.testing.relay import FaultRelay, Faults
+from kproxy.testing.relay import FaultRelay, Faults, Frame
 from kproxy.testing.relay_thread import RelayThread
 from tests.interop.proxy import BROKER_PORTS, KproxyProcess
 from tests.interop.records import PARTITIONS
@@ -42,11 +42,19 @@ class Chain:
 
 
 @contextmanager
-def through_kproxy(broker: str, log: Path, *options: str) -> Iterator[Chain]:
-    """Clients, relays, kproxy, broker: kproxy tells its clients the relays' ports in place of its own."""
+def through_kproxy(
+    broker: str, log: Path, *options: str, watch: Callable[[int], Callable[[Frame], None]] | None = None
+) -> Iterator[Chain]:
+    """Clients, relays, kproxy, broker: kproxy tells its clients the relays' ports in place of its own.
+
+    :param watch: returns what the relay of this number is to call with its frames.
+    """
     faults = Faults()
     first, *others = free_ports(1 + BROKER_PORTS)
-    relays = [FaultRelay(("127.0.0.1", 0), port=port, faults=faults, seed=port - first) for port in (first, *others)]
+    relays = [
+        FaultRelay(("127.0.0.1", 0), port=port, faults=faults, seed=port - first, watch=watch and watch(port - first))
+        for port in (first, *others)
+    ]
     with RelayThread(relays):
         bootstrap = f"127.0.0.1:{first}"
         advertised = ("--advertised-address", bootstrap, "--advertised-broker-ports", f"{others[0]}-{others[-1]}")

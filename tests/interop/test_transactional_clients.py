@@ -5,7 +5,7 @@ All clients write side by side to the same two topics, so their transactions lie
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.interop import log_files, session
+from tests.interop import log_files, results, session
 from tests.interop import transaction_script as scripts
-from tests.interop.homes import HOMES, OF_BROKERS, Home, clients_of
+from tests.interop.conftest import VERSIONS
+from tests.interop.homes import HOMES, OF_BROKERS, RECORDED, Home, clients_of, rule_and_release
 from tests.interop.records import PARTITIONS, Record
 from tests.interop.transactional import READERS, TRANSACTIONAL, Reader, Transactional
 from tests.support.clients import run_driver
@@ -42,11 +43,13 @@ def _readers(home: str) -> list[str]:
     return [reader.name for reader in chosen if reader.native or home not in OF_BROKERS]
 
 
-_each_client = pytest.mark.parametrize(
-    "run",
-    [pytest.param((name, client), id=f"{name}-{client.name}") for name in HOMES for client in clients_of(name)],
-    indirect=True,
-)
+def _clients_in(homes: Iterable[str]) -> pytest.MarkDecorator:
+    """Run a test for each client in each of these homes."""
+    params = [pytest.param((name, client), id=f"{name}-{client.name}") for name in homes for client in clients_of(name)]
+    return pytest.mark.parametrize("run", params, indirect=True)
+
+
+_each_client = _clients_in(HOMES)
 
 
 @dataclass
@@ -81,11 +84,11 @@ _Seen = dict[tuple[str, str], list[Record]]
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, home: Callable[[str], Home]) -> Iterator[dict[str, _Runs]]:
+def runs(request: pytest.FixtureRequest, home: Callable[..., Home]) -> Iterator[dict[str, _Runs]]:
     """Start all clients of all homes whose tests are to run, some at a time."""
 
     def start(name: str) -> _Runs:
-        place = home(name)
+        place = home(name, recorded=name in RECORDED)
         clients = clients_of(name)
         topics = [*_topics(place), _source(place), *(_target(place, client.name) for client in clients)]
         session.create_topics(place.kafka.bootstrap, topics)
@@ -272,3 +275,18 @@ def test_the_log_shows_whose_the_transactions_are(run: Run) -> None:
         for batch in found:
             assert batch.transactional != own, batch
             assert (batch.producer_id & _OWN_BITS == _OWN_BITS) == own, batch
+
+
+@_clients_in(name for name in HOMES if name in RECORDED)
+def test_the_docs_say_which_versions_of_requests_it_sends(
+    run: Run, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
+) -> None:
+    assert run.home.requests is not None
+    client = run.script.client
+    found = run.home.requests.of(run.script.id, scripts.group(_source(run.home), client))
+    home, holder = run.home.name, results.holder(client)
+    release = rule_and_release(home)[1]
+    if home in results.LISTED:
+        record_property(VERSIONS, (holder, release, found))
+    if not request.config.getoption("--record-clients"):
+        assert found == results.read()[holder].versions[release]

@@ -278,3 +278,15 @@ async def test_frames_are_seen_when_they_arrive_also_those_that_are_dropped() ->
         Frame(1, False, produce, request(7), False, relay.upstream),
         Frame(1, True, produce, answer(7), True, relay.upstream),
     ]
+
+
+async def test_connections_that_open_at_the_same_time_have_numbers_of_their_own() -> None:
+    seen: set[int] = set()
+    async with relayed() as (relay, _):
+        relay.watch = lambda frame: seen.add(frame.connection)
+        clients = [await trio.open_tcp_stream("127.0.0.1", relay.port) for _ in range(5)]
+        for client in clients:
+            await client.send_all(request(1))
+            await client.receive_some()
+            await client.aclose()
+    assert seen == {1, 2, 3, 4, 5}

@@ -7,14 +7,31 @@ import pytest
 
 from tests.interop import results
 from tests.interop.catalog import CLIENTS
-from tests.interop.results import ALL, HOMES, Result, add, fingerprint, in_home, missing, read
+from tests.interop.request_versions import NAMES
+from tests.interop.results import ALL, HOMES, Result, add, fingerprint, holder, in_home, missing, read, releases
 from tests.interop.transactional import TRANSACTIONAL
 from tools import generate_clients
-from tools.generate_clients import BEGIN, BEGIN_TRANSACTIONAL, END, END_TRANSACTIONAL, drawn, table, transactional_table
+from tools.generate_clients import (
+    BEGIN,
+    BEGIN_TRANSACTIONAL,
+    BEGIN_VERSIONS,
+    END,
+    END_TRANSACTIONAL,
+    END_VERSIONS,
+    drawn,
+    table,
+    transactional_table,
+    versions_table,
+)
 
 ONE, OTHER = CLIENTS[0], CLIENTS[-1]
-EACH = {name: Result("2026-01-02", "Kafka 4", fingerprint(client)) for name, client in ALL.items()}
-PLACES = f"a\n{BEGIN}\nold\n{END}\nb\n{BEGIN_TRANSACTIONAL}\nold\n{END_TRANSACTIONAL}\nc"
+SENT = {"InitProducerId": "4", "Produce": "3 9"}
+EACH = {
+    name: Result("2026-01-02", "Kafka 4", fingerprint(client), dict.fromkeys(releases(name), SENT))
+    for name, client in ALL.items()
+}
+MARKS = ((BEGIN, END), (BEGIN_TRANSACTIONAL, END_TRANSACTIONAL), (BEGIN_VERSIONS, END_VERSIONS))
+PLACES = "\n".join(f"a\n{begin}\nold\n{end}\nb" for begin, end in MARKS)
 
 
 def shown(*clients: object) -> dict[str, Result]:
@@ -52,6 +69,33 @@ def test_a_client_that_was_not_tested_as_it_is_now_is_named(tested: dict[str, Re
         drawn(PLACES, others | tested)
 
 
+def test_a_producer_whose_requests_were_not_recorded_is_named() -> None:
+    name = holder("kafkajs-2.2.4")
+    assert missing(EACH | {name: EACH[name]._replace(versions={})}) == [name]
+    assert missing(EACH | {name: EACH[name]._replace(versions={"4.4.0": SENT})}) == [name]
+
+
+def test_a_row_of_versions_has_those_that_differ_for_an_old_kafka_in_brackets() -> None:
+    [client] = [client for client in TRANSACTIONAL if client.name == "kafkajs-2.2.4"]
+    new = {"InitProducerId": "4", "Produce": "13", "TxnOffsetCommit": "5 6"}
+    old = {"AddPartitionsToTxn": "3", "InitProducerId": "4", "Produce": "11"}
+    both = {holder(client.name): EACH[holder(client.name)]._replace(versions={"4.4.0": new, "3.9.1": old})}
+    head, _, row = versions_table([client], both).splitlines()
+    assert head == f"| producer | {' | '.join(NAMES)} |"
+    cells = dict(zip(NAMES, (cell.strip() for cell in row.split("|")[2:-1]), strict=True))
+    assert cells["InitProducerId"] == "4"
+    assert cells["AddPartitionsToTxn"] == "(3)"
+    assert cells["TxnOffsetCommit"] == "5 6 (-)"
+    assert cells["Produce"] == "13 (11)"
+    assert cells["EndTxn"] == ""
+
+
+def test_a_row_of_a_producer_that_does_not_run_on_the_old_kafka_has_no_brackets() -> None:
+    [client] = [client for client in TRANSACTIONAL if client.name == "java-4.4.0-consumer-protocol"]
+    [_, _, row] = versions_table([client], EACH).splitlines()
+    assert "(" not in row
+
+
 def test_words_about_a_client_may_change_without_a_test() -> None:
     assert missing(shown(ONE), {ONE.name: replace(ONE, title="another", settings="words")}) == []
 
@@ -60,7 +104,7 @@ def test_the_page_needs_a_place_for_each_table() -> None:
     page = drawn(PLACES, EACH)
     assert "old" not in page
     assert "| kafkajs 2.2.4 | each run |" in page
-    for place in (BEGIN, END, BEGIN_TRANSACTIONAL, END_TRANSACTIONAL):
+    for place in (mark for marks in MARKS for mark in marks):
         with pytest.raises(ValueError, match="has no place"):
             drawn(PLACES.replace(place, ""), EACH)
 
@@ -68,8 +112,10 @@ def test_the_page_needs_a_place_for_each_table() -> None:
 def test_what_passed_is_recorded_and_what_is_no_client_any_more_goes(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     add({ONE.name, "gone"}, "2026-01-02", "Kafka 4", path)
-    add({OTHER.name}, "2026-01-03", "Kafka 5", path)
+    add({OTHER.name}, "2026-01-03", "Kafka 5", path, {OTHER.name: {"4.4.0": SENT}})
     assert {name: row.date for name, row in read(path).items()} == {ONE.name: "2026-01-02", OTHER.name: "2026-01-03"}
+    assert {name: row.versions for name, row in read(path).items()} == {ONE.name: {}, OTHER.name: {"4.4.0": SENT}}
+    assert '"versions": {}' not in path.read_text()
 
 
 def test_the_tables_of_the_docs_are_up_to_date(

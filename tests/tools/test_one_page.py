@@ -46,6 +46,7 @@ def test_a_table_aligns_numbers_on_the_right() -> None:
         "| a | 1 |",
         "| | 2 |",
     ]
+    assert markdown_table(["a", "b", "c"], [["", "", ""]]).splitlines()[2] == "| | | |"
 
 
 def test_what_can_not_be_drawn_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,6 @@ __all__ = ["TOPIC", "Agent", "AgentFailed", "FollowsFile", "Process", "ReadsInpu
 TOPIC: Final = "lines"
 Process: TypeAlias = subprocess.Popen[bytes]
 _NUMBER: Final = re.compile(rb"line-(\d+)")
-_START_S: Final = 30.0
 _STOP_S: Final = 10.0
 
 
@@ -56,6 +55,8 @@ class Agent(ABC):
     share = 0.2
     #: How many lines are written together.
     chunk = 100
+    #: How long it may take until lines may be handed to it, in seconds.
+    start_s = 30.0
 
     def __init__(self, directory: Path, bootstrap: str) -> None:
         self.directory = directory
@@ -98,11 +99,11 @@ class Agent(ABC):
                 preexec_fn=die_with_parent(),
             )
         try:
-            deadline = time.monotonic() + _START_S
+            deadline = time.monotonic() + self.start_s
             while not self.ready():
                 self.check(process)
                 if time.monotonic() > deadline:
-                    raise AgentFailed(f"{self.name} takes no lines after {_START_S:.0f} s:\n{self.tail()}")
+                    raise AgentFailed(f"{self.name} takes no lines after {self.start_s:.0f} s:\n{self.tail()}")
                 time.sleep(0.05)
             yield process
         finally:

@@ -41,7 +41,7 @@ def unpacked(tmp_path: Path) -> Unpacked:
 def test_the_program_is_the_unpacked_one_and_its_configuration_says_where_kafka_is(
     agent: type[Agent], unpacked: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java, "find_java", lambda: "java")
+    monkeypatch.setattr(java, "find_java", lambda _: "java")
     home = tmp_path / "home"
     home.mkdir()
     made = agent(home, "kafka.example:9092")
@@ -50,7 +50,7 @@ def test_the_program_is_the_unpacked_one_and_its_configuration_says_where_kafka_
         made.source.stop()  # it has not run, but holds ports
     assert command[0] == "java" or command[0].startswith(str(unpacked.root))
     assert any(str(unpacked.root) in word for word in command)
-    told = [*command, *(path.read_text() for path in home.iterdir() if path.is_file())]
+    told = [*command, *(path.read_text() for path in home.rglob("*") if path.is_file())]
     assert any("kafka.example:9092" in text for text in told)
     if isinstance(made, FollowsFile):
         assert made.input.exists()
@@ -82,6 +82,7 @@ def test_libraries_are_searched_where_they_were_unpacked(unpacked: Unpacked) -> 
         b" line-7",
         b"PUTVAL host/line-7/gauge interval=10.000 1795953073.520:1\n",
         b'tail,path=/x value="line-7" 1',
+        b'{"before":null,"after":{"id":8,"line":"line-7"},"source":{"version":"3.6.0.Final"}}',
     ],
 )
 def test_a_line_is_known_in_whatever_an_agent_makes_of_it(value: bytes) -> None:
