@@ -170,7 +170,7 @@ class ProduceGate:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
             return
         self._charge(slot, frame, converted)
-        now_ms = int(self._link.now * 1000)
+        now_ms = int(self._ctx.now * 1000)
         parts = implicit_parts(frame, layout, converted, self._count_converted)
         capture.took(self._ctx.client.connection, answered=not slot.silent)
         arrival_ms = now_ms if converted is None else converted.arrival_ms
@@ -180,7 +180,7 @@ class ProduceGate:
 
     def _when_converted(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Procedure:
         """Takes a request of an old format: here, or beside the loop, it is converted first."""
-        now_ms, budget = int(self._link.now * 1000), self._ctx.share.of_request()
+        now_ms, budget = int(self._ctx.now * 1000), self._ctx.share.of_request()
         work = conversion(frame, layout, now_ms, self._policy.max_batch_bytes, budget)
         if not work.at_once():
             yield Beside(work)
@@ -210,8 +210,8 @@ class ProduceGate:
         if layout is None or not self._cluster.own_topic_ids.isdisjoint(shape.topics):
             return False
         if ctx.meter is not None:
-            self._link.mute(ctx.meter.identify(_API_KEY, ctx.client.principal, ctx.client.client_id, self._link.now))
-        slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
+            self._link.mute(ctx.meter.identify(_API_KEY, ctx.client.principal, ctx.client.client_id, self._ctx.now))
+        slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._ctx.now, len(frame))
         if self._link.trace is not None:
             slot.traced = traced_produce(frame, layout, name)
         if name is None:
@@ -296,7 +296,7 @@ class ProduceGate:
                 if reading is None:
                     reading = self._reading(frame, layout, converted)
                 if reading.at_once():
-                    retries = Retries(member, owed, self._link.now, reading, self._retry_stats)
+                    retries = Retries(member, owed, self._ctx.now, reading, self._retry_stats)
                     break
                 need = Beside(reading)
             yield need
@@ -342,7 +342,7 @@ class ProduceGate:
         if group is None:
             return False
         if call.owed is not None:
-            member.arrived(call.owed, self._link.now)
+            member.arrived(call.owed, self._ctx.now)
         self._send(group, frame)
         return True
 
@@ -355,11 +355,11 @@ class ProduceGate:
         refused: Mapping[TrackKey, int],
     ) -> None:
         if call.owed is not None:
-            member.arrived(call.owed, self._link.now)
+            member.arrived(call.owed, self._ctx.now)
             if not calm:
                 new = call.owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
-                member.ledger.claim(member, call.owed, taken, self._link.now)
+                member.ledger.claim(member, call.owed, taken, self._ctx.now)
         if retries is not None and retries.untimed is not None and not member.ledger.warned:
             member.ledger.warned = True
             self._link.commands.append(WarnOfUntimed(member, retries.untimed))
@@ -379,7 +379,7 @@ class ProduceGate:
 
     def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
         """Whether a request repeats no unconfirmed batch, as far as that is seen without a comparison."""
-        now, link, ledger = self._link.now, self._link, member.ledger
+        now, link, ledger = self._ctx.now, self._link, member.ledger
         member.review(now, link.silence, link.empty_at)
         return ledger.is_calm(member, owed) or ledger.is_cleared(member, owed, frame, now)
 
@@ -387,7 +387,7 @@ class ProduceGate:
         """What a comparison has to wait for."""
         if member.unseen is not None:
             raise LocalProtocolError("another connection of its client had taken its place")
-        prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
+        prerequisite = member.ledger.prerequisite(member, owed, self._ctx.now)
         match prerequisite:
             case None:
                 return None
@@ -401,7 +401,7 @@ class ProduceGate:
         """Whether there is anything to compare a request with."""
         for key, error in member.ledger.missing_for(member, owed.keys).items():
             self.producer.refusals.expect(key, error)
-        return member.ledger.concern(member, owed, self._link.now)
+        return member.ledger.concern(member, owed, self._ctx.now)
 
     def _reading(self, frame: bytearray, layout: ProduceLayout, converted: Converted | None) -> Reading:
         """The records of a request that has to be compared."""
@@ -434,20 +434,20 @@ class ProduceGate:
             return self._note_refused(key, owed, records(key), before)
 
         for key in places:
-            known = ledger.refused_elsewhere(member, key, link.now)
+            known = ledger.refused_elsewhere(member, key, self._ctx.now)
             if known is not None:
                 refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, here=False)
-        found = refusals.of(places, member.origin, link.empty_at, link.now, records, refuse)
+        found = refusals.of(places, member.origin, link.empty_at, self._ctx.now, records, refuse)
         for key in places:
             if key not in found:
-                ledger.retried(member, key, link.now)
+                ledger.retried(member, key, self._ctx.now)
         return found
 
     def _note_refused(
         self, key: TrackKey, answer: PendingProduce, records: Digests, before: Refused | None = None
     ) -> Refused | None:
         """Records a refused request; None if the ledger knows its records and their order."""
-        member, now = self.member, self._link.now
+        member, now = self.member, self._ctx.now
         if member is None:
             return Refused.of(None, now, answer, records, empty_at=self._link.empty_at)
         member.refused_unsent(key, records, self._ctx.received_at, now)
@@ -485,7 +485,7 @@ class ProduceGate:
     def refuse_late(self, frame: bytearray, layout: ProduceLayout) -> None:
         """Answers a request that could not be taken in time: nothing of it was written."""
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
-        slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
+        slot = Slot(_API_KEY, version, correlation_id, self._ctx.now, len(frame))
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
@@ -496,15 +496,14 @@ class ProduceGate:
                 self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1
 
-    def time_out(self, now: float) -> None:
+    def time_out(self) -> None:
         """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""
-        self._link.now = now
-        member = self.member
+        member, now = self.member, self._ctx.now
         if member is None or member.ended:
             return
         for call in self.producer.calls:
             owed = call.owed
-            if owed is None or self._link.now < owed.due or owed.timed_out:
+            if owed is None or now < owed.due or owed.timed_out:
                 continue
             self.producer.note_unsent(call)
             member.timed_out(owed, {(part.topic, part.index) for part in call.parts if not part.error})
@@ -532,7 +531,7 @@ class ProduceGate:
 
     def _count_refusal(self, reason: str) -> None:
         self._refusals[reason] = self._refusals.get(reason, 0) + 1
-        self._ctx.fault = Fault(reason, self._link.now)
+        self._ctx.fault = Fault(reason, self._ctx.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
         parts = [PartitionCall(*place.key, [], error) for place in layout.partitions]
@@ -563,7 +562,7 @@ class ProduceGate:
             self._note_failures(call.owed, call.owed.sends)
             if call.raw is None:
                 self._note_failures(call.owed, call.parts)  # what was not sent
-            self.member.closed(call.owed, self._link.now)
+            self.member.closed(call.owed, self._ctx.now)
             if call.owed.timed_out:
                 return
         if call.slot.traced is not None:
@@ -615,7 +614,7 @@ class ProduceGate:
         if self.member is not None:
             epochs = [epoch for epoch, _ in copies]
             lane = Suspect(track.producer_id, min(epochs), max(epochs), copies)
-            self.member.ledger.suspect(track.key, lane, self._link.now)
+            self.member.ledger.suspect(track.key, lane, self._ctx.now)
 
     def _recover(self) -> None:
         if not self.recovering:
@@ -664,7 +663,7 @@ class ProduceGate:
         for part in parts:
             if not part.error_code:
                 continue
-            self._ctx.fault = Fault(f"Produce: {error_name(part.error_code)}", self._link.now)
+            self._ctx.fault = Fault(f"Produce: {error_name(part.error_code)}", self._ctx.now)
             if is_retriable(part.error_code, unknown=True):
                 owed.failed = True
                 owed.failures = (*owed.failures, part.key)

@@ -111,7 +111,7 @@ class Session:
         self._client_id: bytes | None = None
         #: The name under which the client's software is counted.
         self._software = stats.clients.software.came()
-        self._link = link = Link(stats.apis, ctx.share)
+        self._link = link = Link(stats.apis, ctx)
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
         self._relayed_login = RelayedLogin(ctx, link)
@@ -232,7 +232,8 @@ class Session:
 
     def time_out(self, now: float) -> None:
         """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""
-        self._gate.time_out(now)
+        self._ctx.now = now
+        self._gate.time_out()
 
     def refused(self, reason: str, now: float) -> None:
         """The shell has refused something to the client."""
@@ -264,16 +265,13 @@ class Session:
 
         RemoteProtocolError: the connection has to end.
         """
-        self._link.now = self._ctx.now = self._ctx.received_at = now
+        self._ctx.now = self._ctx.received_at = now
         steps = self._begin(frame)
         if steps is None:
             return None
         steps = self._take(frame, steps)
         command = next(steps, None)
-        return None if command is None else WaitingRequest(self._gate, self._at, frame, steps, command)
-
-    def _at(self, now: float) -> None:
-        self._link.now = self._ctx.now = now
+        return None if command is None else WaitingRequest(self._ctx, self._gate, frame, steps, command)
 
     def _begin(self, frame: bytearray) -> Procedure | None:
         """Takes a request, or returns the procedure that takes it."""
@@ -287,7 +285,7 @@ class Session:
                 self._header(frame)
             return self._after(Connect(), frame)
         if tokens is not None and tokens.expects(frame):
-            self._relayed_login.token(tokens, frame, self._ctx.now)
+            self._relayed_login.token(tokens, frame)
             return None
         if self._ctx.access is not None:
             self._know_rights(self._ctx.access)
@@ -298,7 +296,7 @@ class Session:
         """As ``_begin``, for a request that is not like the last."""
         api_key, version, correlation_id, body = self._header(frame)
         if not self._ctx.logged_in and api_key not in BEFORE_LOGIN:
-            self._relayed_login.prove(self._ctx.now)
+            self._relayed_login.prove()
             return self._after(AwaitProgress(), frame)
         slot = Slot(api_key, version, correlation_id, self._ctx.now, len(frame))
         upstream = self._upstream_version(slot)
@@ -398,7 +396,7 @@ class Session:
         refusal, access.last_refusal = access.last_refusal, None
         if refusal is not None:
             what = f"{refusal.operation} on {refusal.resource_type} {refusal.name}"
-            self._ctx.fault = Fault(f"{api_name(refusal.api_key)}: not allowed, {what}", self._link.now)
+            self._ctx.fault = Fault(f"{api_name(refusal.api_key)}: not allowed, {what}", self._ctx.now)
 
     def _refuse(self, slot: Slot, answer: Message | None) -> None:
         slot.since = self._ctx.now
@@ -544,7 +542,7 @@ class Session:
 
     def streamed(self, now: float, size: int) -> None:
         """Notes that the whole next response, of ``size`` bytes, was written to the client by the shell."""
-        self._link.now = now
+        self._ctx.now = now
         self._link.position += size
         head = self._link.expected.popleft()
         head.slot.streamed = size
@@ -607,7 +605,7 @@ class Session:
 
         RemoteProtocolError: the broker can't be followed, end the connection.
         """
-        self._link.now = self._ctx.now = now
+        self._ctx.now = now
         if not self._link.expected:
             raise RemoteProtocolError("the broker sent an answer that nobody asked for")
         head = self._link.expected[0]
@@ -674,7 +672,7 @@ class Session:
 
     def coordinator_answered(self, call: AskCoordinator, response: CoordinatorAnswer | None, now: float) -> None:
         """Takes the coordinator's response; None if none was received: then the connection ends."""
-        self._link.now = self._ctx.now = now
+        self._ctx.now = now
         if isinstance(response, Produced):
             self._link.answer_raw(call.slot, response.frame(call.slot.correlation_id))
         elif response is None:
@@ -685,7 +683,7 @@ class Session:
 
     def encoded(self, slot: Slot, frame: bytes, now: float) -> None:
         """Takes the response to a request that was encoded in another thread."""
-        self._link.now = now
+        self._ctx.now = now
         self._link.order.decoded(slot, len(frame))
         self._link.answer_raw(slot, frame)
 
@@ -693,7 +691,7 @@ class Session:
         self, waiting: WaitForLog, now: float, told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
     ) -> WaitForLog | None:
         """Continues a response that had to wait, or returns what it waits for now; may be called early."""
-        self._link.now = self._ctx.now = now
+        self._ctx.now = now
         self._ctx.pipelines = bool(self._link.expected)
         answer = waiting.handler.resume(self._ctx, waiting.exchange, told, self._ctx.share.of_response())
         if isinstance(answer, Park):

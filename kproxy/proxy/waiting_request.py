@@ -1,11 +1,10 @@
 """A request that could not be taken at once: what it waits for, until when, and what becomes of it."""
 
-from collections.abc import Callable
-
 from kproxy.codec.header import decode_request_header
 from kproxy.codec.messages import ApiKey
 from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.proxy.commands import Blocking, Procedure
+from kproxy.proxy.context import Context
 from kproxy.proxy.produce_gate import ProduceGate
 
 _API_KEY = int(ApiKey.PRODUCE)
@@ -15,12 +14,10 @@ _PREFIX = 4
 class WaitingRequest:
     """The rest of a session's procedure for one request. Its shell carries out ``command``, then calls ``resume``."""
 
-    def __init__(
-        self, gate: ProduceGate, at: Callable[[float], None], frame: bytearray, steps: Procedure, command: Blocking
-    ) -> None:
-        """``at`` tells the session the time; ``command`` is the first that the procedure has yielded."""
+    def __init__(self, ctx: Context, gate: ProduceGate, frame: bytearray, steps: Procedure, command: Blocking) -> None:
+        """``command`` is the first that the procedure has yielded."""
+        self._ctx = ctx
         self._gate = gate
-        self._at = at
         self._frame = frame
         self._steps = steps
         self._layout = _layout(frame)
@@ -45,7 +42,7 @@ class WaitingRequest:
 
     def resume(self, now: float) -> None:
         """Continues after the command. RemoteProtocolError, LocalProtocolError: the connection has to end."""
-        self._at(now)
+        self._ctx.now = now
         self.command = next(self._steps, None)
         if self.command is not None:
             self.waits()
@@ -53,7 +50,7 @@ class WaitingRequest:
     def refuse(self, now: float) -> None:
         """Answers a request that is due: nothing of it was written."""
         assert self._layout is not None
-        self._at(now)
+        self._ctx.now = now
         self._steps.close()
         self.command = None
         self._gate.refuse_late(self._frame, self._layout)

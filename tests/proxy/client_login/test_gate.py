@@ -33,7 +33,7 @@ class Play:
     def __init__(self, *mechanisms: str, max_reauth_ms: int = 0) -> None:
         self.stats = Stats()
         self.ctx = Context(Services(ClusterMap()), Policy(logs_in_here=True))
-        self.link = Link(self.stats.apis, self.ctx.share)
+        self.link = Link(self.stats.apis, self.ctx)
         self.software: list[tuple[str, str]] = []
         policy = LoginPolicy(mechanisms or ALL, max_reauth_ms, lambda: USERS, lambda: "nonce")
         self.gate = LoginGate(self.ctx, self.link, self.stats.clients, policy, self._note_versions)
