@@ -100,7 +100,7 @@ class Intake:
     async def _unmuted(self) -> None:
         """Waits while the client is muted, as a broker mutes its channel (KIP-219)."""
         connection, dispatch = self._connection, self._connection.dispatch
-        while dispatch.muted_until > (now := trio.current_time() + connection.wall) and not dispatch.ending:
+        while dispatch.muted_until > (now := trio.current_time() + connection.wall) and not connection.state.has_to_end:
             await connection.flush()
             await trio.sleep(dispatch.muted_until - now)
         connection.read_at = trio.current_time()
@@ -145,7 +145,7 @@ class Intake:
                 self._join(identity_of(connection), waiting)
             while waiting.command is not None:
                 await connection.flush()
-                if connection.dispatch.ending:
+                if connection.state.has_to_end:
                     raise Finished("the broker's connection ended")
                 with trio.move_on_at(due):
                     await self._act(waiting.command, waiting, seen)
