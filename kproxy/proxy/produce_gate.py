@@ -260,11 +260,12 @@ class ProduceGate:
         member = self.member
         if member is None or self.producer.lane is None:
             return self._when_leased(slot, frame, layout, upstream, converted)
+        call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client.client_id)
         if not slot.silent:
-            slot.owed = owed = self._owed(layout)
+            owed = self._owe(call, layout)
             if not self._is_calm(member, owed, frame):
-                return self._when_compared(member, owed, slot, frame, layout, upstream, counts, converted)
-        self._accept(member, slot, frame, layout, upstream, counts, converted)
+                return self._when_compared(member, call, owed, frame, layout, counts, converted)
+        self._accept(member, call, frame, layout, counts, converted)
         return None
 
     def _when_leased(
@@ -277,11 +278,10 @@ class ProduceGate:
     def _when_compared(
         self,
         member: ProducerConnection,
+        call: ProduceCall,
         owed: PendingProduce,
-        slot: Slot,
         frame: bytearray,
         layout: ProduceLayout,
-        upstream: int,
         counts: list[int] | None,
         converted: Converted | None,
     ) -> Procedure:
@@ -301,19 +301,18 @@ class ProduceGate:
                 need = Beside(reading)
             yield need
             if self._captures(layout) is not None:
-                yield from self._write(slot, frame, layout, upstream, converted) or ()
+                yield from self._write(call.slot, frame, layout, call.upstream_version, converted) or ()
                 return
-            slot.owed = owed = self._owed(layout)
+            owed = self._owe(call, layout)
             calm = self._is_calm(member, owed, frame)
-        self._accept(member, slot, frame, layout, upstream, counts, converted, retries, calm=calm)
+        self._accept(member, call, frame, layout, counts, converted, retries, calm=calm)
 
     def _accept(
         self,
         member: ProducerConnection,
-        slot: Slot,
+        call: ProduceCall,
         frame: bytearray,
         layout: ProduceLayout,
-        upstream: int,
         counts: list[int] | None,
         converted: Converted | None,
         retries: Retries | None = None,
@@ -321,16 +320,13 @@ class ProduceGate:
         calm: bool = True,
     ) -> None:
         """Takes a request that has nothing more to wait for."""
-        self._open(slot, upstream)
-        call = ProduceCall(
-            slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client.client_id, owed=slot.owed
-        )
+        self._open(call.slot, call.upstream_version)
         refused = _NO_REFUSALS
         if self.producer.refusals.some or member.ledger.refused:
-            refused = self._refused(member, frame, layout, slot.owed)
+            refused = self._refused(member, frame, layout, call.owed)
         if counts and calm and not refused and self._sent_whole(member, call, frame, layout, counts):
             return
-        self._charge(slot, frame, converted)
+        self._charge(call.slot, frame, converted)
         self.producer.accept(call, frame, layout, converted, retries, refused)
         self._accepted(member, call, calm, retries, refused)
 
@@ -374,8 +370,10 @@ class ProduceGate:
             self._allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
         return self._link.empty_at + self._allowed
 
-    def _owed(self, layout: ProduceLayout) -> PendingProduce:
-        return PendingProduce(layout.partitions, self._due(layout), self._ctx.received_at)
+    def _owe(self, call: ProduceCall, layout: ProduceLayout) -> PendingProduce:
+        owed = PendingProduce(layout.partitions, self._due(layout), self._ctx.received_at)
+        call.owed = call.slot.owed = owed
+        return owed
 
     def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
         """Whether a request repeats no unconfirmed batch, as far as that is seen without a comparison."""

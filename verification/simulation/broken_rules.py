@@ -32,7 +32,7 @@ from kproxy.net.intake import Intake
 from kproxy.net.lane_leases import Lanes
 from kproxy.proxy.commands import Procedure
 from kproxy.proxy.produce_batches import new_batches
-from kproxy.proxy.produce_calls import PartitionCall
+from kproxy.proxy.produce_calls import PartitionCall, ProduceCall
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.producing import FIRST_V2
 from kproxy.proxy.retries import Retries
@@ -250,10 +250,11 @@ def _compared(
 ) -> Procedure:
     accept, counts = self._accept, new_batches(frame, layout)
 
-    def accept_unowed(member: Any, slot: Any, *rest: Any, **more: Any) -> None:
-        slot.owed = None
-        accept(member, slot, *rest, **more)
+    def accept_unowed(member: Any, call: Any, *rest: Any, **more: Any) -> None:
+        call.owed = call.slot.owed = None
+        accept(member, call, *rest, **more)
 
     owed = PendingProduce(layout.partitions, inf)
+    call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, None)
     with patch.object(self, "_accept", accept_unowed):
-        yield from self._when_compared(member, owed, slot, frame, layout, upstream, counts, converted)
+        yield from self._when_compared(member, call, owed, frame, layout, counts, converted)
