@@ -16,6 +16,7 @@ from kproxy.config.model import ConnectionOptions
 from kproxy.dedup.origin import Silence
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.client_time import ClientTime
+from kproxy.net.connection_state import ConnectionEvent, ConnectionState, next_state
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.dispatch import Dispatch
 from kproxy.net.intake import Finished, Intake, Unreachable
@@ -92,8 +93,7 @@ class Connection:
         self._unwritten = 0
         self.nursery: trio.Nursery | None = None
         self._progress = trio.lowlevel.ParkingLot()
-        self.client_gone = False
-        self._draining = False
+        self.state = ConnectionState.SERVING
         #: In a drain: until when (trio's clock) the client's kernel may acknowledge the last response.
         self._leaves_at: float | None = None
         #: This end closed the connection when the client's kernel had all responses, and nothing was left to read: the
@@ -119,6 +119,7 @@ class Connection:
             self._close()
 
     def _close(self) -> None:
+        self.happens(ConnectionEvent.ENDED)
         self.client.close()
         self.upstream.close()
         self.dispatch.close()
@@ -184,7 +185,6 @@ class Connection:
         finally:
             self._coordinator_calls.closed(self.session.client.connection, received_all=self._received_all())
         self._intake.end(trio.current_time() + self.wall)
-        self.client_gone = True
         self.client.close()
         self._splitter.drop()  # others may wait for this memory
         self.untaken = 0
@@ -194,7 +194,7 @@ class Connection:
             await self._settle()
 
     async def _serve(self) -> None:
-        while not self._draining or await self._may_read_on():
+        while not self.state.is_draining or await self._may_read_on():
             if self.budget.full or (self._sender and self._unfinished.full(self._sender)):
                 await self._admitted()
             room = self._splitter.room()
@@ -217,7 +217,7 @@ class Connection:
                 tell, self._tell = self._tell, None
                 tell()
             await self.flush()
-            if self.dispatch.ending:
+            if self.state.has_to_end:
                 raise Finished("the broker's connection ended")
             if count < READ_BYTES:
                 await self._listen()  # there can't be more yet: asking would cost a call in vain
@@ -232,16 +232,20 @@ class Connection:
 
     async def _may_read_on(self) -> bool:
         """Whether another request may be read; in a drain only if it is to stay after all."""
-        while self._draining:
-            if self.session.idle or self.dispatch.ending:
+        while self.state.is_draining:
+            if self.session.idle:
                 return False
             await self._progress.park()
-        return True
+        return self.state is ConnectionState.SERVING
+
+    def happens(self, event: ConnectionEvent) -> None:
+        self.state = next_state(self.state, event)
 
     def stay(self) -> None:
         """Takes back a drain."""
-        if self._draining:
-            self._draining, self._leaves_at = False, None
+        if self.state.is_draining:
+            self.happens(ConnectionEvent.STAYS)
+            self._leaves_at = None
             self._progress.unpark_all()
 
     @property
@@ -251,7 +255,7 @@ class Connection:
 
     def drain(self) -> None:
         """Takes no further request, and ends the connection when all that were taken are answered."""
-        self._draining = True
+        self.happens(ConnectionEvent.DRAINS)
         unsaid = self.session.to_client or self.writing_client
         if self.listening and self.session.idle and not unsaid and self._may_leave():
             self.client.close()
@@ -452,9 +456,9 @@ class Connection:
             self._progress.unpark_all()
         if self.answered is not None:
             self.answered(self)
-        if self._draining:
+        if self.state.is_draining:
             self.drain()
-        if self.dispatch.ending and not self.session.to_client and not self.writing_client:
+        if self.state.has_to_end and not self.session.to_client and not self.writing_client:
             self.client.close()
 
     def wake(self) -> None:
@@ -466,7 +470,7 @@ class Connection:
 
         A client that has moved there has closed this connection.
         """
-        if not (self.client_gone or self.client.peer_closed()):
+        if not self.client.peer_closed():
             self._intake.fenced(taken_at)
 
     def expire(self) -> None:
@@ -486,7 +490,7 @@ class Connection:
 
     async def _settle(self) -> None:
         """After the client has gone: waits until the outcome of each of its batches is definite."""
-        while self.session.producer.is_open and not self.dispatch.forsaken:
+        while self.session.producer.is_open and self.state is not ConnectionState.FORSAKEN:
             await self._progress.park()
 
     async def let_others_work(self) -> None:
@@ -526,7 +530,7 @@ class Connection:
     def _write_now(self) -> int | None:
         """Writes what the kernel takes; None if that is all. Else the bytes written, and ``_write_rest`` is due."""
         out = self.session.to_client
-        if self.client_gone:
+        if self.client.closed:
             out.clear()
         if not out or self.writing_client:
             return None
@@ -534,7 +538,7 @@ class Connection:
         try:
             size = self.client.send_at_once(out)
         except (OSError, trio.ClosedResourceError):
-            self._lose_client()
+            self.client.close()
             out.clear()
         else:
             if out:
@@ -552,15 +556,11 @@ class Connection:
                 self._wrote(await self._write_slowly(out, begun))
                 begun = 0
         except (OSError, trio.ClosedResourceError):
-            self._lose_client()
+            self.client.close()
         finally:
             self.writing_client = False
             if self._progress:
                 self._progress.unpark_all()  # the broker's reader waits for a slow client here
-
-    def _lose_client(self) -> None:
-        self.client_gone = True
-        self.client.close()
 
     async def _write_slowly(self, out: "list[Buffer]", begun: int) -> int:
         """Writes all of ``out``, of which ``begun`` bytes went before; the bytes written, with these."""

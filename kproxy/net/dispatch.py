@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
 from kproxy.budget import MESSAGE_BYTE_STEPS
 from kproxy.errors import FencedByAnother, LocalProtocolError, RemoteProtocolError
+from kproxy.net.connection_state import ConnectionEvent, ConnectionState
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.long_work import beside
 from kproxy.net.track_resend import resend_all
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kproxy.net.connection import Connection
 
 log = structlog.get_logger("kproxy.connection")
+
+_ENDED: Final = ConnectionState.ENDED
 
 
 class Dispatch:
@@ -33,19 +36,12 @@ class Dispatch:
         self._reading = reading
         #: No request is taken before (seconds since the epoch).
         self.muted_until = 0.0
-        #: The client's connection has to end, once all is written.
-        self.ending = False
         #: Requests to coordinators that have no response yet.
         self.calls_open = 0
         #: A coordinator has answered, and the task waits for other responses before all are written.
         self._gathering = False
         #: Responses that no task waits for; they are written at the end of this turn of the event loop.
         self._answers: list[tuple[AskCoordinator, CoordinatorAnswer]] = []
-        #: The connection has ended: nobody receives a response.
-        self._is_over = False
-        #: The client had logged in at the broker, on a connection that has ended: as itself kproxy must not send again
-        #: what may have been refused to the client. A retry is compared with the log.
-        self.forsaken = False
 
     def run(self, nursery: trio.Nursery, *, is_alone: bool = False) -> None:
         """Begins what the session has queued. Everything that waits runs in the nursery.
@@ -65,7 +61,7 @@ class Dispatch:
                 case Mute(until):
                     self.muted_until = max(self.muted_until, until)
                 case Close():
-                    self.ending = True
+                    self._connection.happens(ConnectionEvent.HAS_TO_END)
                 case WarnOfUntimed(member, key):
                     self._connection.keeper.warn_of_untimed(member, key)
 
@@ -75,7 +71,7 @@ class Dispatch:
                 nursery.start_soon(self._encode, command)
             case WaitForLog():
                 nursery.start_soon(self._wait, command)
-            case Resend(batches) if not self.forsaken:
+            case Resend(batches) if self._connection.state is not ConnectionState.FORSAKEN:
                 nursery.start_soon(self._resend, batches)
 
     async def _ask(self, command: AskCoordinator, work: Callable[[], Awaitable[CoordinatorAnswer | None]]) -> None:
@@ -93,7 +89,7 @@ class Dispatch:
         await self._connection.changed()
 
     def _answered(self, command: AskCoordinator, answer: CoordinatorAnswer) -> None:
-        if self._is_over:
+        if self._connection.state is _ENDED:
             return
         if not self._answers:
             self._calls.turn.call(self._write_answers)
@@ -101,7 +97,7 @@ class Dispatch:
 
     def _write_answers(self) -> None:
         answers, self._answers = self._answers, []
-        if self._is_over:
+        if self._connection.state is _ENDED:
             return
         now = self._connection.now() + self._connection.wall
         self.calls_open -= len(answers)
@@ -116,7 +112,6 @@ class Dispatch:
 
     def close(self) -> None:
         """Drops what nobody receives any more."""
-        self._is_over = True
         self._answers.clear()
 
     async def _encode(self, command: Encode) -> None:
@@ -142,6 +137,6 @@ class Dispatch:
             if isinstance(error, FencedByAnother):
                 self._connection.fenced(error.taken_at)
             log.warning("batches cannot be sent again; connection closed", reason=str(error))
-            self.ending = True
+            self._connection.happens(ConnectionEvent.HAS_TO_END)
             self._connection.client.close()
         await self._connection.changed()

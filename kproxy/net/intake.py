@@ -1,5 +1,6 @@
-"""Offers each frame to the session until it is accepted, or has to be refused."""
+"""Hands each frame to the session, and carries out what it has to wait for until it is taken or has to be refused."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,6 +25,7 @@ from kproxy.proxy.commands import (
     Resolve,
 )
 from kproxy.proxy.principals import of_certificate
+from kproxy.proxy.waiting_request import WaitingRequest
 
 if TYPE_CHECKING:
     from kproxy.dedup.lanes import Lane
@@ -84,9 +86,9 @@ class Intake:
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
             # nearly all are short, and are spared a coroutine
-            command = session.request(frame, now) if len(frame) <= FREE_BYTES else await self._offer(frame)
-            if command is not None:
-                await self._wait_for(command, frame)
+            waiting = session.request(frame, now) if len(frame) <= FREE_BYTES else await self._request(frame)
+            if waiting is not None:
+                await self._wait_for(waiting, frame)
                 connection.look_whether_empty()
             if session.commands:
                 connection.carry_out(is_alone=len(frames) == 1)
@@ -98,7 +100,7 @@ class Intake:
     async def _unmuted(self) -> None:
         """Waits while the client is muted, as a broker mutes its channel (KIP-219)."""
         connection, dispatch = self._connection, self._connection.dispatch
-        while dispatch.muted_until > (now := trio.current_time() + connection.wall) and not dispatch.ending:
+        while dispatch.muted_until > (now := trio.current_time() + connection.wall) and not connection.state.has_to_end:
             await connection.flush()
             await trio.sleep(dispatch.muted_until - now)
         connection.read_at = trio.current_time()
@@ -134,41 +136,53 @@ class Intake:
         self._together = requests
         self._session.pipelined(requests)
 
-    async def _wait_for(self, command: Blocking | None, frame: bytearray) -> None:
-        """Offers a frame again until the session can take it, or its client has to be told something."""
+    async def _wait_for(self, waiting: WaitingRequest, frame: bytearray) -> None:
+        """Carries out what a request waits for until the session has taken it, or it has to be refused."""
         connection = self._connection
-        due, seen = self._due(frame), -1
-        if self._session.delayed.joins(frame):
-            self._join(identity_of(connection), frame)
-        while command is not None:
-            self._session.delayed.waits(frame)
-            await connection.flush()
-            if connection.dispatch.ending:
-                raise Finished("the broker's connection ended")
-            with trio.move_on_at(due):
-                await self._act(command, frame, seen)
-            connection.read_at = trio.current_time()
-            if connection.read_at >= due:
-                self._refuse_late(frame)
-                break
-            if not self._session.producer.in_flight:
-                connection.upstream.answered_at = connection.read_at
-            seen = self._keeper.version
-            command = await self._offer(frame)
-        self._session.delayed.waits_no_more()
+        with closing(waiting):
+            due, seen = self._due(waiting), -1
+            if waiting.joins:
+                self._join(identity_of(connection), waiting)
+            while waiting.command is not None:
+                await connection.flush()
+                if connection.state.has_to_end:
+                    raise Finished("the broker's connection ended")
+                with trio.move_on_at(due):
+                    await self._act(waiting.command, waiting, seen)
+                connection.read_at = trio.current_time()
+                if connection.read_at >= due:
+                    self._refuse_late(waiting)
+                    break
+                if not self._session.producer.in_flight:
+                    connection.upstream.answered_at = connection.read_at
+                seen = self._keeper.version
+                await self._resume(waiting, frame)
         await connection.flush()
 
-    async def _offer(self, frame: bytearray) -> Blocking | None:
+    async def _request(self, frame: bytearray) -> WaitingRequest | None:
         """Hands a frame to the session; a long one once it is its turn, and there is memory for what is in it."""
         connection = self._connection
-        if len(frame) <= FREE_BYTES or frame[4:6] == _PRODUCE:
-            return self._session.request(frame, connection.read_at + connection.wall)
-        await connection.make_room(len(frame) * MESSAGE_BYTE_STEPS)
-        command = self._session.request(frame, connection.read_at + connection.wall)
-        connection.account()  # others that wait for memory learn of it at once
-        return command
+        is_decoded = await self._make_room(frame)
+        waiting = self._session.request(frame, connection.read_at + connection.wall)
+        if is_decoded:
+            connection.account()  # others that wait for memory learn of it at once
+        return waiting
 
-    async def _act(self, command: Blocking, frame: bytearray, seen: int) -> None:
+    async def _resume(self, waiting: WaitingRequest, frame: bytearray) -> None:
+        connection = self._connection
+        is_decoded = await self._make_room(frame)
+        waiting.resume(connection.read_at + connection.wall)
+        if is_decoded:
+            connection.account()
+
+    async def _make_room(self, frame: bytearray) -> bool:
+        """Waits, if a long request may be decoded now, for its turn and for memory; whether it may be."""
+        if len(frame) <= FREE_BYTES or frame[4:6] == _PRODUCE:
+            return False
+        await self._connection.make_room(len(frame) * MESSAGE_BYTE_STEPS)
+        return True
+
+    async def _act(self, command: Blocking, waiting: WaitingRequest, seen: int) -> None:
         connection = self._connection
         match command:
             case Connect():
@@ -180,7 +194,7 @@ class Intake:
                 client = connection.client
                 await self._logins.serve(command, self._session.client.client_id, client.peer, client.peer_closed)
             case LeaseProducerId():
-                await self._lease(frame)
+                await self._lease(waiting)
             case Beside():
                 await connection.budget.beside(command.work.whole, self._config.decompression_max_bytes)
             case Resolve() | AwaitOutcomes():
@@ -196,31 +210,31 @@ class Intake:
             self._keeper.look(command.member, command.prerequisite, now)
         await self._keeper.changed(seen)
 
-    def _due(self, frame: bytearray) -> float:
+    def _due(self, waiting: WaitingRequest) -> float:
         """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""
-        due = self._session.delayed.due(frame)
+        due = waiting.due
         if due is None or self._connection.peer_closed():
             return trio.current_time() + self._config.delivery_timeout_ms / 1000
         return due - self._connection.wall
 
-    def _refuse_late(self, frame: bytearray) -> None:
+    def _refuse_late(self, waiting: WaitingRequest) -> None:
         connection = self._connection
-        if self._session.delayed.due(frame) is None or connection.peer_closed():
+        if waiting.due is None or connection.peer_closed():
             raise Finished("a request could not be taken")
         if connection.client.pending():
             self._note_unread(2)  # the client continued without the response
-        self._session.delayed.refuse_late(frame, connection.read_at + connection.wall)
+        waiting.refuse(connection.read_at + connection.wall)
 
-    async def _lease(self, frame: bytearray) -> None:
+    async def _lease(self, waiting: WaitingRequest) -> None:
         identity = identity_of(self._connection)
-        self._join(identity, frame)
+        self._join(identity, waiting)
         with trio.move_on_after(self._config.upstream_request_timeout_ms / 1000):
             lane = self._lane = await self._lanes.lease(identity, self._connection.expire)
             self._session.lease(lane)
             return
         raise Finished("no broker gives a producer id")
 
-    def _join(self, identity: Identity, frame: bytearray) -> None:
+    def _join(self, identity: Identity, waiting: WaitingRequest) -> None:
         """Shows a request that waits to the producer's other connections, so that none overtakes it."""
         if self._joined:
             return
@@ -231,4 +245,4 @@ class Intake:
         member = self._keeper.join(identity, self._connection, self._connection.client, opened_at, software)
         member.pipelined(self._together)
         self._session.join(member)
-        self._session.delayed.waits(frame)
+        waiting.waits()

@@ -10,6 +10,7 @@ import trio
 from kproxy.budget import AT_ONCE_STEPS, FREE_BYTES, MESSAGE_BYTE_STEPS, TURN_FRAMES
 from kproxy.codec.frame import FrameSplitter
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
+from kproxy.net.connection_state import ConnectionEvent, ConnectionState
 from kproxy.net.intake import Finished, Unreachable
 from kproxy.net.network import ByteIO
 from kproxy.net.shared import READ_BYTES, Shared
@@ -93,7 +94,7 @@ class Upstream:
     async def connect(self) -> None:
         """Connects to the broker of the client's port. Unreachable if it is unavailable, or another Finished."""
         tried: list[Broker] = []
-        if self._connection.dispatch.forsaken:
+        if self._connection.state is ConnectionState.FORSAKEN:
             raise Finished("the connection on which the client had logged in at the broker has ended")
         while True:
             broker = self._choose()
@@ -165,7 +166,7 @@ class Upstream:
             self._broker.versions = None
         self._session.disconnected()
         if self._connection.config.clients_log_in:
-            self._connection.dispatch.forsaken = True
+            self._connection.happens(ConnectionEvent.LOGIN_LOST)
             self._session.close()
         await self._connection.changed()
 
@@ -188,7 +189,8 @@ class Upstream:
             await self._connection.changed()
         else:
             self._connection.account()
-        while not self._connection.client_gone and len(self._session.to_client) > 0 and self._connection.writing_client:
+        client = self._connection.client
+        while not client.closed and len(self._session.to_client) > 0 and self._connection.writing_client:
             await self._connection.progressed()  # the client is slow: read no more from the broker meanwhile
 
     async def _take(self, frame: bytearray, now: float) -> None:
@@ -239,13 +241,14 @@ class Upstream:
         kept = memoryview(bytes(rest)) if rest else rest
         self._streaming -= len(part)
         self._streamed += len(part)
-        if not self._connection.client_gone:
+        client = self._connection.client
+        if not client.closed:
             try:
-                size = await self._connection.client.send_shared(part)
+                size = await client.send_shared(part)
                 self._client_stats.bytes_out += size
                 self._connection.written += size
             except (OSError, trio.ClosedResourceError):
-                self._connection.client_gone = True
+                client.close()
         if not self._streaming:
             self._session.streamed(trio.current_time() + self._wall, self._streamed)
             await self._connection.changed()

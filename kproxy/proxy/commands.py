@@ -1,11 +1,11 @@
 """What a session asks of its shell: the outgoing half of the contract between the two (``Session`` is the other).
 
-``Session.request`` returns a *blocking* command if it cannot take a frame yet: the shell carries it out and offers the
-frame again. *Queued* commands are in ``Session.commands``: the shell carries them out as soon as the call into the
-session that added them has returned.
+A request that cannot be taken at once is a *procedure* (``Session.request``): it yields each *blocking* command, and
+continues when the shell has carried it out. *Queued* commands are in ``Session.commands``: the shell carries them out
+as soon as the call into the session that added them has returned.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -62,7 +62,7 @@ class AwaitProgress:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Do long work on a request in another thread (``Work.whole``); then offer the request again.
+    """Do long work on a request in another thread (``Work.whole``).
 
     RemoteProtocolError: the request is malformed, or needs more than its budget.
     """
@@ -102,6 +102,8 @@ Blocking: TypeAlias = (
     | AwaitOutcomes
     | AwaitEnd
 )
+#: The steps by which a request is taken that has to wait: resumed when the command that it yielded is carried out.
+Procedure: TypeAlias = Generator[Blocking, None, None]
 
 # -- queued
 

@@ -179,8 +179,10 @@ class Context:
     node_id: int = -1
     #: What ``Policy.transcode`` has for this client.
     transcode: Mapping[int, int] = field(default_factory=dict)
-    #: The time of the frame at hand, in seconds since the epoch.
+    #: The time of the call into the session that is under way, in seconds since the epoch.
     now: float = 0.0
+    #: When the request at hand was received: before ``now``, if it has waited.
+    received_at: float = 0.0
     #: The last thing that was refused to this client, or that its broker answered with an error; for people.
     fault: Fault | None = None
     #: The broker owes more responses: none that holds records may wait, or they would pile up after it.

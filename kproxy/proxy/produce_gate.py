@@ -5,7 +5,7 @@ from functools import cache
 from struct import Struct
 from typing import Literal
 
-from kproxy.budget import RequestBudget, Work
+from kproxy.budget import RequestBudget
 from kproxy.codec.error_codes import error_name, is_retriable
 from kproxy.codec.header import decode_request_header, encode_response, request_header_version
 from kproxy.codec.messages import ApiKey, ErrorCode
@@ -31,6 +31,7 @@ from kproxy.proxy.commands import (
     Beside,
     Blocking,
     LeaseProducerId,
+    Procedure,
     Resend,
     Resolve,
     WarnOfUntimed,
@@ -99,19 +100,11 @@ class ProduceGate:
         self.producer = Producer(ctx.policy.max_in_flight, self._count_converted)
         #: This connection among those of its producer; comes before the lane.
         self.member: ProducerConnection | None = None
-        #: The frame at hand if it is of an old format, and what is made of it.
-        self._old: tuple[bytearray, Work[Converted]] | None = None
-        #: The frame at hand if it is compared, and its records.
-        self._read: tuple[bytearray, Reading] | None = None
-        #: Since when a request waits that was read before; None if none does.
-        self._waits_since: float | None = None
-        #: The layout of the request that has to wait.
-        self._walked: tuple[bytearray, ProduceLayout] | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
         self.recovering = False
 
-    def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Blocking | None:
-        """Takes a request whose body begins at ``body`` or later, or says what has to be done first.
+    def take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Procedure | None:
+        """Takes a request whose body begins at ``body`` or later, or returns the procedure that takes it.
 
         RemoteProtocolError: end the connection.
         """
@@ -163,45 +156,40 @@ class ProduceGate:
             self._transact(slot, TransactionalProduce(who, parts))
 
     def _capture(
-        self, slot: Slot, frame: bytearray, layout: ProduceLayout, capture: ImplicitTransaction
-    ) -> Blocking | None:
+        self,
+        slot: Slot,
+        frame: bytearray,
+        layout: ProduceLayout,
+        capture: ImplicitTransaction,
+        converted: Converted | None,
+    ) -> None:
         """Hands on batches for a transaction that was begun for their client."""
-        work = self._long_conversion(slot, frame, layout)
-        if work is not None:
-            return work
         slot.silent = layout.acks == 0
         self._open(slot, slot.api_version)
         if has_kproxy_id(frame, layout):
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
-            return None
-        converted = self._take_converted(slot, frame)
-        now_ms = int(self._link.now * 1000)
+            return
+        self._charge(slot, frame, converted)
+        now_ms = int(self._ctx.now * 1000)
         parts = implicit_parts(frame, layout, converted, self._count_converted)
         capture.took(self._ctx.client.connection, answered=not slot.silent)
         arrival_ms = now_ms if converted is None else converted.arrival_ms
         self._transact(slot, ImplicitProduce(capture, self._ctx.client.connection, parts, arrival_ms))
-        return None
 
     # -- old formats
 
-    def _long_conversion(self, slot: Slot, frame: bytearray, layout: ProduceLayout) -> Beside | None:
-        """What the shell has to convert first; a frame of an old format that is converted fast is, here."""
-        if slot.api_version >= FIRST_V2:
-            return None
-        if self._old is None or self._old[0] is not frame:
-            now_ms, budget = int(self._link.now * 1000), self._ctx.share.of_request()
-            self._old = frame, conversion(frame, layout, now_ms, self._policy.max_batch_bytes, budget)
-        work = self._old[1]
-        return None if work.at_once() else Beside(work)
+    def _when_converted(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Procedure:
+        """Takes a request of an old format: here, or beside the loop, it is converted first."""
+        now_ms, budget = int(self._ctx.now * 1000), self._ctx.share.of_request()
+        work = conversion(frame, layout, now_ms, self._policy.max_batch_bytes, budget)
+        if not work.at_once():
+            yield Beside(work)
+        yield from self._write(slot, frame, layout, upstream, work.found) or ()
 
-    def _take_converted(self, slot: Slot, frame: bytearray) -> Converted | None:
-        """What was made of a frame whose slot is open; None if it is of no old format."""
-        old, self._old = self._old, None
-        if old is None or old[0] is not frame:
-            return None
-        converted = old[1].found
-        self._link.order.charge(slot, max(0, converted.size - len(frame)))
-        return converted
+    def _charge(self, slot: Slot, frame: bytearray, converted: Converted | None) -> None:
+        """Counts what was made of a request of an old format, whose slot is open."""
+        if converted is not None:
+            self._link.order.charge(slot, max(0, converted.size - len(frame)))
 
     def forget_shape(self) -> None:
         """Has the next request examined in full, whatever the last one looked like."""
@@ -211,9 +199,9 @@ class ProduceGate:
         """Frees all requests that it holds, after the connection has ended."""
         self._stats.sends_in_flight -= self.producer.in_flight
         self.producer.drop()
-        self._shape = self._old = self._read = self._walked = None
+        self._shape = None
 
-    def take_like_the_last(self, frame: bytearray) -> Blocking | Literal[False] | None:
+    def take_like_the_last(self, frame: bytearray) -> Procedure | Literal[False] | None:
         """As ``take``, for a request of the same shape as the one before; False if it is not."""
         shape, name, ctx = self._shape, self._shape_name, self._ctx
         if shape is None or not (name is None or (ctx.may_use(name) and ctx.is_home_of(name))):
@@ -222,8 +210,8 @@ class ProduceGate:
         if layout is None or not self._cluster.own_topic_ids.isdisjoint(shape.topics):
             return False
         if ctx.meter is not None:
-            self._link.mute(ctx.meter.identify(_API_KEY, ctx.client.principal, ctx.client.client_id, self._link.now))
-        slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._link.now, len(frame))
+            self._link.mute(ctx.meter.identify(_API_KEY, ctx.client.principal, ctx.client.client_id, self._ctx.now))
+        slot = Slot(_API_KEY, shape.version, _CORRELATION_ID.unpack_from(frame, 8)[0], self._ctx.now, len(frame))
         if self._link.trace is not None:
             slot.traced = traced_produce(frame, layout, name)
         if name is None:
@@ -231,14 +219,22 @@ class ProduceGate:
         self._take_transactional(slot, frame, layout, name)
         return None
 
-    def _write(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Blocking | None:
+    def _write(
+        self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int, converted: Converted | None = None
+    ) -> Procedure | None:
         """Takes a request whose client knows nothing of transactions, or has them decided by the broker."""
+        capture = self._captures(layout)
+        if capture is None:
+            return self._produce(slot, frame, layout, upstream, converted)
+        if slot.api_version < FIRST_V2 and converted is None:
+            return self._when_converted(slot, frame, layout, upstream)
+        self._capture(slot, frame, layout, capture, converted)
+        return None
+
+    def _captures(self, layout: ProduceLayout) -> ImplicitTransaction | None:
+        """The transaction that was begun for the client of a request, if there is one."""
         captures = self._ctx.services.implicit_transactions
-        if captures is not None and not layout.transactional:
-            capture = captures.of(self._ctx.client.client_id)
-            if capture is not None:
-                return self._capture(slot, frame, layout, capture)
-        return self._produce(slot, frame, layout, upstream)
+        return None if captures is None or layout.transactional else captures.of(self._ctx.client.client_id)
 
     def _refusal(self, layout: ProduceLayout, version: int) -> tuple[int, str] | None:
         own_ids = self._cluster.own_topic_ids
@@ -250,42 +246,89 @@ class ProduceGate:
             return ErrorCode.INVALID_REQUIRED_ACKS, "acks"
         return None
 
-    def _produce(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Blocking | None:
+    def _produce(
+        self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int, converted: Converted | None
+    ) -> Procedure | None:
         slot.silent = layout.acks == 0
         stamps = self._policy.idempotence or upstream != slot.api_version
         counts = new_batches(frame, layout)
         if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
             self._pass(slot, frame, layout, upstream)
             return None
-        if slot.api_version < FIRST_V2:
-            work = self._long_conversion(slot, frame, layout)
-            if work is not None:
-                return work
-        if self.member is None or self.producer.lane is None:
-            return LeaseProducerId()
-        retries, calm = None, True
+        if slot.api_version < FIRST_V2 and converted is None:
+            return self._when_converted(slot, frame, layout, upstream)
+        member = self.member
+        if member is None or self.producer.lane is None:
+            return self._when_leased(slot, frame, layout, upstream, converted)
+        call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client.client_id)
         if not slot.silent:
-            slot.owed = PendingProduce(layout.partitions, self._due(layout), self._received_at)
-            self.member.review(self._link.now, self._link.silence, self._link.empty_at)
-            calm = self._is_calm(self.member, slot.owed, frame)
-            if not calm:
-                need = self._look(self.member, slot.owed, frame, layout)
-                if need is not None:
-                    return need
-                retries = self._retries(self.member, slot.owed)
-        self._read = None
-        self._open(slot, upstream)
-        call = ProduceCall(
-            slot, slot.api_version, upstream, layout.timeout_ms, self._ctx.client.client_id, owed=slot.owed
-        )
-        refused = _NO_REFUSALS
-        if self.producer.refusals.some or self.member.ledger.refused:
-            refused = self._refused(self.member, frame, layout, slot.owed)
-        if counts and calm and not refused and self._sent_whole(self.member, call, frame, layout, counts):
-            return None
-        self.producer.accept(call, frame, layout, self._take_converted(slot, frame), retries, refused)
-        self._accepted(self.member, call, calm, retries, refused)
+            owed = self._owe(call, layout)
+            if not self._is_calm(member, owed, frame):
+                return self._when_compared(member, call, owed, frame, layout, counts, converted)
+        self._accept(member, call, frame, layout, counts, converted)
         return None
+
+    def _when_leased(
+        self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int, converted: Converted | None
+    ) -> Procedure:
+        """Takes a request once there is a producer id."""
+        yield LeaseProducerId()
+        yield from self._write(slot, frame, layout, upstream, converted) or ()
+
+    def _when_compared(
+        self,
+        member: ProducerConnection,
+        call: ProduceCall,
+        owed: PendingProduce,
+        frame: bytearray,
+        layout: ProduceLayout,
+        counts: list[int] | None,
+        converted: Converted | None,
+    ) -> Procedure:
+        """Takes a request that may repeat unconfirmed batches, once it can be compared with them."""
+        reading: Reading | None = None
+        retries, calm = None, False
+        while not calm:
+            need = self._prerequisite(member, owed)
+            if need is None:
+                if not self._is_concerned(member, owed):
+                    break
+                if reading is None:
+                    reading = self._reading(frame, layout, converted)
+                if reading.at_once():
+                    retries = Retries(member, owed, self._ctx.now, reading, self._retry_stats)
+                    break
+                need = Beside(reading)
+            yield need
+            if self._captures(layout) is not None:
+                yield from self._write(call.slot, frame, layout, call.upstream_version, converted) or ()
+                return
+            owed = self._owe(call, layout)
+            calm = self._is_calm(member, owed, frame)
+        self._accept(member, call, frame, layout, counts, converted, retries, calm=calm)
+
+    def _accept(
+        self,
+        member: ProducerConnection,
+        call: ProduceCall,
+        frame: bytearray,
+        layout: ProduceLayout,
+        counts: list[int] | None,
+        converted: Converted | None,
+        retries: Retries | None = None,
+        *,
+        calm: bool = True,
+    ) -> None:
+        """Takes a request that has nothing more to wait for."""
+        self._open(call.slot, call.upstream_version)
+        refused = _NO_REFUSALS
+        if self.producer.refusals.some or member.ledger.refused:
+            refused = self._refused(member, frame, layout, call.owed)
+        if counts and calm and not refused and self._sent_whole(member, call, frame, layout, counts):
+            return
+        self._charge(call.slot, frame, converted)
+        self.producer.accept(call, frame, layout, converted, retries, refused)
+        self._accepted(member, call, calm, retries, refused)
 
     def _sent_whole(
         self, member: ProducerConnection, call: ProduceCall, frame: bytearray, layout: ProduceLayout, counts: list[int]
@@ -295,7 +338,7 @@ class ProduceGate:
         if group is None:
             return False
         if call.owed is not None:
-            member.arrived(call.owed, self._link.now)
+            member.arrived(call.owed, self._ctx.now)
         self._send(group, frame)
         return True
 
@@ -308,11 +351,11 @@ class ProduceGate:
         refused: Mapping[TrackKey, int],
     ) -> None:
         if call.owed is not None:
-            member.arrived(call.owed, self._link.now)
+            member.arrived(call.owed, self._ctx.now)
             if not calm:
                 new = call.owed.keys if retries is None else retries.new
                 taken = [key for key in new if key not in refused]  # what was refused is repeated, and still the first
-                member.ledger.claim(member, call.owed, taken, self._link.now)
+                member.ledger.claim(member, call.owed, taken, self._ctx.now)
         if retries is not None and retries.untimed is not None and not member.ledger.warned:
             member.ledger.warned = True
             self._link.commands.append(WarnOfUntimed(member, retries.untimed))
@@ -327,52 +370,49 @@ class ProduceGate:
             self._allowed = max(_TIMEOUT_SHARE * layout.timeout_ms / 1000, _SHORTEST_TIMEOUT_SECONDS)
         return self._link.empty_at + self._allowed
 
-    def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
-        ledger = member.ledger
-        return ledger.is_calm(member, owed) or ledger.is_cleared(member, owed, frame, self._link.now)
+    def _owe(self, call: ProduceCall, layout: ProduceLayout) -> PendingProduce:
+        owed = PendingProduce(layout.partitions, self._due(layout), self._ctx.received_at)
+        call.owed = call.slot.owed = owed
+        return owed
 
-    def _look(
-        self, member: ProducerConnection, owed: PendingProduce, frame: bytearray, layout: ProduceLayout
-    ) -> Blocking | None:
+    def _is_calm(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
+        """Whether a request repeats no unconfirmed batch, as far as that is seen without a comparison."""
+        now, link, ledger = self._ctx.now, self._link, member.ledger
+        member.review(now, link.silence, link.empty_at)
+        return ledger.is_calm(member, owed) or ledger.is_cleared(member, owed, frame, now)
+
+    def _prerequisite(self, member: ProducerConnection, owed: PendingProduce) -> Blocking | None:
+        """What a comparison has to wait for."""
         if member.unseen is not None:
             raise LocalProtocolError("another connection of its client had taken its place")
-        prerequisite = member.ledger.prerequisite(member, owed, self._link.now)
-        if prerequisite is None:
-            for key, error in member.ledger.missing_for(member, owed.keys).items():
-                self.producer.refusals.expect(key, error)
-            if not member.ledger.concern(member, owed, self._link.now):
-                self._read = None
-                return None
-            reading = self._reading_of(frame, layout)
-            return None if reading.at_once() else Beside(reading)
+        prerequisite = member.ledger.prerequisite(member, owed, self._ctx.now)
         match prerequisite:
+            case None:
+                return None
             case SeeEnd(until):
                 return AwaitEnd(until)
             case Settle():
                 return AwaitOutcomes()
         return Resolve(member, prerequisite)
 
-    def _retries(self, member: ProducerConnection, owed: PendingProduce) -> Retries | None:
-        """What compares the request, if there is anything to compare it with: then ``_look`` had it read."""
-        return None if self._read is None else Retries(member, owed, self._link.now, self._read[1], self._retry_stats)
+    def _is_concerned(self, member: ProducerConnection, owed: PendingProduce) -> bool:
+        """Whether there is anything to compare a request with."""
+        for key, error in member.ledger.missing_for(member, owed.keys).items():
+            self.producer.refusals.expect(key, error)
+        return member.ledger.concern(member, owed, self._ctx.now)
 
-    def _reading_of(self, frame: bytearray, layout: ProduceLayout) -> Reading:
-        """The records of a request that has to be compared, read or not."""
-        if self._read is not None and self._read[0] is frame:
-            return self._read[1]
+    def _reading(self, frame: bytearray, layout: ProduceLayout, converted: Converted | None) -> Reading:
+        """The records of a request that has to be compared."""
         view = memoryview(frame)
         batches: list[tuple[memoryview, int | None]] = []
-        if self._old is None or self._old[0] is not frame:
+        if converted is None:
             batches = [(view[max(place.start, 0) : place.end], None) for place in layout.partitions]
         else:
-            converted = self._old[1].found
             for place, made in zip(layout.partitions, converted.parts, strict=True):
                 if not isinstance(made, int):
                     arrival_ms = None if made and frame[place.start + MAGIC_AT] else converted.arrival_ms
                     batches += [(memoryview(batch.data), arrival_ms) for batch in made]
-        reading = Reading(batches, self._ctx.share.of_request())
-        self._read = frame, reading
-        return reading
+        return Reading(batches, self._ctx.share.of_request())
 
     def _refused(
         self, member: ProducerConnection, frame: bytearray, layout: ProduceLayout, owed: PendingProduce | None
@@ -392,76 +432,61 @@ class ProduceGate:
             return self._note_refused(key, owed, records(key), before)
 
         for key in places:
-            known = ledger.refused_elsewhere(member, key, link.now)
+            known = ledger.refused_elsewhere(member, key, self._ctx.now)
             if known is not None:
                 refusals.told(key, ErrorCode.REQUEST_TIMED_OUT, known, here=False)
-        found = refusals.of(places, member.origin, link.empty_at, link.now, records, refuse)
+        found = refusals.of(places, member.origin, link.empty_at, self._ctx.now, records, refuse)
         for key in places:
             if key not in found:
-                ledger.retried(member, key, link.now)
+                ledger.retried(member, key, self._ctx.now)
         return found
 
     def _note_refused(
         self, key: TrackKey, answer: PendingProduce, records: Digests, before: Refused | None = None
     ) -> Refused | None:
         """Records a refused request; None if the ledger knows its records and their order."""
-        member, now = self.member, self._link.now
+        member, now = self.member, self._ctx.now
         if member is None:
             return Refused.of(None, now, answer, records, empty_at=self._link.empty_at)
-        member.refused_unsent(key, records, self._received_at, now)
+        member.refused_unsent(key, records, self._ctx.received_at, now)
         if records and member.keeps_order:
             member.ledger.refuse_in_order(member, key, records, now, answer)
             return None
         refused = Refused.of(member, now, answer, records, member.ledger.depth, self._link.empty_at)
         return member.ledger.refuse(key, refused, before)
 
-    @property
-    def _received_at(self) -> float:
-        """By when the request at hand was read, in seconds."""
-        return self._link.now if self._waits_since is None else self._waits_since
-
     def _records(self, frame: bytearray, place: PartitionData, budget: RequestBudget) -> Digests:
         return digests_in(frame, place, self._policy.max_batch_bytes, budget)
 
     # -- time
 
-    def due(self, frame: bytearray) -> float | None:
-        """When a request that has to wait must be answered (``refuse_late``); None if it may wait on."""
-        layout = self._layout_of(frame)
-        return None if layout is None or layout.acks == 0 else self._due(layout)
+    def due(self, layout: ProduceLayout) -> float | None:
+        """When a request that has to wait must be answered (``refuse_late``); None if it may wait longer."""
+        return None if layout.acks == 0 else self._due(layout)
 
-    def joins(self, frame: bytearray) -> bool:
+    def joins(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request that waits will be stamped, and its connection has no place among its producer's yet."""
         if self.member is not None or not (self._policy.idempotence and self._ctx.logged_in):
             return False
-        layout = self._layout_of(frame)
-        return layout is not None and not layout.transactional and not has_producer_id(frame, layout)
+        return not layout.transactional and not has_producer_id(frame, layout)
 
-    def waits(self, frame: bytearray) -> None:
+    def waits(self, layout: ProduceLayout) -> None:
         """Records that a request has to wait, so that none overtakes it over another connection."""
-        if self._waits_since is None:
-            self._waits_since = self._link.now
-        layout = self._layout_of(frame) if self.member is not None else None
-        if layout is not None and layout.acks != 0 and self.member is not None:
+        if self.member is not None and layout.acks != 0:
             self.member.waits({place.key for place in layout.partitions})
 
     def waits_no_more(self) -> None:
         """Records that it was accepted, or answered without being accepted."""
-        self._waits_since = self._walked = None
         if self.member is not None:
             self.member.waits_no_more()
 
-    def refuse_late(self, frame: bytearray, now: float) -> None:
+    def refuse_late(self, frame: bytearray, layout: ProduceLayout) -> None:
         """Answers a request that could not be taken in time: nothing of it was written."""
-        self._link.now = now
-        layout = self._layout_of(frame)
-        assert layout is not None
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
-        slot = Slot(_API_KEY, version, correlation_id, self._link.now, len(frame))
+        slot = Slot(_API_KEY, version, correlation_id, self._ctx.now, len(frame))
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
         self._open(slot, version)
         self._answer_all(slot, layout, ErrorCode.REQUEST_TIMED_OUT)
-        self._read = self._old = None
         budget = self._ctx.share.of_request().on_loop()
         for place in layout.partitions:
             refused = self._note_refused(place.key, slot.owed, self._records(frame, place, budget))
@@ -469,23 +494,14 @@ class ProduceGate:
                 self.producer.refusals.told(place.key, ErrorCode.REQUEST_TIMED_OUT, refused)
         self._stats.requests_timed_out += 1
 
-    def _layout_of(self, frame: bytearray) -> ProduceLayout | None:
-        if int.from_bytes(frame[_PREFIX : _PREFIX + 2], "big") != _API_KEY:
-            return None
-        if self._walked is None or self._walked[0] is not frame:
-            header = decode_request_header(memoryview(frame)[_PREFIX:])
-            self._walked = frame, walk_request(frame, _PREFIX + header.size, header.api_version)
-        return self._walked[1]
-
-    def time_out(self, now: float) -> None:
+    def time_out(self) -> None:
         """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""
-        self._link.now = now
-        member = self.member
+        member, now = self.member, self._ctx.now
         if member is None or member.ended:
             return
         for call in self.producer.calls:
             owed = call.owed
-            if owed is None or self._link.now < owed.due or owed.timed_out:
+            if owed is None or now < owed.due or owed.timed_out:
                 continue
             self.producer.note_unsent(call)
             member.timed_out(owed, {(part.topic, part.index) for part in call.parts if not part.error})
@@ -513,7 +529,7 @@ class ProduceGate:
 
     def _count_refusal(self, reason: str) -> None:
         self._refusals[reason] = self._refusals.get(reason, 0) + 1
-        self._ctx.fault = Fault(reason, self._link.now)
+        self._ctx.fault = Fault(reason, self._ctx.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
         parts = [PartitionCall(*place.key, [], error) for place in layout.partitions]
@@ -544,7 +560,7 @@ class ProduceGate:
             self._note_failures(call.owed, call.owed.sends)
             if call.raw is None:
                 self._note_failures(call.owed, call.parts)  # what was not sent
-            self.member.closed(call.owed, self._link.now)
+            self.member.closed(call.owed, self._ctx.now)
             if call.owed.timed_out:
                 return
         if call.slot.traced is not None:
@@ -596,7 +612,7 @@ class ProduceGate:
         if self.member is not None:
             epochs = [epoch for epoch, _ in copies]
             lane = Suspect(track.producer_id, min(epochs), max(epochs), copies)
-            self.member.ledger.suspect(track.key, lane, self._link.now)
+            self.member.ledger.suspect(track.key, lane, self._ctx.now)
 
     def _recover(self) -> None:
         if not self.recovering:
@@ -645,7 +661,7 @@ class ProduceGate:
         for part in parts:
             if not part.error_code:
                 continue
-            self._ctx.fault = Fault(f"Produce: {error_name(part.error_code)}", self._link.now)
+            self._ctx.fault = Fault(f"Produce: {error_name(part.error_code)}", self._ctx.now)
             if is_retriable(part.error_code, unknown=True):
                 owed.failed = True
                 owed.failures = (*owed.failures, part.key)

@@ -26,7 +26,7 @@ class RelayedLogin:
         #: Whether the broker was asked to show that the client has logged in.
         self.asked = False
 
-    def prove(self, now: float) -> None:
+    def prove(self) -> None:
         """Has the broker show that it takes requests on this connection, before anything else is done for the client.
 
         Only it knows when a login is complete; and kproxy acts as itself where it keeps transactions or sends again.
@@ -35,7 +35,7 @@ class RelayedLogin:
             return
         self.asked = True
         version = max(1, self._ctx.broker_versions.get(ApiKey.METADATA, (1, 1))[0])
-        slot = Slot(ApiKey.METADATA, version, 0, now, 0, silent=True)
+        slot = Slot(ApiKey.METADATA, version, 0, self._ctx.now, 0, silent=True)
         self._link.order.open(slot)
         self._link.ask(slot, PROOF, Exchange(None, version, version), MetadataRequest(topics=[]), None)
 
@@ -44,9 +44,9 @@ class RelayedLogin:
         self.tokens = BareTokens.after_handshake(frame)
         frame[6:8] = b"\x00\x01"
 
-    def token(self, tokens: BareTokens, frame: bytearray, now: float) -> None:
+    def token(self, tokens: BareTokens, frame: bytearray) -> None:
         """Sends a bare token on."""
-        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, now, len(frame))
+        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, self._ctx.now, len(frame))
         self._link.order.open(slot)
         request = encode_request(tokens.wrap(frame), 0, 0, self._ctx.client.client_id)
         self._link.expected.append(Expected(slot, 0, token=True))

@@ -25,7 +25,7 @@ from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.applications import WATCHED, watch
 from kproxy.proxy.client_ids import kept_client_id
-from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Beside, Blocking, Connect, WaitForLog
+from kproxy.proxy.commands import AskCoordinator, AwaitProgress, Beside, Blocking, Connect, Procedure, WaitForLog
 from kproxy.proxy.context import Client, Context, Fault
 from kproxy.proxy.coordinator_requests import (
     CoordinatorAnswer,
@@ -48,10 +48,11 @@ from kproxy.proxy.slots import ELEMENT_BYTES, RESPONSE_ELEMENT_BYTES, Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import Traces, traced_request
 from kproxy.proxy.versions import FIRST_IN_KAFKA_4, HIDDEN, LOCAL, READS, TRANSACTIONS, upstream_version
+from kproxy.proxy.waiting_request import WaitingRequest
 
 if TYPE_CHECKING:
     from kproxy.proxy.authorization.access import Access
-    from kproxy.proxy.authorization.screen import LongScreening, Screening
+    from kproxy.proxy.authorization.screen import Screening
     from kproxy.proxy.client_login.gate import LoginGate
     from kproxy.proxy.client_login.policy import LoginPolicy
 
@@ -65,25 +66,6 @@ _SOFTWARE = 3
 #: The first Fetch version that may name brokers' addresses in its answer (KIP-951); otherwise it equals the one before.
 _FETCH_NODE_ENDPOINTS = 16
 NOTHING_TOLD: Mapping[TopicPartition, int | None] = MappingProxyType({})
-
-
-class Delayed(Protocol):
-    """A frame that cannot be taken yet, because a blocking command has to be carried out."""
-
-    def due(self, frame: bytearray) -> float | None:
-        """When it must be answered (``refuse_late``), in seconds since the epoch; None if it may wait longer."""
-
-    def joins(self, frame: bytearray) -> bool:
-        """Whether its connection has yet to be shown to the others of its producer: it will be stamped."""
-
-    def waits(self, frame: bytearray) -> None:
-        """It has to wait: no request of its producer may overtake it over another connection."""
-
-    def waits_no_more(self) -> None:
-        """It was taken, or refused."""
-
-    def refuse_late(self, frame: bytearray, now: float) -> None:
-        """Answers it: nothing of it was written."""
 
 
 class InFlight(Protocol):
@@ -129,11 +111,7 @@ class Session:
         self._client_id: bytes | None = None
         #: The name under which the client's software is counted.
         self._software = stats.clients.software.came()
-        #: A frame that may have to be offered again, and what is forwarded of it.
-        self._screening: tuple[bytearray, Screening] | None = None
-        #: The same while another thread finds it out.
-        self._long_screening: LongScreening | None = None
-        self._link = link = Link(stats.apis, ctx.share)
+        self._link = link = Link(stats.apis, ctx)
         link.meter = ctx.meter
         link.trace = None if traces is None else partial(traces.answered, ctx)
         self._relayed_login = RelayedLogin(ctx, link)
@@ -143,7 +121,6 @@ class Session:
         self._decoded: _Decoded | None = None
         #: What the shell has to write, and then removes, and has to do.
         self.to_client, self.to_upstream, self.commands = link.to_client, link.to_upstream, link.commands
-        self.delayed: Delayed = self._gate
         self.producer: InFlight = self._gate.producer
 
     def _gate_of(self, logins: "LoginPolicy") -> "LoginGate":
@@ -255,7 +232,8 @@ class Session:
 
     def time_out(self, now: float) -> None:
         """Answers requests that are open for too long, before the client gives up; kproxy keeps sending."""
-        self._gate.time_out(now)
+        self._ctx.now = now
+        self._gate.time_out()
 
     def refused(self, reason: str, now: float) -> None:
         """The shell has refused something to the client."""
@@ -282,44 +260,89 @@ class Session:
             member.abandon(lane, now)
         return lane
 
-    def request(self, frame: bytearray, now: float) -> Blocking | None:
-        """Takes one frame (prefix included), or returns what has to be done first.
+    def request(self, frame: bytearray, now: float) -> WaitingRequest | None:
+        """Takes one frame (prefix included); one that has to wait is returned: the shell carries out its commands.
 
         RemoteProtocolError: the connection has to end.
         """
-        self._link.now = self._ctx.now = now
-        if self.blocked:
-            return AwaitProgress()
-        if self._login is not None and (taken := self._login.take(frame, now)) is not False:
-            return taken
-        if self._link.connected:
-            return self._request(frame, now)
-        if self._relayed_login.tokens is None:  # a bare token has no header
-            self._header(frame)
-        return Connect()
-
-    def _request(self, frame: bytearray, now: float) -> Blocking | None:
-        tokens = self._relayed_login.tokens
-        if tokens is not None and tokens.expects(frame):
-            self._relayed_login.token(tokens, frame, now)
+        self._ctx.now = self._ctx.received_at = now
+        steps = self._begin(frame)
+        if steps is None:
             return None
-        if self._ctx.access is not None and self._ctx.access.renew(
-            self._ctx.client.principal, self._ctx.client.client_id
-        ):
-            self._gate.forget_shape()
-            self._screening = self._long_screening = None
+        steps = self._take(frame, steps)
+        command = next(steps, None)
+        return None if command is None else WaitingRequest(self._ctx, self._gate, frame, steps, command)
+
+    def _begin(self, frame: bytearray) -> Procedure | None:
+        """Takes a request, or returns the procedure that takes it."""
+        if self.blocked:
+            return self._after(AwaitProgress(), frame)
+        if self._login is not None and self._login.concerns(frame):
+            return self._login.take(frame)
+        tokens = self._relayed_login.tokens
+        if not self._link.connected:
+            if tokens is None:  # a bare token has no header
+                self._header(frame)
+            return self._after(Connect(), frame)
+        if tokens is not None and tokens.expects(frame):
+            self._relayed_login.token(tokens, frame)
+            return None
+        if self._ctx.access is not None:
+            self._know_rights(self._ctx.access)
         taken = self._gate.take_like_the_last(frame)
-        if taken is not False:
-            return taken
+        return self._begin_another(frame) if taken is False else taken
+
+    def _begin_another(self, frame: bytearray) -> Procedure | None:
+        """As ``_begin``, for a request that is not like the last."""
         api_key, version, correlation_id, body = self._header(frame)
         if not self._ctx.logged_in and api_key not in BEFORE_LOGIN:
-            self._relayed_login.prove(now)
-            return AwaitProgress()
-        slot = Slot(api_key, version, correlation_id, now, len(frame))
+            self._relayed_login.prove()
+            return self._after(AwaitProgress(), frame)
+        slot = Slot(api_key, version, correlation_id, self._ctx.now, len(frame))
         upstream = self._upstream_version(slot)
         if upstream is None:
             return None
-        return self._take(slot, frame, body, upstream)
+        if self._ctx.meter is not None:
+            client = self._ctx.client
+            self._link.mute(self._ctx.meter.identify(api_key, client.principal, client.client_id, self._ctx.now))
+        if self._ctx.access is not None:
+            return self._screen(slot, frame, body, upstream, self._ctx.access)
+        return self._pass_on(slot, frame, body, upstream)
+
+    def _after(self, command: Blocking, frame: bytearray) -> Procedure:
+        yield command
+        yield from self._begin(frame) or ()
+
+    def _take(self, frame: bytearray, steps: Procedure | None) -> Procedure:
+        """Takes a request that has begun with these steps."""
+        while steps is not None:
+            broker = self._ctx.broker_versions
+            for command in steps:
+                yield command
+                while self.blocked:
+                    yield AwaitProgress()
+                if self._is_outdated(frame, broker):
+                    steps.close()
+                    steps = self._begin(frame)
+                    break
+            else:
+                return
+
+    def _is_outdated(self, frame: bytearray, broker: Mapping[int, VersionRange]) -> bool:
+        """Whether a request has to begin again: the broker or the client's rights are no longer those it began with."""
+        if self._login is not None and self._login.concerns(frame):
+            return False
+        if not self._link.connected or self._ctx.broker_versions is not broker:
+            return True
+        return self._ctx.access is not None and self._know_rights(self._ctx.access)
+
+    def _know_rights(self, access: "Access") -> bool:
+        """Whether rights have changed; no decision of before holds then."""
+        client = self._ctx.client
+        changed = access.renew(client.principal, client.client_id)
+        if changed:
+            self._gate.forget_shape()
+        return changed
 
     def _header(self, frame: bytearray) -> tuple[int, int, int, int]:
         """API key, version, correlation id and where the body begins; the client of the frame is known from now on."""
@@ -332,58 +355,51 @@ class Session:
         self._note_client(bytes(frame[_PREFIX + _START.size : body]))
         return api_key, version, correlation_id, body
 
-    def _take(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Blocking | None:
-        if self._ctx.meter is not None:
-            wait = self._ctx.meter.identify(
-                slot.api_key, self._ctx.client.principal, self._ctx.client.client_id, self._link.now
-            )
-            self._link.mute(wait)
-        if self._ctx.access is not None and (work := self._screen(frame, self._ctx.access)) is not None:
-            return work
-        allowed: bytearray | None = frame
-        if self._screening is not None:
-            screening = self._screening[1]
-            allowed, slot.finish, slot.parts = screening.frame, screening.finish, screening.parts
-        need = None
-        if allowed is None:
-            self._refuse(slot)
-        elif slot.api_key == ApiKey.PRODUCE:
-            need = self._gate.take(slot, allowed, body, upstream)
-        else:
-            self._open(slot, upstream)
-            self._forward(slot, allowed, upstream)
-        if need is None:
-            self._screening = None
-        return need
+    def _pass_on(self, slot: Slot, frame: bytearray, body: int, upstream: int) -> Procedure | None:
+        """Takes a request that the client may send."""
+        if slot.api_key == ApiKey.PRODUCE:
+            return self._gate.take(slot, frame, body, upstream)
+        self._open(slot, upstream)
+        self._forward(slot, frame, upstream)
+        return None
 
-    def _screen(self, frame: bytearray, access: "Access") -> Beside | None:
-        """Finds out what is forwarded of a request, or returns what has to be done first."""
-        from kproxy.proxy.authorization.screen import LongScreening, screen, takes_long  # not where all is allowed
+    # -- what of a request is allowed
+
+    def _screen(self, slot: Slot, frame: bytearray, body: int, upstream: int, access: "Access") -> Procedure | None:
+        """Takes what is allowed of a request."""
+        from kproxy.proxy.authorization.screen import screen, takes_long  # not where all is allowed
 
         access.renew(self._ctx.client.principal, self._ctx.client.client_id)
-        if self._screening is not None and self._screening[0] is frame:
-            return None
-        long, self._long_screening = self._long_screening, None
+        if takes_long(frame):
+            return self._screen_beside(slot, frame, body, upstream, access)
         share = self._ctx.share
-        if long is not None and long.frame is frame:
-            self._screening = frame, long.take()
-        elif takes_long(frame):
-            self._long_screening = LongScreening(access, frame, share)
-            return Beside(self._long_screening)
-        else:
-            self._screening = frame, screen(access, frame, share, share.of_request())
+        return self._screened(slot, screen(access, frame, share, share.of_request()), body, upstream, access)
+
+    def _screen_beside(self, slot: Slot, frame: bytearray, body: int, upstream: int, access: "Access") -> Procedure:
+        from kproxy.proxy.authorization.screen import LongScreening
+
+        work = LongScreening(access, frame, self._ctx.share)
+        yield Beside(work)
+        yield from self._screened(slot, work.take(), body, upstream, access) or ()
+
+    def _screened(
+        self, slot: Slot, screening: "Screening", body: int, upstream: int, access: "Access"
+    ) -> Procedure | None:
         self._note_refusal(access)
+        slot.finish, slot.parts = screening.finish, screening.parts
+        if screening.frame is not None:
+            return self._pass_on(slot, screening.frame, body, upstream)
+        self._refuse(slot, screening.answer)
         return None
 
     def _note_refusal(self, access: "Access") -> None:
         refusal, access.last_refusal = access.last_refusal, None
         if refusal is not None:
             what = f"{refusal.operation} on {refusal.resource_type} {refusal.name}"
-            self._ctx.fault = Fault(f"{api_name(refusal.api_key)}: not allowed, {what}", self._link.now)
+            self._ctx.fault = Fault(f"{api_name(refusal.api_key)}: not allowed, {what}", self._ctx.now)
 
-    def _refuse(self, slot: Slot) -> None:
-        assert self._screening is not None
-        answer = self._screening[1].answer
+    def _refuse(self, slot: Slot, answer: Message | None) -> None:
+        slot.since = self._ctx.now
         self._link.order.open(slot)
         self._link.order.decoded(slot, slot.parts * RESPONSE_ELEMENT_BYTES)
         if answer is None:
@@ -431,6 +447,7 @@ class Session:
         return slot.api_version
 
     def _open(self, slot: Slot, _upstream: int) -> None:
+        slot.since = self._ctx.now
         self._link.order.open(slot)
         if slot.api_version < FIRST_IN_KAFKA_4.get(slot.api_key, 0):
             self._stats.apis.observe_legacy(
@@ -525,7 +542,7 @@ class Session:
 
     def streamed(self, now: float, size: int) -> None:
         """Notes that the whole next response, of ``size`` bytes, was written to the client by the shell."""
-        self._link.now = now
+        self._ctx.now = now
         self._link.position += size
         head = self._link.expected.popleft()
         head.slot.streamed = size
@@ -588,7 +605,7 @@ class Session:
 
         RemoteProtocolError: the broker can't be followed, end the connection.
         """
-        self._link.now = self._ctx.now = now
+        self._ctx.now = now
         if not self._link.expected:
             raise RemoteProtocolError("the broker sent an answer that nobody asked for")
         head = self._link.expected[0]
@@ -655,7 +672,7 @@ class Session:
 
     def coordinator_answered(self, call: AskCoordinator, response: CoordinatorAnswer | None, now: float) -> None:
         """Takes the coordinator's response; None if none was received: then the connection ends."""
-        self._link.now = self._ctx.now = now
+        self._ctx.now = now
         if isinstance(response, Produced):
             self._link.answer_raw(call.slot, response.frame(call.slot.correlation_id))
         elif response is None:
@@ -666,7 +683,7 @@ class Session:
 
     def encoded(self, slot: Slot, frame: bytes, now: float) -> None:
         """Takes the response to a request that was encoded in another thread."""
-        self._link.now = now
+        self._ctx.now = now
         self._link.order.decoded(slot, len(frame))
         self._link.answer_raw(slot, frame)
 
@@ -674,7 +691,7 @@ class Session:
         self, waiting: WaitForLog, now: float, told: Mapping[TopicPartition, int | None] = NOTHING_TOLD
     ) -> WaitForLog | None:
         """Continues a response that had to wait, or returns what it waits for now; may be called early."""
-        self._link.now = self._ctx.now = now
+        self._ctx.now = now
         self._ctx.pipelines = bool(self._link.expected)
         answer = waiting.handler.resume(self._ctx, waiting.exchange, told, self._ctx.share.of_response())
         if isinstance(answer, Park):
@@ -700,7 +717,7 @@ class Session:
         """Frees all requests and answers that the session holds, after its connection has ended."""
         self._link.drop()
         self._gate.drop()
-        self._client_id = self._screening = self._long_screening = self._decoded = self._ctx.fetched.conversions = None
+        self._client_id = self._decoded = self._ctx.fetched.conversions = None
         self._stats.clients.software.left(self._software)
         if self._ctx.meter is not None:
             self._ctx.meter.close()

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kproxy.budget import ELEMENT_STEPS, MESSAGE_BYTE_STEPS, Share, is_long
+from kproxy.budget import ELEMENT_STEPS, MESSAGE_BYTE_STEPS, is_long
 from kproxy.codec.header import encode_request, encode_response
 from kproxy.codec.messages import Message
 from kproxy.dedup.origin import NO_SILENCE
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.commands import Close, Encode, Mute, Queued
+from kproxy.proxy.context import Context
 from kproxy.proxy.handlers.base import Exchange, Handler
 from kproxy.proxy.produce_calls import UpstreamProduce
 from kproxy.proxy.quotas.throttled import throttled
@@ -41,7 +42,7 @@ class Link:
     """Bytes to send in both directions, in order, and the requests that they belong to."""
 
     __slots__ = (
-        "_share",
+        "_ctx",
         "_stats",
         "answered",
         "commands",
@@ -50,7 +51,6 @@ class Link:
         "expected",
         "finished",
         "meter",
-        "now",
         "order",
         "position",
         "silence",
@@ -60,11 +60,11 @@ class Link:
         "used",
     )
 
-    def __init__(self, stats: ApiStats, share: Share) -> None:
-        """Counts each answered request in ``stats``, and what is held for the others in ``share``."""
-        self._share = share
+    def __init__(self, stats: ApiStats, ctx: Context) -> None:
+        """Counts each answered request in ``stats``, and what is held for the others in the share of the connection."""
+        self._ctx = ctx
         self._stats = stats
-        self.order = AnswerOrder(share)
+        self.order = AnswerOrder(ctx.share)
         #: All upstream requests go over one connection, which answers in order.
         self.expected: deque[Expected] = deque()
         self.to_upstream: list[Buffer] = []
@@ -75,8 +75,6 @@ class Link:
         self.connected = False
         #: Bytes of responses for the client so far, written or not.
         self.position = 0
-        #: The time of the frame at hand, in seconds since the epoch.
-        self.now = 0.0
         #: When the client was last seen to have sent nothing more: what came since may have waited so long.
         self.empty_at = 0.0
         #: The last time of a second or more in which the client sent nothing.
@@ -133,18 +131,20 @@ class Link:
         if slot.finish is not None and answer:
             answer = slot.finish(answer)
             slot.answer = (answer,)
-        wait = self.meter.answered(slot.api_key, slot.size, len(answer), self.now) if self.meter is not None else 0
+        wait = self.meter.answered(slot.api_key, slot.size, len(answer), self._ctx.now) if self.meter is not None else 0
         if wait:
             self.mute(wait)
             if answer:
                 slot.answer = (
-                    throttled(answer, slot.api_key, slot.api_version, round(wait * 1000), self._share.of_response()),
+                    throttled(
+                        answer, slot.api_key, slot.api_version, round(wait * 1000), self._ctx.share.of_response()
+                    ),
                 )
 
     def mute(self, seconds: float) -> None:
         """Has the client muted for so long, if at all."""
         if seconds > 0:
-            self.commands.append(Mute(self.now + seconds))
+            self.commands.append(Mute(self._ctx.now + seconds))
 
     def close(self) -> None:
         """Ends the client's connection once ``to_client`` is written: nothing is added any more."""
@@ -167,6 +167,7 @@ class Link:
 
     def flush(self) -> None:
         """Moves the responses whose turn it is to ``to_client``."""
+        now = self._ctx.now
         for slot in self.order.take_ready():
             if self.finished:
                 return
@@ -174,7 +175,7 @@ class Link:
                 self.close()
                 self._stats.unanswered(slot.api_key)
                 if self.trace is not None:
-                    self.trace(slot, self.now, 0)
+                    self.trace(slot, now, 0)
                 return
             before = self.position
             self.answered += 1
@@ -186,8 +187,8 @@ class Link:
                     self.to_client.append(frame)
                     self.position += len(frame)
                 if slot.owed is not None:
-                    slot.owed.position, slot.owed.at = self.position, self.now
+                    slot.owed.position, slot.owed.at = self.position, now
             size = slot.streamed or self.position - before
-            self._stats.observe(slot.api_key, slot.api_version, self.now - slot.since, slot.size, size)
+            self._stats.observe(slot.api_key, slot.api_version, now - slot.since, slot.size, size)
             if self.trace is not None:
-                self.trace(slot, self.now, size)
+                self.trace(slot, now, size)

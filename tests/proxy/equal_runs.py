@@ -28,6 +28,7 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.proxy.commands import Resolve
 from kproxy.proxy.retries import digests_at
+from kproxy.proxy.waiting_request import WaitingRequest
 from tests.dedup.wires import ONE, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_44, PID, Play
 
@@ -78,6 +79,8 @@ class Link:
     play: Play
     wire: FakeWire
     waiting: deque[tuple[bytearray, float]] = field(default_factory=deque)
+    #: The first of these, if it was handed in.
+    head: WaitingRequest | None = None
     flight: deque[tuple[Sent, float]] = field(default_factory=deque)
     upstream: deque[tuple[int, int, Sent]] = field(default_factory=deque)
     by_id: dict[int, Sent] = field(default_factory=dict)
@@ -224,20 +227,25 @@ class Run:
         while link.waiting:
             frame, arrived_at = link.waiting[0]
             session.read_all(arrived_at)
-            command = session.request(frame, self.now)
-            if isinstance(command, Resolve):
-                assert isinstance(command.prerequisite, ReadBack)
-                for entry in command.prerequisite.entries:
-                    at = entry.stamp.base_offset
-                    entry.recall(digests_at(self.log[at].batch(), LIMIT)[0], [at])
-                continue
-            if command is not None:
-                session.delayed.waits(frame)
-                due = session.delayed.due(frame)
-                if not looks or due is None or due > self.now or link.wire.gone:
-                    return
-                session.delayed.refuse_late(frame, self.now)
-            session.delayed.waits_no_more()
+            if link.head is None:
+                link.head = session.request(frame, self.now)
+            else:
+                link.head.resume(self.now)
+            if link.head is not None:
+                command = link.head.command
+                if isinstance(command, Resolve):
+                    assert isinstance(command.prerequisite, ReadBack)
+                    for entry in command.prerequisite.entries:
+                        at = entry.stamp.base_offset
+                        entry.recall(digests_at(self.log[at].batch(), LIMIT)[0], [at])
+                    continue
+                if command is not None:
+                    due = link.head.due
+                    if not looks or due is None or due > self.now or link.wire.gone:
+                        return
+                    link.head.refuse(self.now)
+                link.head.close()
+                link.head = None
             link.waiting.popleft()
             for version, correlation_id, _ in link.play.upstream():
                 link.upstream.append((version, correlation_id, link.by_id[correlation_id]))

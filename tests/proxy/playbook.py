@@ -106,9 +106,10 @@ class Play:
         return bytearray(encode_request(message, version, self.correlation_id, self.client_id))
 
     def ask(self, message: Message, version: int) -> Blocking | None:
-        """Hand in a client's request."""
+        """Hand in a client's request; what it waits for."""
         self.session.read_all(self.asked_at)
-        return self.session.request(self.frame(message, version), self.asked_at)
+        waiting = self.session.request(self.frame(message, version), self.asked_at)
+        return None if waiting is None else waiting.command
 
     def upstream(self) -> list[tuple[int, int, Any]]:
         """What went to the broker since this was last asked: version, correlation id, request."""

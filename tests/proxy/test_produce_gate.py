@@ -160,11 +160,11 @@ def test_the_retry_of_what_waited_for_too_long_is_written_if_it_was_read_before_
     for value in b"x", b"a":  # the second waits until the producer id's first batch is in
         play.session.request(play.frame(produce("t", batch(value)), 7), 1.0)
     frame = play.frame(produce("t", batch(b"a")), 7)
-    for now in read_at, 3.0:
-        assert play.session.request(frame, now) is not None
-        play.session.delayed.waits(frame)
-    play.session.delayed.refuse_late(frame, 3.5)
-    play.session.delayed.waits_no_more()
+    waiting = play.session.request(frame, read_at)
+    waiting.resume(3.0)
+    assert waiting.command is not None
+    waiting.refuse(3.5)
+    waiting.close()
     play.answered_at = 4.0
     for offset in 8, 9:
         version, correlation_id, _ = play.sent()

@@ -20,6 +20,7 @@ from kproxy.dedup.lanes import Lane
 from kproxy.dedup.retry_ledger import ReadBack
 from kproxy.proxy.commands import AwaitEnd, Resolve
 from kproxy.proxy.retries import digests_at
+from kproxy.proxy.waiting_request import WaitingRequest
 from tests.dedup.wires import ONE, FakeWire, ledger
 from tests.proxy.playbook import KAFKA_44, PID, Play
 from tests.proxy.test_produce_gate import produce
@@ -44,6 +45,8 @@ class Client:
         self.accepted = ""
         self.refused: list[str] = []
         self.wires: dict[Play, FakeWire] = {}
+        #: The request that waits over the first connection.
+        self.waiting: WaitingRequest | None = None
 
     def connect(self, node_id: int) -> Play:
         """A new connection."""
@@ -68,16 +71,9 @@ class Client:
     def send(self, play: Play, letter: str, *, pipelined: bool = False) -> bool:
         """A request arrives; whether it is accepted, and answered as a success then."""
         frame = self.frame(play, letter, pipelined=pipelined)
-        while (command := play.session.request(frame, self.now)) is not None:
-            if isinstance(command, AwaitEnd):
-                self.now = command.until
-                continue
-            assert isinstance(command, Resolve)
-            assert isinstance(command.prerequisite, ReadBack)
-            for entry in command.prerequisite.entries:
-                batch = made(self.accepted[entry.stamp.base_offset])
-                entry.recall(digests_at(batch, 1 << 20)[0], [entry.stamp.base_offset])
-        play.session.delayed.waits_no_more()
+        waiting = play.session.request(frame, self.now)
+        if waiting is not None:
+            self.wait(waiting)
         sent = play.upstream()
         for version, correlation_id, _ in sent:
             row = ProduceResponsePartitionProduceResponse(index=0, base_offset=len(self.accepted))
@@ -85,6 +81,32 @@ class Client:
             topic = ProduceResponseTopicProduceResponse(name="t", partition_responses=[row])
             play.reply(ProduceResponse(responses=[topic]), version, correlation_id)
         return bool(sent)
+
+    def wait(self, waiting: WaitingRequest) -> None:
+        """What a request waits for happens, until it is accepted or refused."""
+        while (command := waiting.command) is not None:
+            if isinstance(command, AwaitEnd):
+                self.now = command.until
+            else:
+                assert isinstance(command, Resolve)
+                assert isinstance(command.prerequisite, ReadBack)
+                for entry in command.prerequisite.entries:
+                    batch = made(self.accepted[entry.stamp.base_offset])
+                    entry.recall(digests_at(batch, 1 << 20)[0], [entry.stamp.base_offset])
+            waiting.resume(self.now)
+        waiting.close()
+
+    def hold_up(self, play: Play, frame: bytearray) -> None:
+        """A request arrives over a connection that takes none now."""
+        play.gate.recovering = True
+        self.waiting = play.session.request(frame, self.now)
+        play.gate.recovering = False
+
+    def time_out(self, due: float) -> None:
+        """The request that waits is refused."""
+        assert self.waiting is not None
+        self.waiting.refuse(due)
+        self.waiting.close()
 
     def refuse(self, play: Play, letter: str) -> None:
         """A request is refused since its partition has moved."""
@@ -111,10 +133,9 @@ UNSEEN = sorted(
 def end(client: Client, first: Play, frame: bytearray, step: str) -> None:
     """What becomes of the first connection."""
     if step == "W":
-        first.session.delayed.waits(frame)
+        client.hold_up(first, frame)
     elif step == "R":
-        first.session.delayed.refuse_late(frame, client.now)
-        first.session.delayed.waits_no_more()
+        client.time_out(client.now)
     elif step == "p":
         client.send(first, "b", pipelined=True)
     else:
@@ -169,15 +190,15 @@ def test_what_was_pipelined_after_a_request_that_could_not_be_taken_follows_it_w
     play = client.connect(FIRST)
     client.send(play, "z")
     first = client.frame(play, "a")
-    play.session.delayed.waits(first)
+    client.hold_up(play, first)
     client.now += apart
     second = client.frame(play, "b")
-    for frame, due in (first, client.now + 9.0), (second, client.now + 9.0 + apart):
-        play.session.delayed.waits(frame)
-        play.session.delayed.refuse_late(frame, due)
-        play.session.delayed.waits_no_more()
-        play.answers()
-    client.now += 9.0 + apart
+    client.now += 9.0
+    client.time_out(client.now)
+    client.hold_up(play, second)
+    client.now += apart
+    client.time_out(client.now)
+    play.answers()
     assert [client.send(play, letter) for letter in "abc"] == [True, True, True]
 
 

@@ -1,15 +1,14 @@
-from kproxy.budget import Share
 from kproxy.codec._generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.commands import Mute
-from kproxy.proxy.context import Policy
 from kproxy.proxy.handlers import DEFAULT
 from kproxy.proxy.handlers.base import Exchange
 from kproxy.proxy.session_queues import Link
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
+from tests.proxy.playbook import context
 
 
 def slot(link: Link, number: int) -> Slot:
@@ -20,9 +19,10 @@ def slot(link: Link, number: int) -> Slot:
 
 def test_answers_leave_in_the_order_of_the_requests_and_are_counted() -> None:
     stats = Stats()
-    link = Link(stats.apis, Share(Policy()))
+    ctx = context()
+    link = Link(stats.apis, ctx)
     first, second = slot(link, 1), slot(link, 2)
-    link.now = 1.5
+    ctx.now = 1.5
     link.answer(second, HeartbeatResponse(), 0)
     assert not link.to_client
     link.answer_raw(first, b"whole frame")
@@ -32,7 +32,7 @@ def test_answers_leave_in_the_order_of_the_requests_and_are_counted() -> None:
 
 
 def test_a_request_that_can_not_be_answered_ends_the_connection_when_its_turn_comes() -> None:
-    link = Link(ApiStats(), Share(Policy()))
+    link = Link(ApiStats(), context())
     first, second, third = (slot(link, number) for number in (1, 2, 3))
     link.fail(second)
     assert not link.finished
@@ -43,15 +43,16 @@ def test_a_request_that_can_not_be_answered_ends_the_connection_when_its_turn_co
 
 
 def test_a_client_is_muted_from_now_on_if_at_all() -> None:
-    link = Link(ApiStats(), Share(Policy()))
-    link.now = 10.0
+    ctx = context()
+    ctx.now = 10.0
+    link = Link(ApiStats(), ctx)
     link.mute(0)
     link.mute(1.5)
     assert link.commands == [Mute(11.5)]
 
 
 def test_a_silent_request_has_its_turn_but_no_answer() -> None:
-    link = Link(ApiStats(), Share(Policy()))
+    link = Link(ApiStats(), context())
     first, second = slot(link, 1), slot(link, 2)
     first.silent = True
     link.answer_raw(second, b"second")
@@ -60,7 +61,7 @@ def test_a_silent_request_has_its_turn_but_no_answer() -> None:
 
 
 def test_what_goes_to_the_broker_is_expected_back_in_order() -> None:
-    link = Link(ApiStats(), Share(Policy()))
+    link = Link(ApiStats(), context())
     first, second = slot(link, 1), slot(link, 2)
     link.relay(first, b"as it is")
     link.ask(second, DEFAULT, Exchange(None, 0, 3), HeartbeatRequest(group_id="g"), "me")

@@ -228,7 +228,7 @@ class Kproxy:
         return True
 
     def _is_clear(self, session: Session, answer: PendingProduce) -> bool:
-        """Whether nothing hinders the comparison of a request, as ``ProduceGate._look`` and the shell see to it."""
+        """Whether a request can be compared, as ``ProduceGate._prerequisite`` and the shell see to it."""
         while (need := self.ledger.prerequisite(session.member, answer, _NOW)) is not None:
             session.is_parked = True
             if isinstance(need, Settle):

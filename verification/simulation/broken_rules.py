@@ -30,8 +30,11 @@ from kproxy.net.broker_log_tail import Tail
 from kproxy.net.fleet import Fleet
 from kproxy.net.intake import Intake
 from kproxy.net.lane_leases import Lanes
-from kproxy.proxy.produce_calls import PartitionCall
+from kproxy.proxy.commands import Procedure
+from kproxy.proxy.produce_batches import new_batches
+from kproxy.proxy.produce_calls import PartitionCall, ProduceCall
 from kproxy.proxy.produce_gate import ProduceGate
+from kproxy.proxy.producing import FIRST_V2
 from kproxy.proxy.retries import Retries
 
 _CLEARS: Final = QuickCheck.clears
@@ -225,18 +228,33 @@ def bytes_of_batch(batch: Any, **how: Any) -> BatchRecords:
     return found
 
 
-def look_at_all(self: ProduceGate, slot: Any, frame: bytearray, layout: Any, upstream: int) -> Any:
+def look_at_all(
+    self: ProduceGate, slot: Any, frame: bytearray, layout: Any, upstream: int, converted: Any
+) -> Procedure | None:
     """A request that wants no response is compared with what is in doubt, as others are."""
-    if layout.acks or self.member is None or self.producer.lane is None:
-        return _PRODUCE(self, slot, frame, layout, upstream)
+    is_old = slot.api_version < FIRST_V2 and converted is None
+    if layout.acks or is_old or self.member is None or self.producer.lane is None:
+        return _PRODUCE(self, slot, frame, layout, upstream, converted)
+    slot.silent = True
+    return _compared(self, self.member, slot, frame, layout, upstream, converted)
+
+
+def _compared(
+    self: ProduceGate,
+    member: ProducerConnection,
+    slot: Any,
+    frame: bytearray,
+    layout: Any,
+    upstream: int,
+    converted: Any,
+) -> Procedure:
+    accept, counts = self._accept, new_batches(frame, layout)
+
+    def accept_unowed(member: Any, call: Any, *rest: Any, **more: Any) -> None:
+        call.owed = call.slot.owed = None
+        accept(member, call, *rest, **more)
+
     owed = PendingProduce(layout.partitions, inf)
-    need = self._look(self.member, owed, frame, layout)
-    if need is not None:
-        return need
-    found, accept = self._retries(self.member, owed), self.producer.accept
-
-    def accept_compared(call: Any, frame: bytearray, layout: Any, converted: Any, _: Any, refused: Any) -> None:
-        accept(call, frame, layout, converted, found, refused)
-
-    with patch.object(self.producer, "accept", accept_compared):
-        return _PRODUCE(self, slot, frame, layout, upstream)
+    call = ProduceCall(slot, slot.api_version, upstream, layout.timeout_ms, None)
+    with patch.object(self, "_accept", accept_unowed):
+        yield from self._when_compared(member, call, owed, frame, layout, counts, converted)

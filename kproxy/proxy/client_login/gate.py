@@ -1,12 +1,12 @@
 """A client's login at kproxy, as in Kafka's ``SaslServerAuthenticator``: KIP-43, KIP-152 and KIP-368.
 
 Before the login only ApiVersions, SaslHandshake and SaslAuthenticate are accepted; after it the last two begin another
-one. The broker receives none of it. A frame that needs something first is offered again when that is done.
+one. The broker receives none of it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec._generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -19,7 +19,6 @@ from kproxy.proxy.client_login.client_mechanisms import begin
 from kproxy.proxy.client_login.policy import LoginPolicy
 from kproxy.proxy.client_login.steps import (
     Accepted,
-    Challenge,
     Exchange,
     PasswordCheck,
     Refused,
@@ -27,7 +26,7 @@ from kproxy.proxy.client_login.steps import (
     Verdict,
 )
 from kproxy.proxy.client_stats import ClientStats
-from kproxy.proxy.commands import AskVersions, Blocking, CheckLogin, DelayRefusal
+from kproxy.proxy.commands import AskVersions, CheckLogin, DelayRefusal, Procedure
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.handlers.api_versions import is_valid, own_answer, unsupported_version
 from kproxy.proxy.principals import user
@@ -65,7 +64,6 @@ class _Asked:
 
     header: RequestHeader | None
     size: int
-    now: float
 
 
 class LoginGate:
@@ -89,7 +87,6 @@ class LoginGate:
         self._policy = policy
         self._note_versions = note_versions
         self._login: _Login | None = None
-        self._outcome: Challenge | Verdict | None = None
         #: Who has logged in, by which mechanism, and until when (seconds since the epoch; None: for good).
         self._who: str | None = None
         self._mechanism = ""
@@ -101,105 +98,104 @@ class LoginGate:
     def passed(self) -> bool:
         return self._who is not None
 
-    def take(self, frame: bytearray, now: float) -> Blocking | Literal[False] | None:
-        """None: taken; False: it is not about the login, and the client may ask it; else what is needed first.
+    def concerns(self, frame: bytearray) -> bool:
+        """Whether a request is about the login, or comes before it. NotLoggedInError: it comes too late after it."""
+        if self._login is not None or self._who is None or int.from_bytes(frame[4:6], "big") in LOGINS:
+            return True
+        if self._expires_at is not None and self._ctx.now > self._expires_at:
+            who = self._ctx.client.principal
+            raise NotLoggedInError(f"the login of {who} has expired, and was not renewed in time")
+        return False
+
+    def take(self, frame: bytearray) -> Procedure:
+        """Takes a request that concerns the login.
 
         NotLoggedInError, RemoteProtocolError: the connection has to end.
         """
         login = self._login
-        if login is None and self._who is not None and int.from_bytes(frame[4:6], "big") not in LOGINS:
-            if self._expires_at is not None and now > self._expires_at:
-                who = self._ctx.client.principal
-                raise NotLoggedInError(f"the login of {who} has expired, and was not renewed in time")
-            return False
         if login is not None and login.bare:
-            return self._token(_Asked(None, len(frame), now), login, bytes(frame[_PREFIX:]))
+            return self._token(_Asked(None, len(frame)), login, bytes(frame[_PREFIX:]))
         view = memoryview(frame)[_PREFIX:]
         header = decode_request_header(view)
         self._ctx.know(client_id=kept_client_id(header.client_id or ""))
-        return self._request(_Asked(header, len(frame), now), header, view[header.size :])
-
-    def _checked(self, verdict: Verdict) -> None:
-        assert self._login is not None
-        self._outcome = self._login.exchange.checked(verdict)
+        return self._request(_Asked(header, len(frame)), header, view[header.size :])
 
     def _refuse(self, refused: Refused, mechanism: str) -> DelayRefusal:
         self._refused = refused
         return DelayRefusal(refused.reason, mechanism)
 
-    def _request(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Blocking | None:
+    def _request(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Procedure:
         login = self._login
         if header.api_key == ApiKey.API_VERSIONS and login is None:
-            return self._api_versions(asked, header, body)
-        if header.api_key == ApiKey.SASL_HANDSHAKE and login is None:
+            yield from self._api_versions(asked, header, body)
+        elif header.api_key == ApiKey.SASL_HANDSHAKE and login is None:
             mechanism = SaslHandshakeRequest.decode(
                 body, header.api_version, self._ctx.share.of_request(), surplus=True
             ).mechanism
-            return self._handshake(asked, mechanism, bare=header.api_version == 0)
-        if header.api_key == ApiKey.SASL_AUTHENTICATE:
+            yield from self._handshake(asked, mechanism, bare=header.api_version == 0)
+        elif header.api_key == ApiKey.SASL_AUTHENTICATE:
             token = SaslAuthenticateRequest.decode(
                 body, header.api_version, self._ctx.share.of_request(), surplus=True
             ).auth_bytes
             if login is not None:
-                return self._token(asked, login, token)
+                yield from self._token(asked, login, token)
+                return
             message = "SaslHandshake must come first"
             self._answer(asked, SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, message), ends=not self.passed)
-            return None
-        raise NotLoggedInError(f"{api_name(header.api_key)} was asked before the client has logged in by SASL")
+        else:
+            raise NotLoggedInError(f"{api_name(header.api_key)} was asked before the client has logged in by SASL")
 
-    def _api_versions(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Blocking | None:
-        said = self._ctx.broker_said
-        if said is None:
-            return AskVersions()
+    def _api_versions(self, asked: _Asked, header: RequestHeader, body: memoryview) -> Procedure:
+        while (said := self._ctx.broker_said) is None:
+            yield AskVersions()
         newest = min(ApiVersionsRequest.MAX_VERSION, self._ctx.broker_versions.get(ApiKey.API_VERSIONS, (0, 0))[1])
         if header.api_version > newest:
             self._answer(asked, unsupported_version(newest), version=0)
-            return None
+            return
         request = ApiVersionsRequest.decode(body, header.api_version, self._ctx.share.of_request(), surplus=True)
         if not is_valid(request, header.api_version):
             self._answer(asked, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-            return None
+            return
         self._note_versions(request, header.api_version)
         self._answer(asked, own_answer(self._ctx, said))
-        return None
 
-    def _handshake(self, asked: _Asked, mechanism: str, *, bare: bool) -> Blocking | None:
+    def _handshake(self, asked: _Asked, mechanism: str, *, bare: bool) -> Procedure:
         enabled = list(self._policy.mechanisms)
+        if self._refused is None and mechanism not in enabled:
+            self._count(OTHER_MECHANISM, "unsupported")
+            reason = f"the mechanism {mechanism[:40]!r} is not one of {', '.join(enabled)}"
+            yield self._refuse(Refused(reason), self._mechanism)
         if self._refused is not None:
             refusal = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
             self._answer(asked, refusal, ends=True)
-            return None
-        if mechanism not in enabled:
-            self._count(OTHER_MECHANISM, "unsupported")
-            reason = f"the mechanism {mechanism[:40]!r} is not one of {', '.join(enabled)}"
-            return self._refuse(Refused(reason), self._mechanism)
+            return
         self._login = _Login(mechanism, begin(mechanism, self._policy.credentials, self._policy.nonce), bare)
         self._answer(asked, SaslHandshakeResponse(ErrorCode.NONE, enabled))
-        return None
 
-    def _token(self, asked: _Asked, login: _Login, token: bytes) -> Blocking | None:
+    def _token(self, asked: _Asked, login: _Login, token: bytes) -> Procedure:
         if self._refused is not None:
             self._turn_away(asked, login.mechanism, self._refused)
-            return None
-        outcome, self._outcome = self._outcome, None
-        if outcome is None:
-            step = login.exchange.step(token) if self._may_renew(login) else self._other_mechanism(login)
-            if isinstance(step, PasswordCheck | TokenCheck):
-                return CheckLogin(step, self._checked)
-            outcome = step
+            return
+        outcome = login.exchange.step(token) if self._may_renew(login) else self._other_mechanism(login)
+        if isinstance(outcome, PasswordCheck | TokenCheck):
+            verdicts: list[Verdict] = []
+            yield CheckLogin(outcome, verdicts.append)
+            [verdict] = verdicts
+            outcome = login.exchange.checked(verdict)
         if isinstance(outcome, Accepted):
             outcome = self._same_user(outcome)
         if isinstance(outcome, Refused):
             self._count(login.mechanism, "refused")
-            self._ctx.fault = Fault(f"login by {login.mechanism} refused", asked.now)
-            return self._refuse(outcome, login.mechanism)
-        lifetime_ms = self._accept(login, outcome, asked.now) if isinstance(outcome, Accepted) else 0
+            self._ctx.fault = Fault(f"login by {login.mechanism} refused", self._ctx.now)
+            yield self._refuse(outcome, login.mechanism)
+            self._turn_away(asked, login.mechanism, outcome)
+            return
+        lifetime_ms = self._accept(login, outcome) if isinstance(outcome, Accepted) else 0
         if asked.header is None:
             self._answer_bare(asked, outcome.token)
         else:
             response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime_ms)
             self._answer(asked, response)
-        return None
 
     def _may_renew(self, login: _Login) -> bool:
         return self._who is None or login.mechanism == self._mechanism
@@ -213,8 +209,9 @@ class LoginGate:
         message = f"a login of {self._ctx.client.principal} can't be renewed by {user(accepted.name)}"
         return Refused("another user", message)
 
-    def _accept(self, login: _Login, accepted: Accepted, now: float) -> int:
+    def _accept(self, login: _Login, accepted: Accepted) -> int:
         """Lets the client in; for how long, in ms (KIP-368), 0: as long as it likes."""
+        now = self._ctx.now
         self._count(login.mechanism, "accepted" if self._who is None else "renewed")
         self._who, self._mechanism, self._login = accepted.name, login.mechanism, None
         self._ctx.know(principal=user(accepted.name))
@@ -235,20 +232,20 @@ class LoginGate:
     def _answer(self, asked: _Asked, message: Message, *, version: int | None = None, ends: bool = False) -> None:
         assert asked.header is not None
         header = asked.header
-        slot = Slot(header.api_key, header.api_version, header.correlation_id, asked.now, asked.size)
+        slot = Slot(header.api_key, header.api_version, header.correlation_id, self._ctx.now, asked.size)
         self._link.order.open(slot)
         self._link.answer(slot, message, header.api_version if version is None else version)
         if ends:
             self._end(asked)
 
     def _answer_bare(self, asked: _Asked, token: bytes) -> None:
-        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, asked.now, asked.size)
+        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, self._ctx.now, asked.size)
         self._link.order.open(slot)
         self._link.answer_raw(slot, len(token).to_bytes(4, "big") + token)
 
     def _end(self, asked: _Asked) -> None:
         """The connection ends after the responses that were written."""
-        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, asked.now, 0)
+        slot = Slot(ApiKey.SASL_AUTHENTICATE, 0, 0, self._ctx.now, 0)
         self._link.order.open(slot)
         self._link.fail(slot)
 

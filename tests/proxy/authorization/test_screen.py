@@ -2,6 +2,7 @@
 
 import gc
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pytest
 
@@ -101,13 +102,19 @@ def play_of(screened: Screened) -> Play:
     return play
 
 
+def screened_beside(waiting: Any) -> None:
+    """A request is screened in another thread, and continues."""
+    assert isinstance(waiting.command, Beside)
+    waiting.command.work.whole()
+    waiting.resume(1.0)
+
+
 def test_a_session_has_long_requests_screened_and_their_refusals_encoded_by_another_thread() -> None:
     play = play_of(Screened("Describe t:open"))
     frame = play.frame(FindCoordinatorRequest(coordinator_keys=[f"group-{number}" for number in range(COUNT)]), 4)
-    need = play.session.request(frame, 1.0)
-    assert isinstance(need, Beside)
-    need.work.whole()
-    assert play.session.request(frame, 1.0) is None
+    waiting = play.session.request(frame, 1.0)
+    screened_beside(waiting)
+    assert waiting.command is None
     assert not play.session.to_upstream
     (encode,) = play.commands()
     assert isinstance(encode, Encode)
@@ -120,10 +127,9 @@ def test_a_session_has_long_requests_screened_and_their_refusals_encoded_by_anot
 def test_refusals_are_added_to_a_response_by_another_thread() -> None:
     play = play_of(Screened("Describe t:open"))
     frame = play.frame(metadata(COUNT, "open"), 1)
-    need = play.session.request(frame, 1.0)
-    assert isinstance(need, Beside)
-    need.work.whole()
-    assert play.session.request(frame, 1.0) is None
+    waiting = play.session.request(frame, 1.0)
+    screened_beside(waiting)
+    assert waiting.command is None
     version, correlation_id, asked = play.sent()
     assert [topic.name for topic in asked.topics] == ["open"]
     response = MetadataResponse(topics=[MetadataResponseTopic(name="open")])
@@ -139,14 +145,13 @@ def test_rules_that_change_meanwhile_hold() -> None:
     screened = Screened("Describe t:")
     play = play_of(screened)
     frame = play.frame(metadata(COUNT), 1)
-    need = play.session.request(frame, 1.0)
-    assert isinstance(need, Beside)
-    need.work.whole()
+    waiting = play.session.request(frame, 1.0)
+    assert isinstance(waiting.command, Beside)
+    waiting.command.work.whole()
     screened.policy.use(Rules(allow("Describe t:open")))
-    again = play.session.request(frame, 1.0)
-    assert isinstance(again, Beside)
-    again.work.whole()
-    assert play.session.request(frame, 1.0) is None
+    waiting.resume(1.0)
+    screened_beside(waiting)
+    assert waiting.command is None
     assert play.sent()[2].topics == []
 
 
