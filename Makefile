@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help agents archives backends clients client-results demo demo-programs docs test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
+.PHONY: help agents archives backends clients client-results demo demo-programs docs explore test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -78,6 +78,9 @@ sim: $(STAMP)    ## many simulated runs of clients, kproxy, brokers and faults (
 
 sim-txn: $(STAMP) ## the same for transactions, in both homes (SEEDS=300 FIRST=0 JOBS=2)
 	$(BIN)/python -m verification.simulation.transactions --seeds $(or $(SEEDS),300) --first-seed $(or $(FIRST),0) --jobs $(or $(JOBS),2) $(ARGS)
+
+explore: $(STAMP) ## the coordinator's own code in every order of what may happen, in small worlds; each rule left out
+	PYTHONHASHSEED=0 $(BIN)/python -m verification.explorer $(ARGS)
 
 backends: system $(STAMP) ## the contract and released clients on Kafka 4.3, Kafka 3.9, Kafka 2.8 and franz-go's kfake
 	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadfile -m backends tests/contract tests/interop/test_other_backends.py $(ARGS)
