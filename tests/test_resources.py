@@ -34,7 +34,7 @@ def test_a_start_does_not_import_what_is_off() -> None:
         "kproxy.net.authorization",
         "kproxy.net.quotas",
         "kproxy.net.client_login.login_worker",
-        "kproxy.net.txn.broker.broker_owner",
+        "kproxy.txn.procedures.broker_owner",
         "kproxy.txn.procedures.log_owner",
         "kproxy.proxy.authorization.screen",
         "kproxy.proxy.client_login.gate",

@@ -183,7 +183,7 @@ class Scope:
         """Nothing is cancelled."""
         self._engine = engine
         self._task: Task | None = None
-        self.is_cancelled = False
+        self.is_cancelled = self._is_caught = False
 
     def __enter__(self) -> Self:
         """The task that runs is in it from now on."""
@@ -198,7 +198,13 @@ class Scope:
         """Takes the error that it has caused."""
         assert self._task is not None
         self._task.scopes.remove(self)
-        return isinstance(error, Cancelled) and error.scope is self
+        self._is_caught = isinstance(error, Cancelled) and error.scope is self
+        return self._is_caught
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether it was cut short."""
+        return self._is_caught
 
     def cancel(self) -> None:
         """Ends the wait of its task, or the next one."""
@@ -252,6 +258,34 @@ class Lock:
         self._is_held = False
 
 
+class Event:
+    """As trio's ``Event``."""
+
+    def __init__(self) -> None:
+        """It has not happened."""
+        self._is_set = False
+        self._waiting: list[Step] = []
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._is_set
+
+    def set(self) -> None:
+        """It happens."""
+        self._is_set = True
+        waiting, self._waiting = self._waiting, []
+        for step in waiting:
+            if step.task is not None and step.task.waits is step:
+                step.task.resume()
+
+    async def wait(self) -> None:
+        """Waits for it."""
+        if not self._is_set:
+            step = Step("event")
+            self._waiting.append(step)
+            await step
+
+
 #: Seconds since 1970 at the beginning of a run.
 _EPOCH: Final = 1_700_000_000
 
@@ -275,6 +309,13 @@ class Clock:
     def lock(self) -> Lock:
         """A lock that nobody has."""
         return Lock(self._engine)
+
+    def event(self) -> "Event":
+        """An event that has not happened."""
+        return Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """No time passes."""
 
     def scope(self, seconds: float | None = None) -> Scope:
         """A scope; for granted is taken that its time does not run out."""

@@ -16,7 +16,6 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.dedup.retry_rules import is_among
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
-from kproxy.net.txn.broker.owner_policy import CLIENT, Policy
 from kproxy.net.txn.jobs import Jobs
 from kproxy.proxy.coordinator_rules import home_of
 from kproxy.proxy.routing import is_own_topic
@@ -25,6 +24,7 @@ from kproxy.txn.id_limit import IdLimit
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.log_owners import LogOwners
+from kproxy.txn.procedures.owner_policy import CLIENT, Policy
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 

@@ -17,12 +17,12 @@ import trio
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import ReceivedBatch, Repeats
-from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.owner_policy import MANAGED
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import ASKED, DOOMED, HAND

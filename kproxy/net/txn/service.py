@@ -48,6 +48,7 @@ from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.reports import report
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
@@ -64,11 +65,10 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
-from kproxy.txn.procedures.outside import Level, OwnerTools
+from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.transaction_log")
-_transactions_log = structlog.get_logger("kproxy.transactions")
 
 _NONCE_BYTES = 16
 
@@ -128,7 +128,7 @@ class Transactions:
             instance_id=config.instance_id,
             time=trio_time,
             traces=traces or NoTraces(),
-            report=_report,
+            report=report,
         )
         self._jobs = Jobs(nursery)
         self._rounds = OwnerRounds(self.log, cluster.network, stats.transactions, nursery)
@@ -137,7 +137,7 @@ class Transactions:
         #: Of this process, for its server too: beside producer ids it keeps the epochs of the broker's transactions.
         self.lane_log = LaneLog(cluster, config, replaces=self._succession.replaces)
         brokers = BrokerOwners(
-            cluster, config, stats.transactions, connections, self.lane_log, self._succession, trio_time
+            cluster, config, stats.transactions, connections, self.lane_log, self._succession, trio_time, report
         )
         self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
         self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)
@@ -305,10 +305,6 @@ class Transactions:
             return {place: told[place].get(place, "ListOffsets") for place in places}
         except LogError as error:
             raise TxnError(ErrorCode(error.error_code), str(error)) from error
-
-
-def _report(level: Level, text: str, transactional_id: str, **facts: str) -> None:
-    getattr(_transactions_log, level)(text, transactional_id=transactional_id, **facts)
 
 
 def _nonce() -> bytes:

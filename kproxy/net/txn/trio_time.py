@@ -24,6 +24,14 @@ class TrioTime:
         """A lock that nobody has."""
         return trio.Lock()
 
+    def event(self) -> trio.Event:
+        """An event that has not happened."""
+        return trio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for so long."""
+        await trio.sleep(seconds)
+
     def scope(self, seconds: float | None = None) -> trio.CancelScope:
         """A scope that is cancelled after so many seconds, if ever."""
         return trio.CancelScope() if seconds is None else trio.CancelScope(deadline=self.now() + seconds)

@@ -222,8 +222,29 @@ class Scope(Protocol):
         """It ends; what was cut short goes no further."""
         ...
 
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether it was cut short."""
+        ...
+
     def cancel(self) -> None:
         """Cuts short what it waits for."""
+        ...
+
+
+class Event(Protocol):
+    """What happens once; trio's ``Event``."""
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        ...
+
+    def set(self) -> None:
+        """It happens."""
+        ...
+
+    async def wait(self) -> None:
+        """Waits for it."""
         ...
 
 
@@ -266,6 +287,14 @@ class Time(Protocol):
         """A scope that is cancelled after so many seconds, if ever."""
         ...
 
+    def event(self) -> Event:
+        """An event that has not happened."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for so long."""
+        ...
+
 
 class Durations(Protocol):
     """A histogram."""
@@ -282,6 +311,7 @@ class Counters(Protocol):
     commits: int
     resumed: int
     continued: int
+    unrecorded: int
 
     @property
     def appends(self) -> Durations:

@@ -12,11 +12,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.owner_policy import MANAGED
 from kproxy.txn.requests import TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import ASKED, DOOMED, HAND

@@ -6,11 +6,12 @@ from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.coordinators import TRANSACTION
-from kproxy.net.txn.broker.broker_owner import BrokerOwner
-from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
-from kproxy.net.txn.broker.continuing import continue_client
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.txn.client_sequences import ClientSequences, Order
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.broker_owner import BrokerOwner
+from kproxy.txn.procedures.broker_protocol import Protocol
+from kproxy.txn.procedures.continuing import continue_client
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 

@@ -7,13 +7,13 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, Outcome
 from kproxy.txn.describing import listed
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.owner_policy import MANAGED
 from kproxy.txn.states import State
 from kproxy.txn.txn_error import TxnError
 

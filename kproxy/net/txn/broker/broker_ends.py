@@ -14,11 +14,12 @@ import trio
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.broker.broker_requests import OVER, BrokerRequests, Protocol
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.broker_protocol import OVER, Protocol
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import Unended
 

@@ -17,10 +17,11 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.longest_transaction import LongestTransaction
 from kproxy.net.txn.broker.member_ids import MemberIds
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.broker_protocol import Protocol
 from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.outside import BrokerWrites, OwnerTools

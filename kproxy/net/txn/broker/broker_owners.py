@@ -9,20 +9,20 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import fenced
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.outside import Time
+from kproxy.txn.procedures.outside import Report, Time
 from kproxy.txn.procedures.owner import disconnect_idle
+from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.stored_epochs import LastEnd
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.broker.broker_owner import BrokerOwner
-    from kproxy.net.txn.broker.kept_epoch import EpochLog
-    from kproxy.net.txn.broker.owner_policy import Policy
+    from kproxy.txn.procedures.broker_owner import BrokerOwner
+    from kproxy.txn.procedures.kept_epoch import EpochLog
+    from kproxy.txn.procedures.owner_policy import Policy
     from kproxy.txn.stored_epochs import StoredEpoch
 
 _SWEEP_SECONDS: Final = 60.0
@@ -46,13 +46,14 @@ class BrokerOwners:
         log: "EpochLog",
         succession: Succession,
         time: Time,
+        report: Report,
     ) -> None:
         """Nothing is asked of the brokers before a transaction begins. ``log`` keeps what a restart of kproxy needs.
 
         By ``succession`` no id is taken while the kproxy before this is there: it ends its transactions itself.
         """
         self._succession = succession
-        self._time = time
+        self._time, self._report = time, report
         self._cluster = cluster
         self._config = config
         self._stats = stats
@@ -125,14 +126,14 @@ class BrokerOwners:
         return owner
 
     def _make(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
-        from kproxy.net.txn.broker.broker_owner import BrokerOwner  # not where no broker decides
         from kproxy.net.txn.broker.broker_requests import BrokerRequests
-        from kproxy.net.txn.broker.kept_epoch import KeptEpoch
+        from kproxy.txn.procedures.broker_owner import BrokerOwner  # not where no broker decides
+        from kproxy.txn.procedures.kept_epoch import KeptEpoch
 
         patience_s = self._config.delivery_timeout_ms / 1000
         asking = self._asking[transactional_id] = self._connections()
         requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-        kept = KeptEpoch(self._log, transactional_id, self._stats)
+        kept = KeptEpoch(self._log, transactional_id, self._stats, self._time, self._report)
         owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept, self._time)
         owner.policy = policy
         self._owners[transactional_id] = owner

@@ -7,7 +7,7 @@ the epoch. A broker without it is asked in the versions of a client that adds th
 from collections.abc import Collection
 from contextlib import suppress
 from math import inf
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -45,37 +45,12 @@ from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, errors_in
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.broker_protocol import REPLACED, SECOND, SECOND_LEVEL, Protocol
 from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T", bound=Message)
 
 
-class Protocol(NamedTuple):
-    """The newest version of each request that says what is meant."""
-
-    produce: int
-    commit_offsets: int
-    end: int
-
-    @property
-    def adds(self) -> bool:
-        """Whether partitions and groups have to be added to a transaction."""
-        return self is FIRST
-
-    @property
-    def level(self) -> int:
-        """Of ``transaction.version``: which of the two protocols it is."""
-        return _FIRST_LEVEL if self.adds else _SECOND_LEVEL
-
-    @staticmethod
-    def of(level: int) -> "Protocol":
-        """The protocol in which a transaction was begun at a level."""
-        return SECOND if level >= _SECOND_LEVEL else FIRST
-
-
-FIRST: Final = Protocol(11, 4, 4)
-#: Later versions name topics by ids alone (Produce v13, TxnOffsetCommit v6); kproxy's transactions have their names.
-SECOND: Final = Protocol(12, 5, 5)
 _INIT: Final = 5
 #: From this version on a producer may name the identity that it has (KIP-360).
 _RESUMES: Final = 3
@@ -89,18 +64,8 @@ _FEATURES: Final = (3, 4)
 #: Brokers tell nothing to software without a version (KIP-511).
 _WHO_ASKS: Final = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
 _FEATURE: Final = "transaction.version"
-_FIRST_LEVEL, _SECOND_LEVEL = 1, 2
 #: The most that is waited for what can be done without.
 _AHEAD_SECONDS: Final = 2.0
-
-
-#: Another has taken the id, or the broker has ended the transaction, which took too long.
-_REPLACED: Final = frozenset(
-    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-)
-#: The same. Where each end raises the epoch the broker takes a commit for the repeated end of its own abort, and
-#: says that the state is another one.
-OVER: Final = _REPLACED | {ErrorCode.INVALID_TXN_STATE}
 
 
 class BrokerRequests:
@@ -143,7 +108,7 @@ class BrokerRequests:
         known: dict[str, int] = {}
         with suppress(OSError, RemoteProtocolError):
             known = (await self._cluster.coordinators.broker(self._name, TRANSACTION))[0].features
-        if known.get(_FEATURE, 0) >= _SECOND_LEVEL and not refresh:
+        if known.get(_FEATURE, 0) >= SECOND_LEVEL and not refresh:
             return SECOND
         try:
             answer = await self._cluster.ask_any(_WHO_ASKS, ApiVersionsResponse, _FEATURES)
@@ -260,7 +225,7 @@ class BrokerRequests:
         try:
             answer = await self._ask(request, EndTxnResponse, newest=protocol.end, left_open=left_open)
         except TxnError as error:
-            if not is_open or error.error_code not in _REPLACED:
+            if not is_open or error.error_code not in REPLACED:
                 raise
             why = f"another producer has {self._name}, and the commit may have been decided before"
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error

@@ -13,9 +13,9 @@ from typing import Final
 import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
-from kproxy.net.txn.broker.broker_requests import Protocol
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.broker_protocol import Protocol
 from kproxy.txn.view_values import BrokerTransaction
 
 #: Of an id of a member's.

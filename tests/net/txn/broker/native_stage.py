@@ -21,9 +21,9 @@ from kproxy.net.lane_log import LaneLog
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
-from kproxy.net.txn.broker.owner_policy import MANAGED
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.reports import report
 from kproxy.net.txn.trio_time import TrioTime
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.coordinator_rules import Home, HomeRule
@@ -32,6 +32,7 @@ from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import ClusterConfig, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.owner_policy import MANAGED
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from tests.net.txn.log_harness import PATIENCE, configured
 
@@ -148,6 +149,7 @@ class Stage:
                     lane_log,
                     Succession(),
                     TrioTime(cluster.network.wall),
+                    report,
                 )
                 nursery.start_soon(brokers.run)
                 if keeps:

@@ -9,12 +9,13 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker import broker_owners, owner_policy
-from kproxy.net.txn.broker.broker_owner import BrokerOwner
+from kproxy.net.txn.broker import broker_owners
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures import owner_policy
+from kproxy.txn.procedures.broker_owner import BrokerOwner
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker import fenced_client, native_stage
@@ -172,6 +173,10 @@ class FakeLog:
         return 0
 
 
+def _report(*_: object, **__: object) -> None:
+    pass
+
+
 class Alone:
     """The owners of an instance, without a cluster; its connections are counted."""
 
@@ -180,7 +185,7 @@ class Alone:
         nobody: Any = None
         config = configured("localhost:1", delivery_timeout_ms=5_000)
         before = succession or Succession()
-        self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, before, TRIO_TIME)
+        self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, before, TRIO_TIME, _report)
 
     def _connections(self) -> Any:
         return SimpleNamespace(connect=None, close=self._close, is_open=False)

@@ -21,12 +21,13 @@ from kproxy.codec._generated.transaction_offsets import (
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.end_of_turn import EndOfTurn
-from kproxy.net.txn.broker.broker_requests import FIRST, SECOND, BrokerRequests, Protocol
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.broker_protocol import FIRST, SECOND, Protocol
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TOPIC, Stage, stage
 from tests.net.txn.log_harness import configured

@@ -9,9 +9,10 @@ import trio
 
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.net.txn.broker import votes
-from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.votes import Votes
 from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
+from kproxy.txn.procedures.broker_protocol import Protocol
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction

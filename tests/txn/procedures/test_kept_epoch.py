@@ -11,11 +11,12 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.kept_epoch import KeptEpoch
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch, StoredEpochs
 from kproxy.txn.txn_error import TxnError
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 pytestmark = pytest.mark.idle_clock
 
@@ -74,7 +75,7 @@ class Scene(NamedTuple):
 
 def begun(*, is_open: bool = True) -> Scene:
     log, stats = Log(is_open=is_open), TransactionStats()
-    kept = KeptEpoch(log, "id", stats)
+    kept = KeptEpoch(log, "id", stats, TRIO_TIME, lambda *_, **__: None)
     kept.begin(CLIENT, 60_000)
     return Scene(log, kept, stats)
 
@@ -252,7 +253,7 @@ async def test_that_a_client_has_left_outlives_that_the_brokers_forget_it() -> N
 
 async def test_a_client_that_is_not_to_be_continued_has_no_entry() -> None:
     log = Log()
-    kept = KeptEpoch(log, "id", TransactionStats())
+    kept = KeptEpoch(log, "id", TransactionStats(), TRIO_TIME, lambda *_, **__: None)
     kept.put(FIRST, LastEnd.COMMITTED)
     kept.leave()
     kept.forget()

@@ -5,15 +5,14 @@ Each step is one of ``verification.models.fenced_mapping``, which shows what goe
 
 from typing import Final
 
-import trio
-
 from kproxy.codec._generated.describe_transactions import (
     DescribeTransactionsResponseTransactionState as Described,
 )
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker.broker_requests import OVER, BrokerRequests, Protocol
-from kproxy.net.txn.broker.kept_epoch import KeptEpoch
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.broker_protocol import OVER, Protocol, Requests
+from kproxy.txn.procedures.kept_epoch import KeptEpoch
+from kproxy.txn.procedures.outside import Time
 from kproxy.txn.states import State
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
@@ -27,13 +26,13 @@ _PAUSE_SECONDS: Final = 0.02
 
 
 async def continue_client(
-    stored: StoredEpoch, requests: BrokerRequests, protocol: Protocol, kept: KeptEpoch
+    stored: StoredEpoch, requests: Requests, protocol: Protocol, kept: KeptEpoch, time: Time
 ) -> tuple[Producer, LastEnd]:
     """The client's next epoch at the broker, and what it has to be told. TxnError.
 
     INVALID_PRODUCER_ID_MAPPING if the broker knows nothing of it, PRODUCER_FENCED if another producer has the id.
     """
-    described = await _settled(requests)
+    described = await _settled(requests, time)
     if described is None or described.producer_id != stored.upstream.producer_id:
         raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the broker has forgotten the client of this kproxy")
     upstream, is_open = stored.upstream, described.transaction_state == State.ONGOING.value
@@ -51,16 +50,16 @@ async def continue_client(
     return upstream, seen
 
 
-async def _settled(requests: BrokerRequests) -> Described | None:
+async def _settled(requests: Requests, time: Time) -> Described | None:
     """What the coordinator says of the id once no end is in flight; None if it can't say. TxnError."""
     if not await requests.describes():
         return None
-    with trio.move_on_after(_END_SECONDS):
+    with time.scope(_END_SECONDS):
         while True:
             described = await requests.describe()
             if described is None or described.transaction_state in _COMPLETE:
                 return described
-            await trio.sleep(_PAUSE_SECONDS)
+            await time.sleep(_PAUSE_SECONDS)
     raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is ending the last transaction")
 
 
@@ -80,9 +79,7 @@ def _outcome(described: Described, stored: StoredEpoch) -> LastEnd:
     return stored.last
 
 
-async def _abort(
-    requests: BrokerRequests, protocol: Protocol, upstream: Producer, seen: LastEnd
-) -> tuple[Producer, LastEnd]:
+async def _abort(requests: Requests, protocol: Protocol, upstream: Producer, seen: LastEnd) -> tuple[Producer, LastEnd]:
     """Ends what is open; what the broker says to that decides: a commit that comes late may be first."""
     try:
         return await requests.end(upstream, protocol, committed=False) or upstream, seen

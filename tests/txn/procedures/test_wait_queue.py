@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.net.txn.broker.wait_queue import WaitQueue
+from kproxy.txn.procedures.wait_queue import WaitQueue
 
 
 def test_partitions_are_there_as_long_as_somebody_waits_who_writes_to_them() -> None:

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.broker.added_partitions import AddedPartitions
-from kproxy.net.txn.broker.broker_requests import FIRST, OVER, BrokerRequests, Protocol
-from kproxy.net.txn.broker.continuing import continue_client
-from kproxy.net.txn.broker.kept_epoch import KeptEpoch
-from kproxy.net.txn.broker.owner_policy import CLIENT
 from kproxy.txn.claims import NOBODY, is_retry, refuse_former
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.first_batches import FirstBatches
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.added_partitions import AddedPartitions
+from kproxy.txn.procedures.broker_protocol import FIRST, OVER, Protocol, Requests
+from kproxy.txn.procedures.continuing import continue_client
 from kproxy.txn.procedures.id_lock import Interrupted
-from kproxy.txn.procedures.outside import BrokerWrites, Connections, Time
+from kproxy.txn.procedures.kept_epoch import KeptEpoch
+from kproxy.txn.procedures.outside import BrokerWrites, Connections, Counters, Time
 from kproxy.txn.procedures.owner import Owner
+from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
@@ -38,7 +38,6 @@ from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
-    from kproxy.proxy.transaction_stats import TransactionStats
     from kproxy.txn.writes import TxnSend
 
 #: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
@@ -51,14 +50,15 @@ class BrokerOwner(Owner):
     def __init__(
         self,
         transactional_id: str,
-        requests: BrokerRequests,
+        requests: Requests,
         connections: Connections,
-        stats: "TransactionStats",
+        stats: Counters,
         kept: KeptEpoch,
         time: Time,
     ) -> None:
         """``connections``: closed by ``close``. ``kept``: what the next kproxy needs of a client of its own."""
         super().__init__(stats, connections, time)
+        self._time = time
         self._kept = kept
         #: Of a client that continues after a restart of kproxy.
         self._first_batches: FirstBatches | None = None
@@ -142,7 +142,9 @@ class BrokerOwner(Owner):
             self._kept.begin(stored.client, stored.timeout_ms)
             self._protocol, self._timeout_ms = await self._requests.protocol(), stored.timeout_ms
             try:
-                self._upstream, last = await continue_client(stored, self._requests, self._protocol, self._kept)
+                self._upstream, last = await continue_client(
+                    stored, self._requests, self._protocol, self._kept, self._time
+                )
             except TxnError as error:
                 if error.error_code not in _FENCED:
                     raise

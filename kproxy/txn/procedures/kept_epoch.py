@@ -6,17 +6,12 @@ continue without: after a restart of kproxy the client is then refused, as one t
 
 from typing import Final, Protocol
 
-import structlog
-import trio
-
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.packed import Plain
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.outside import Counters, Event, Report, Time
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch, StoredEpochs
 from kproxy.txn.txn_error import TxnError
-
-log = structlog.get_logger("kproxy.transactions")
 
 #: The most that a transaction waits for the log before its first data.
 _MOST_SECONDS: Final = 5.0
@@ -31,7 +26,7 @@ class EpochLog(Protocol):
         ...
 
     @property
-    def opened(self) -> trio.Event:
+    def opened(self) -> Event:
         """Set when the log has been read once."""
         ...
 
@@ -43,7 +38,7 @@ class EpochLog(Protocol):
         """Whether an entry, as last read, was written before a time."""
         ...
 
-    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> trio.Event:
+    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> Event:
         """Takes an entry; set when it is durable, or will never be."""
         ...
 
@@ -55,13 +50,14 @@ class EpochLog(Protocol):
 class KeptEpoch:
     """Of one transactional id."""
 
-    def __init__(self, log: EpochLog, transactional_id: str, stats: TransactionStats) -> None:
+    def __init__(self, log: EpochLog, transactional_id: str, stats: Counters, time: Time, report: Report) -> None:
         self._log = log
         self._name = transactional_id
         self._stats = stats
         self._client: Producer | None = None
         self._timeout_ms = 0
-        self._written = trio.Event()
+        self._time, self._report = time, report
+        self._written = time.event()
         self._written.set()
         #: What could not be written yet, because the log is still being read.
         self._unwritten: StoredEpoch | None = None
@@ -130,7 +126,7 @@ class KeptEpoch:
         is_readable = self._unwritten is not None and self._log.opened.is_set()  # it was slow to be read until now
         if is_durable or (self._is_slow and not is_readable):
             return
-        with trio.move_on_after(_MOST_SECONDS) as scope:
+        with self._time.scope(_MOST_SECONDS) as scope:
             if self._unwritten is not None:
                 await self._log.opened.wait()
                 self._put(self._unwritten)
@@ -138,17 +134,17 @@ class KeptEpoch:
         if scope.cancelled_caught:
             self._is_slow = True
             self._stats.unrecorded += 1
-            log.warning(
+            why = (
                 "the log of producer ids is slow; this client's transactions continue without it, and if kproxy is "
-                "restarted meanwhile the client has to create a new producer",
-                transactional_id=self._name,
+                "restarted meanwhile the client has to create a new producer"
             )
+            self._report("warning", why, self._name)
 
     async def recorded(self, upstream: Producer, last: LastEnd) -> None:
         """Writes an entry, and returns when it is durable. TxnError (COORDINATOR_NOT_AVAILABLE) if it is not."""
         if not self._is_slow or self._written.is_set():
             self.put(upstream, last)
-            with trio.move_on_after(_MOST_SECONDS):
+            with self._time.scope(_MOST_SECONDS):
                 await self._written.wait()
                 if self._log.enabled:
                     return

@@ -15,11 +15,12 @@ from kproxy.codec._generated.add_partitions_to_txn import (
 )
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.broker import added_partitions, broker_requests
-from kproxy.net.txn.broker.added_partitions import AddedPartitions
-from kproxy.net.txn.broker.broker_requests import FIRST
+from kproxy.net.txn.broker import broker_requests
 from kproxy.testing.fake_broker import Answer, Call, Close
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures import added_partitions
+from kproxy.txn.procedures.added_partitions import AddedPartitions
+from kproxy.txn.procedures.broker_protocol import FIRST
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import client_of

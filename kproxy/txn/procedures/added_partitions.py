@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import trio
-
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.broker.broker_requests import BrokerRequests, Protocol
-from kproxy.net.txn.broker.wait_queue import WaitQueue
+from kproxy.txn.procedures.broker_protocol import Protocol, Requests
 from kproxy.txn.procedures.transaction import Transaction
+from kproxy.txn.procedures.wait_queue import WaitQueue
 from kproxy.txn.txn_error import TxnError
 
 #: After each request the queue is checked again, so often: data that arrive in between would wait for the request.
@@ -28,7 +26,7 @@ _NOT_ADDED: Final = frozenset(
 class AddedPartitions:
     """Of one transactional id."""
 
-    def __init__(self, requests: BrokerRequests) -> None:
+    def __init__(self, requests: Requests) -> None:
         """Nobody waits."""
         #: The requests that want to write, and wait for their turn.
         self.line = WaitQueue()
@@ -58,9 +56,6 @@ class AddedPartitions:
         own = transaction.unannounced(dict.fromkeys(places))
         try:
             await self._requests.add_partitions(transaction.producer, unknown)
-        except trio.Cancelled:
-            transaction.announced.update(unknown)  # the broker may have them, and has to receive the abort
-            raise
         except TxnError as error:
             if error.error_code not in _NOT_ADDED or len(own) == len(unknown):
                 raise
@@ -68,4 +63,7 @@ class AddedPartitions:
                 await self._requests.add_partitions(transaction.producer, own)
                 transaction.announced.update(own)
             return False
+        except BaseException:
+            transaction.announced.update(unknown)  # the broker may have them, and has to receive the abort
+            raise
         return True

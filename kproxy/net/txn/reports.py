@@ -1,0 +1,12 @@
+"""What procedures of transactions report, as lines of kproxy's own log."""
+
+import structlog
+
+from kproxy.txn.procedures.outside import Level
+
+_log = structlog.get_logger("kproxy.transactions")
+
+
+def report(level: Level, text: str, transactional_id: str, **facts: str) -> None:
+    """Writes a line (``procedures.outside.Report``)."""
+    getattr(_log, level)(text, transactional_id=transactional_id, **facts)

@@ -1,0 +1,98 @@
+"""The two protocols in which a broker's coordinator is asked (KIP-98, KIP-890), and what it says when all is over."""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+from typing import Protocol as Port
+
+from kproxy.codec._generated.describe_transactions import (
+    DescribeTransactionsResponseTransactionState as Described,
+)
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.ids import Producer
+
+FIRST_LEVEL: Final = 1
+SECOND_LEVEL: Final = 2
+
+
+class Protocol(NamedTuple):
+    """The newest version of each request that says what is meant."""
+
+    produce: int
+    commit_offsets: int
+    end: int
+
+    @property
+    def adds(self) -> bool:
+        """Whether partitions and groups have to be added to a transaction."""
+        return self is FIRST
+
+    @property
+    def level(self) -> int:
+        """Of ``transaction.version``: which of the two protocols it is."""
+        return FIRST_LEVEL if self.adds else SECOND_LEVEL
+
+    @staticmethod
+    def of(level: int) -> "Protocol":
+        """The protocol in which a transaction was begun at a level."""
+        return SECOND if level >= SECOND_LEVEL else FIRST
+
+
+FIRST: Final = Protocol(11, 4, 4)
+#: Later versions name topics by ids alone (Produce v13, TxnOffsetCommit v6); kproxy's transactions have their names.
+SECOND: Final = Protocol(12, 5, 5)
+
+#: Another has taken the id, or the broker has ended the transaction, which took too long.
+REPLACED: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+#: The same. Where each end raises the epoch the broker takes a commit for the repeated end of its own abort, and
+#: says that the state is another one.
+OVER: Final = REPLACED | {ErrorCode.INVALID_TXN_STATE}
+
+
+class Requests(Port):
+    """Asks the broker's coordinator of a transactional id, until its response is definite. TxnError."""
+
+    async def protocol(self, *, refresh: bool = False) -> Protocol:
+        """The transaction protocol that the cluster has agreed on (KIP-584)."""
+        ...
+
+    async def init(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
+        """InitProducerId; ``resumed``: in the name of which identity (KIP-360)."""
+        ...
+
+    async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
+        """Has the broker know partitions before the first data, if that goes well."""
+        ...
+
+    async def add_partitions(self, producer: Producer, places: Collection[TopicPartition]) -> None:
+        """AddPartitionsToTxn."""
+        ...
+
+    async def commit_offsets(self, producer: Producer, protocol: Protocol, offsets: TransactionOffsets) -> None:
+        """AddOffsetsToTxn, where the protocol needs it, and TxnOffsetCommit."""
+        ...
+
+    async def describes(self) -> bool:
+        """Whether the coordinator says what it knows of an id."""
+        ...
+
+    async def describe(self) -> Described | None:
+        """DescribeTransactions; None if the coordinator does not know the id."""
+        ...
+
+    async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
+        """EndTxn; the next identity, where the end raises the epoch."""
+        ...
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has connections to coordinators."""
+        ...
+
+    def disconnect(self) -> None:
+        """Closes its connections on which nothing is in flight."""
+        ...
