@@ -1,4 +1,4 @@
-"""The two protocols in which a broker's coordinator is asked (KIP-98, KIP-890), and its answers when the transaction has ended."""
+"""The two protocols in which a broker's coordinator is asked (KIP-98, KIP-890), and what its errors mean."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
