@@ -117,13 +117,24 @@ def test_a_repeated_end_is_a_success_and_the_other_one_is_not(producer: NativePr
         producer.write(b"a")
         assert until(lambda committed=committed: producer.ask_end(committed=committed)[0]) is NONE  # type: ignore[misc]
         producer.settle()
-        error, told = producer.ask_end(committed=committed)
-        assert error is NONE
+        told = _ended_again(producer, committed=committed)
         assert producer.ask_end(committed=not committed)[0] is ErrorCode.INVALID_TXN_STATE
         assert producer.client.offset(producer.topic, 0) == (2 if committed else 4)
         if producer.protocol.bumps:
             assert told == (producer.producer[0], producer.producer[1] + 1)
             producer.producer, producer.sequences = told, {}
+
+
+def _ended_again(producer: NativeProducer, *, committed: bool) -> tuple[int, int]:
+    """The response to a repeated end. The markers are there; a coordinator of Kafka may still have to note that."""
+    answers = []
+
+    def ask() -> ErrorCode:
+        answers.append(producer.ask_end(committed=committed))
+        return answers[-1][0]
+
+    assert until(ask) is NONE
+    return answers[-1][1]
 
 
 def test_where_nothing_was_begun_only_raising_clients_may_abort(producer: NativeProducer) -> None:
