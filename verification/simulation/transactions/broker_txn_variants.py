@@ -69,7 +69,7 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "a fence in response to a repeated commit is taken for an abort",
-        ((broker_requests, "_REPLACED", frozenset()),),
+        ((broker_requests, "REPLACED", frozenset()),),
         broker_txn_scripts.replaced_at_the_end,
         (invariants.OUTCOME,),
     ),
