@@ -9,6 +9,7 @@ from kproxy.codec.produce_layout import PartitionData, ProduceLayout, TopicRef
 from kproxy.codec.records import CODEC_MASK, CorruptRecord
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.varint import read_varint
+from kproxy.txn.procedures.outside import Listener
 
 if TYPE_CHECKING:
     from kproxy.proxy.context import Context
@@ -50,23 +51,11 @@ class Traced:
         return [(_name(one.topic), one.partition) for one in self.partitions[:MOST_PLACES]]
 
 
-class Traces(Protocol):
+class Traces(Listener, Protocol):
     """Makes spans."""
 
     def answered(self, ctx: "Context", slot: "Slot", now: float, size: int) -> None:
         """A request was answered with ``size`` bytes, or ended its connection (``Slot.failed``); seconds."""
-        ...
-
-    def begun(self, transactional_id: str, client_id: str) -> None:
-        """A transaction has begun here."""
-        ...
-
-    def step(self, transactional_id: str, name: str) -> None:
-        """It has come a step further."""
-        ...
-
-    def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
-        """It is "committed", "prepared", or aborted, for which the outcome is the reason."""
         ...
 
 

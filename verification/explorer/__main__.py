@@ -56,10 +56,9 @@ def _print(console: Console, found: Found) -> None:
 def _add(table: Table, job: Job, found: Found) -> None:
     rules = "kproxy's" if job.variant is None else job.variant.name
     size = f"{found.states:,}" + ("+" if found.is_cut else "")
+    outcome = "; ".join(found.traces) or "every invariant holds"
     style = "bold red" if job.is_surprise(found) else None
-    table.add_row(
-        job.scenario.name, rules, size, f"{found.runs:,}", f"{found.seconds:.1f}", _outcome(found), style=style
-    )
+    table.add_row(job.scenario.name, rules, size, f"{found.runs:,}", f"{found.seconds:.1f}", outcome, style=style)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,24 @@
 """Rules of the coordinator as they must not be: each is there to be found by the explorer."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kproxy.codec._generated.transaction_decision import TransactionDecision
-from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
-from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.announcements import Announcements
-from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.former import Former, Scan, summary
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owner import LogOwner
-from kproxy.txn.procedures.outside import NotAppended
+from kproxy.txn.procedures.pending_offsets import PendingOffsets
 from kproxy.txn.procedures.takeover import TakenOver, Takeover
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
-from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
-from verification.explorer.instance import Instance
 
-_DECISION: Final = Transaction.decision
+if TYPE_CHECKING:
+    from verification.explorer.instance import Instance
+
 _NOTE_COPIES: Final = IdView._note_copies
 
 
@@ -34,19 +30,6 @@ async def claims_last(self: Takeover, view: IdView) -> TakenOver:
     return TakenOver(await self._keeper.claim_to_continue(part), former)
 
 
-async def reads_first(self: FormerEpochs, view: IdView, parts: Sequence[Producer]) -> Former:
-    """Partitions are read, and then fenced."""
-    instance = self._data
-    assert isinstance(instance, Instance)
-    places = list(dict.fromkeys(place for part in parts for place in view.bounds.get(part, ())))
-    scans = {
-        place: Scan(view.bound(place) or 0, end, parts, {}) for place, end in (await instance.ends(places)).items()
-    }
-    await instance.scan(scans)
-    await instance.fence(places, [(part.producer_id, part.epoch + 1) for part in sorted(parts)])
-    return summary(view, parts, scans)
-
-
 async def fences_nothing(self: FormerEpochs, view: IdView, parts: Sequence[Producer]) -> Former:
     """Partitions are read as they are."""
     places = list(dict.fromkeys(place for part in parts for place in view.bounds.get(part, ())))
@@ -56,34 +39,19 @@ async def fences_nothing(self: FormerEpochs, view: IdView, parts: Sequence[Produ
     return summary(view, parts, scans)
 
 
+async def reads_first(self: FormerEpochs, view: IdView, parts: Sequence[Producer]) -> Former:
+    """Partitions are read, and then fenced."""
+    found = await fences_nothing(self, view, parts)
+    places = list(dict.fromkeys(place for part in parts for place in view.bounds.get(part, ())))
+    await self._data.fence(places, [(part.producer_id, part.epoch + 1) for part in sorted(parts)])
+    return found
+
+
 async def announces_nothing(
     self: Announcements, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch], wait: Any
 ) -> None:
     """Data are sent to partitions that the log does not name."""
     transaction.announced.update((batch.topic, batch.partition) for batch in batches)
-
-
-async def announces_in_doubt(self: ClaimKeeper, body: Message) -> bool:
-    """What was not acknowledged need not have come."""
-    await self._append(self._tools.log.append_unread, body)
-    return True
-
-
-async def uses_the_sequence_again(self: ClaimKeeper, how: Any, body: Message) -> bool:
-    """What the log did not acknowledge is taken for never sent."""
-    assert self.claim is not None
-    try:
-        await how(Entry(self.transactional_id, body), self.claim.producer_id, self.claim.first_epoch, self._sequence)
-    except NotAppended:
-        return False
-    self._sequence += 1
-    return True
-
-
-def names_its_own_part(self: Transaction, *parts: Any) -> TransactionDecision:
-    """What other instances have written is left out of the decision."""
-    self.former = {}
-    return _DECISION(self, *parts)
 
 
 def counts_everything(self: IdView, row: Any, *, is_former: bool) -> None:
@@ -120,16 +88,5 @@ async def joins_and_fences_then(self: LogOwner, request: TxnRequest, places: Seq
         transaction.joined.update(places)
 
 
-def keeps_nothing(*_: object) -> None:
-    """What is there of the client's batches is not remembered."""
-
-
-def counts_for_anybody(self: IdView, nonce: bytes) -> bool:
-    """Records count under any claim."""
-    return True
-
-
-async def loses_without_a_claim(self: LogOwner, why: str) -> TxnError:
-    """What is open is forgotten here, and the log does not say so."""
-    self._drop("failed")
-    return self.id.doom(why)
+async def takes_offsets_at_their_word(self: PendingOffsets, transaction: Transaction, offsets: object) -> None:
+    """Group offsets are acknowledged, and are not in the log."""

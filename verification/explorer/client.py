@@ -51,8 +51,6 @@ class Script(NamedTuple):
     second: bool = False
     #: Its records are in flight at the same time, perhaps through several instances.
     pipelined: bool = False
-    #: Whether it waits until somebody else has the id.
-    comes_later: bool = False
 
 
 @dataclass
@@ -65,6 +63,7 @@ class Told:
     asked: list[bool] = field(default_factory=list)
     #: What it has heard: None: nothing yet.
     committed: bool | None = None
+    #: Whether the group's offsets were acknowledged.
     offsets: bool = False
 
 
@@ -176,7 +175,6 @@ class Client:
         self.waiting: set[Waiting] = set()
         self.ended = ""
         self._sequences: dict[TopicPartition, int] = {}
-        self._records = 0
 
     def start(self) -> None:
         """Begins."""
@@ -215,7 +213,7 @@ class Client:
         self._sequences.clear()
 
     async def _transaction(self, txn: Txn) -> None:
-        told = Told(offsets=txn.offsets)
+        told = Told()
         self.told.append(told)
         counts = list(zip(PARTITIONS, txn.records, strict=False))
         places = [place for place, count in counts if count]
@@ -225,6 +223,7 @@ class Client:
             await self._write_all(told, [place for place, count in counts for _ in range(count)])
             if txn.offsets:
                 await self._move_offsets()
+                told.offsets = True
             if txn.commits:
                 await self._finish(told, committed=True)
                 return

@@ -26,7 +26,7 @@ class Scenario(NamedTuple):
     name: str
     about: str
     scripts: tuple[Script, ...]
-    #: How often each fault may happen; ``again``: how often a client asks again where it is told to.
+    #: How often each fault may happen; ``again``: how often a client repeats what got an error for which clients retry.
     budget: Mapping[str, int]
     instances: str = "ab"
     #: What happens first, by the beginning of its text; before each of these what needs no fault.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from unittest.mock import patch
 
 from kproxy.txn.client_sequences import ClientSequences
@@ -10,13 +10,12 @@ from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.pending_offsets import PendingOffsets
 from kproxy.txn.procedures.takeover import Takeover
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.view import IdView
 from verification.explorer import broken_rules, invariants
-
-Change: TypeAlias = tuple[Any, str, Any]
-"""An owner, the name of a function of it, and what to put in its place."""
+from verification.simulation.transactions import broken_rules as rules
 
 
 class Variant(NamedTuple):
@@ -24,7 +23,7 @@ class Variant(NamedTuple):
 
     #: What becomes of the rule.
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[rules.Change, ...]
     #: The name of the world in which it is missed, and what breaks there.
     scenario: str
     breaks: str
@@ -59,13 +58,13 @@ VARIANTS: Final = (
     ),
     Variant(
         "what a client repeats is not compared with what is there",
-        ((ClientSequences, "restore", broken_rules.keeps_nothing),),
+        ((ClientSequences, "restore", rules.keep),),
         "moved on, TV2",
         invariants.TWICE,
     ),
     Variant(
         "a decision leaves out what other instances have written",
-        ((Transaction, "decision", broken_rules.names_its_own_part),),
+        ((Transaction, "decision", rules.without_former),),
         "spread, TV1",
         invariants.LOST,
     ),
@@ -83,15 +82,15 @@ VARIANTS: Final = (
     ),
     Variant(
         "an announcement that is not acknowledged is taken for one that is there",
-        ((ClaimKeeper, "announce", broken_rules.announces_in_doubt),),
+        ((ClaimKeeper, "announce", rules.announces_in_doubt),),
         "lost, TV1",
         invariants.NOTICED,
     ),
     Variant(
         "an announcement is given up, and its sequence goes to the decision",
         (
-            (ClaimKeeper, "_append", broken_rules.uses_the_sequence_again),
-            (ClaimKeeper, "announce", broken_rules.announces_in_doubt),
+            (ClaimKeeper, "_append", rules.uses_the_sequence_again),
+            (ClaimKeeper, "announce", rules.announces_in_doubt),
         ),
         "lost, TV2",
         invariants.NOTICED,
@@ -116,13 +115,19 @@ VARIANTS: Final = (
     ),
     Variant(
         "a decision counts under any claim",
-        ((IdView, "is_ours", broken_rules.counts_for_anybody),),
+        ((IdView, "is_ours", rules.yes),),
         "moved, TV1",
         invariants.OPEN,
     ),
     Variant(
+        "group offsets are not in the log",
+        ((PendingOffsets, "append", broken_rules.takes_offsets_at_their_word),),
+        "offsets, TV1",
+        invariants.OFFSETS,
+    ),
+    Variant(
         "what is overdue is forgotten without a claim",
-        ((LogOwner, "_lose", broken_rules.loses_without_a_claim),),
+        ((LogOwner, "_lose", rules.lost_without_a_claim),),
         "overdue, TV1",
         invariants.OPEN,
     ),

@@ -82,7 +82,6 @@ class Flight:
     arrive: Callable[[], None]
     #: What tells it from others, for states that are compared.
     key: tuple[Any, ...]
-    is_fault: bool = False
 
 
 class Budget(Counter[str]):
@@ -178,6 +177,11 @@ class World:
                 if not row.is_control:
                     yield row.payload, self.verdict(place, row)
 
+    def moved(self) -> Iterator[int]:
+        """The offsets of the group that readers of the log see committed."""
+        for _, _, record in self.reader.unmirrored_offsets("g"):
+            yield from (row.offset for topic in record.topics for row in topic.partitions)
+
     def _look(self) -> None:
         for place, partition in self.partitions.items():
             for row in partition.rows:
@@ -192,9 +196,9 @@ class World:
 
     # -- what is in flight
 
-    def send(self, text: str, arrive: Callable[[], None], *key: Any, is_fault: bool = False) -> None:
+    def send(self, text: str, arrive: Callable[[], None], *key: Any) -> None:
         """Something is under way from now on."""
-        self.flying.append(Flight(text, arrive, key, is_fault))
+        self.flying.append(Flight(text, arrive, key))
 
     def _arrivals(self) -> Iterator[Move]:
         for flight in self.flying:
@@ -203,7 +207,7 @@ class World:
                 self.flying.remove(flight)
                 flight.arrive()
 
-            yield Move(flight.text, do, flight.is_fault)
+            yield Move(flight.text, do)
 
     # -- what may happen
 

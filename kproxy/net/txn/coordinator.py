@@ -130,7 +130,7 @@ class Coordinator:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
         resumed = client or NOBODY
         if not self.is_at_broker(transactional_id):
-            return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, resumed, client_id))
+            return await self.initialize_at_log(transactional_id, timeout_ms, resumed, client_id)
         if resumed != NOBODY and policy.resumes:
             await self._continue(transactional_id, resumed)
         owner = await self.brokers.take(transactional_id, policy)

@@ -7,7 +7,7 @@ explorer drives the same code through every order of what may happen.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -15,11 +15,14 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
-from kproxy.txn.procedures.former import Former, Scan
+from kproxy.txn.procedures.former import Scan
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Batch, TxnSend, Written
+
+if TYPE_CHECKING:
+    from kproxy.txn.procedures.former_epochs import FormerEpochs
 
 
 class NotAppended(KproxyError):
@@ -154,18 +157,6 @@ class PartitionData(Protocol):
 
     async def scan(self, scans: Mapping[TopicPartition, Scan]) -> Mapping[TopicPartition, str]:
         """Has each of ``scans`` take its partition; why not, for those that can't be read."""
-        ...
-
-
-class FormerParts(Protocol):
-    """Fences and reads what open transactions wrote through other instances (``former_epochs.FormerEpochs``)."""
-
-    async def read(self, view: IdView, parts: Sequence[Producer]) -> Former:
-        """What these epochs of an id wrote, the first first. Uncertain."""
-        ...
-
-    async def fence(self, producer_ids: Sequence[int], following: Producer, places: Sequence[TopicPartition]) -> None:
-        """No epoch before ``following`` writes to these partitions from now on. OSError, RemoteProtocolError."""
         ...
 
 
@@ -368,7 +359,7 @@ class OwnerTools:
     groups: Groups
     ends: Ends
     topics: Topics
-    former: FormerParts
+    former: "FormerEpochs"
     #: Connections for the data of one transactional id.
     connections: Callable[[], Connections]
     #: A producer id, as brokers give it. OSError, RemoteProtocolError.

@@ -15,7 +15,6 @@ from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
@@ -32,6 +31,7 @@ from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.decisions import Decisions
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.log_owners import LogOwners
+from kproxy.txn.procedures.outside import NotAppended
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
@@ -175,7 +175,7 @@ async def uses_the_sequence_again(self: ClaimKeeper, how: Callable[..., Any], bo
     entry = Entry(self.transactional_id, body)
     try:
         await how(entry, self.claim.producer_id, self.claim.first_epoch, self._sequence)
-    except AppendError:
+    except NotAppended:
         return False
     self._sequence += 1
     return True
