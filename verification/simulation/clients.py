@@ -425,8 +425,8 @@ class Client:
     def _there_since(self, deadline: float, request: Request) -> float:
         """Since when kproxy has to assume that a request was there (trio's clock).
 
-        It reads nothing while an earlier one waits: what arrives then may have come at any time since the first byte
-        that it has not read.
+        It reads nothing while an earlier one waits: what arrives then may have come at any time since it read all that
+        was there.
         """
         sent_at = deadline - self.plan.request_timeout
         assert self.link is not None

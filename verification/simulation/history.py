@@ -95,7 +95,12 @@ class Doubt(NamedTuple):
 
 
 def _are_two(one: Link, other: Link, at: float) -> bool:
-    """Whether it could be seen by ``at`` (trio's clock) that two processes have the connections."""
+    """Whether it could be seen by ``at`` (trio's clock) that two processes have the connections.
+
+    Connections to two brokers show nothing: every process has one to each.
+    """
+    if one.port != other.port:
+        return False
     first, second = sorted((one, other), key=lambda link: link.used_at)
     return not first.was_cut and any(
         asked >= second.used_at + _SURELY_SEEN and read <= at - _SURELY_SEEN for asked, read in first.rounds

@@ -72,6 +72,7 @@ class VirtualNetwork:
         if taker is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
         link = self.join(taker[0], (source, host))
+        link.port = port
         link.stall(max(self._held.get((end, link.leg), 0.0) for end in link.hosts) - trio.current_time())
         taker[1](link.far)
         return link

@@ -57,7 +57,8 @@ class Pipe:
         self._cut: tuple[int, Callable[[], None]] | None = None
         #: Bytes that have arrived and are unread.
         self.inbox = bytearray()
-        #: When the first unread byte came, and when the reader had taken all again (trio's clock), in turn.
+        #: Since when the reader could not see that nothing is there, and when it had taken all again (trio's clock), in
+        #: turn. It sees it while it waits for bytes, and otherwise when it has taken all.
         self._filled: list[float] = []
         self._emptied: list[float] = []
         #: Bytes written that have not arrived.
@@ -111,7 +112,7 @@ class Pipe:
         return total
 
     def unread_since(self, at: float) -> float:
-        """Since when the reader had something unread all the time until ``at``; ``at`` if it had nothing."""
+        """Since when the reader could not see, until ``at``, that nothing is there; ``at`` if it could just then."""
         times = bisect_right(self._filled, at)
         if not times or (times <= len(self._emptied) and self._emptied[times - 1] < at):
             return at
@@ -307,7 +308,8 @@ class Pipe:
             data, cut = data[:size], action if len(data) >= size else None
             self._cut = (size - len(data), action)
         if data and not self.inbox:
-            self._filled.append(trio.current_time())
+            emptied = self._emptied[-1] if self._emptied else 0.0
+            self._filled.append(trio.current_time() if self.readers else emptied)
         self.inbox += data
         self.on_way -= len(data)
         self.arrived += len(data)

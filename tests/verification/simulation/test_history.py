@@ -202,12 +202,25 @@ async def test_an_equal_record_is_mixed_up_with_one_whose_request_went_amiss(net
 
 
 @pytest.mark.parametrize(
-    ("asked", "read", "two"), [(2.0, 2.1, True), (1.0, 2.1, False), (2.0, 9.9, False), (None, 0.0, False)]
+    ("asked", "read", "port", "two"),
+    [
+        (2.0, 2.1, 1, True),
+        (1.0, 2.1, 1, False),
+        (2.0, 9.9, 1, False),
+        (None, 0.0, 1, False),
+        (2.0, 2.1, 2, False),  # a process has a connection to each broker
+    ],
 )
 async def test_what_another_process_of_the_name_sends_is_mixed_up_unless_there_are_surely_two(
-    network: VirtualNetwork, autojump_clock: trio.testing.MockClock, asked: float | None, read: float, two: bool
+    network: VirtualNetwork,
+    autojump_clock: trio.testing.MockClock,
+    asked: float | None,
+    read: float,
+    port: int,
+    two: bool,
 ) -> None:
     history, (mine, other) = History(), (network.connect("a", "kproxy", 1) for _ in range(2))
+    other.port = port
     had = sent()
     late, known = (
         Sent(plain_client(4, (), client_id="c3", host=had.client.host), 0, 0, b"a", state=State.OK) for _ in range(2)

@@ -52,10 +52,12 @@ async def test_what_is_unread_takes_room(clock: VirtualClock, autojump_clock: Mo
 
 
 async def test_what_comes_before_the_reader_has_taken_all_is_unread_since_the_first_byte(
-    clock: VirtualClock, autojump_clock: MockClock
+    clock: VirtualClock, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     pipe, _ = pipes(clock)
     assert pipe.unread_since(1.0) == 1.0
+    nursery.start_soon(pipe.readers.park)
+    await trio.testing.wait_all_tasks_blocked()
     for until in (1.0, 2.0):
         write(pipe, b"abc")
         await trio.sleep_until(until)
@@ -66,12 +68,20 @@ async def test_what_comes_before_the_reader_has_taken_all_is_unread_since_the_fi
     assert pipe.unread_since(2.0) == first
     pipe.read([memoryview(bytearray(5))])
     assert pipe.unread_since(3.0) == 3.0
+    assert pipe.unread_since(1.5) == first
+
+
+async def test_a_reader_that_does_not_wait_saw_last_that_nothing_was_there_when_it_had_taken_all(
+    clock: VirtualClock, autojump_clock: MockClock
+) -> None:
+    pipe, _ = pipes(clock)
+    write(pipe, b"abc")
+    await trio.sleep_until(1.0)
+    pipe.read([memoryview(bytearray(5))])
     await trio.sleep_until(3.0)
     write(pipe, b"abc")
     await trio.sleep_until(4.0)
-    assert 3.0 < pipe.unread_since(4.0) < 3.5
-    assert pipe.unread_since(2.5) == 2.5
-    assert pipe.unread_since(1.5) == first
+    assert pipe.unread_since(4.0) == 1.0
 
 
 @pytest.mark.parametrize("how", [FIN, RST])
