@@ -65,6 +65,9 @@ _MOST_BYTES: Final = 1 << 20
 _FEW: Final = 16
 #: After so many requests the kernel is asked at the latest.
 _LOOKS: Final = 32
+#: Batches that came over newer connections that are compared with what lies untaken. A client repeats what it had in
+#: flight first.
+_MOST_OVERTOOK = 2000
 #: Times at which requests were untaken that are remembered: more are of a client that sends a few bytes at a time.
 _MOST_MARKS: Final = 64
 
@@ -90,6 +93,9 @@ class ProducerConnection:
         self.last_serial = 0
         #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
+        #: Written over newer connections while this one owed a response: of what lies untaken here it may be a retry.
+        self.overtook: dict[TrackKey, list[UnconfirmedBatch]] = {}
+        self._overtook_count = 0
         self._number = 0
         #: Requests without a response; with one that may not have arrived; with one that may not have been read.
         self._asked: deque[PendingProduce] = deque()
@@ -173,6 +179,28 @@ class ProducerConnection:
         """Whether the next request is for a partition, and can't be accepted yet."""
         return self._waiting is not None and key in self._waiting[1]
 
+    @property
+    def own(self) -> tuple[dict[TrackKey, list[UnconfirmedBatch]], ...]:
+        """What only this connection may repeat."""
+        return self.kept, self.overtook
+
+    @property
+    def owes(self) -> bool:
+        """Whether a request waits or has no response yet: what its client sent after it may lie untaken."""
+        return self._waiting is not None or (bool(self._asked) and not self._asked[-1].position)
+
+    def is_overtaken(self, entries: Iterable[UnconfirmedBatch]) -> None:
+        """Takes what was written over a newer connection, while this one ``owes`` something."""
+        if not self.overtook:
+            self._overtook_count = 0
+        for entry in entries:
+            if self._overtook_count == _MOST_OVERTOOK:
+                break
+            self._overtook_count += 1
+            entry.may_be_second = entry.timed_only = True
+            self.overtook.setdefault(entry.key, []).append(entry)
+            self.ledger.is_overtaken(self, entry.key)
+
     def waited_at(self, serial: int) -> bool:
         """Whether the next request waited at that time (``Outside.next_serial``)."""
         return self._waiting is not None and self._waiting[0] < serial
@@ -210,12 +238,16 @@ class ProducerConnection:
 
     def precedes(self, key: TrackKey, other: "ProducerConnection") -> bool:
         """Whether it has a batch for a partition that its client sent before what another connection waits with."""
-        if any(not answer.closed and key in answer.keys for answer in self._asked):
+        if self.has_open(key):
             return True
         mine = self._waiting
         if mine is None or key not in mine[1] or other in self._behind:
             return False
         return self.sent_at < other.sent_at
+
+    def has_open(self, key: TrackKey) -> bool:
+        """Whether a batch of it for a partition has no outcome yet."""
+        return any(not answer.closed and key in answer.keys for answer in self._asked)
 
     def waits_for(self, other: "ProducerConnection") -> bool:
         """Whether the request at hand began to wait for what another connection had untaken."""
@@ -486,6 +518,7 @@ class ProducerConnection:
     def closed(self, answer: PendingProduce, now: float) -> None:
         """Records that the outcome of each batch of a request is known."""
         answer.closed = True
+        self.ledger.overtakes(self, answer, now)
         self.ledger.release()
         if self.ended or answer.given_up:
             self._not_received(answer, now)
@@ -536,7 +569,7 @@ class ProducerConnection:
             entry.since, entry.beside, entry.late_here = now, frozenset(), False
             entry.clean = rules.received_by_end(entry.position, acknowledged, closed_well=closed_well)
             self._leave(self._unseen([entry], entry.position))
-        for mine in (self.kept, self._likely_read, self._unread, self._written, self._asked):
+        for mine in (self.kept, self.overtook, self._likely_read, self._unread, self._written, self._asked):
             mine.clear()
         self.ledger.left(self)
 
@@ -604,6 +637,15 @@ class ProducerConnection:
         self.ledger.drained(self)
 
 
+def written_by(answer: PendingProduce, origin: Origin, since: float) -> Iterator[UnconfirmedBatch]:
+    """Entries of what a request has written to the log, not of what it repeated; ``origin``: its connection's."""
+    for send in answer.sends:
+        if send.outcome is ProduceOutcome.WRITTEN:
+            entry = _entry(answer, send, unheard=False, clean=False, since=since)
+            entry.origin = origin
+            yield entry
+
+
 def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:
     open_sends = frozenset((send.track.epoch, send.sequence) for send in sends)
     return Suspect(lane.producer_id, lane.epoch, lane.last_epoch, open_sends)
@@ -613,14 +655,17 @@ def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = 
     """The entries of an answer whose batches have an outcome: those that are in the log, and those that it repeated."""
     for send in answer.sends:
         if send.outcome is ProduceOutcome.WRITTEN:
-            key = send.track.key
-            stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
-            unheard = sure and key not in answer.told
-            times = send.log_append_time_ms, send.taken_at
-            entry = UnconfirmedBatch(key, stamp, answer.serial, unheard, clean, since, *times)
+            unheard = sure and send.track.key not in answer.told
+            entry = _entry(answer, send, unheard=unheard, clean=clean, since=since)
             entry.repeated_from = answer.repeated_from
             yield entry
     for entry in answer.moved:
         entry.sure = entry.sure and sure and entry.key not in answer.told
         entry.clean, entry.since, entry.repeated_from = clean, since, answer.repeated_from
         yield entry
+
+
+def _entry(answer: PendingProduce, send: Send, *, unheard: bool, clean: bool, since: float) -> UnconfirmedBatch:
+    stamp = Stamp(send.track.producer_id, send.epoch, send.sequence, send.base_offset, send.records)
+    times = send.log_append_time_ms, send.taken_at
+    return UnconfirmedBatch(send.track.key, stamp, answer.serial, unheard, clean, since, *times)

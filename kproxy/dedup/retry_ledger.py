@@ -14,7 +14,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import BatchPlace, InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
-from kproxy.dedup.producer_connection import ProducerConnection, Suspect
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect, written_by
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
@@ -247,7 +247,11 @@ class RetryLedger:
         if recover is not None:
             return recover
         if self.rules.joins_open():
-            waiting = [key for key in keys if self._is_open(member, key, answer.received_at)]
+            waiting = [
+                key
+                for key in keys
+                if self._is_open(member, key, answer.received_at) or self._overtakes_open(member, key, now)
+            ]
             if waiting:
                 return Settle(waiting)
         waiting = [key for key in keys if self._continues_elsewhere(member, key)]
@@ -433,6 +437,12 @@ class RetryLedger:
             for answer, other in self._open.get(key, {}).items()
         )
 
+    def _overtakes_open(self, member: ProducerConnection, key: TrackKey, now: float) -> bool:
+        """Whether a newer connection has an open batch for a partition that may be sent again of the request at hand."""
+        return len(self.members) > 1 and any(
+            other.has_open(key) and self._may_overtake(other, member, now) for other in self._newest_at(member.node_id)
+        )
+
     def refuse(self, key: TrackKey, refused: Refused, before: Refused | None = None) -> Refused:
         """Records that a request for a partition was refused unsent; returns what is known of it at that time.
 
@@ -589,7 +599,7 @@ class RetryLedger:
                 entry
                 for entry in self._unconfirmed_on(member, key, now)
                 if entry.beside <= keys
-                and not rules.is_sent_before(answer.received_at, entry.origin)
+                and not rules.is_sent_before(answer.received_at, entry)
                 and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
             ),
             key=order,
@@ -610,7 +620,11 @@ class RetryLedger:
 
     def _entries(self, member: ProducerConnection, key: TrackKey) -> Iterator[UnconfirmedBatch]:
         """The unconfirmed batches on a partition for this connection, if it has not given them up."""
-        return chain(self.entries.get(key, ()), member.kept.get(key, ()))
+        left, overtook = self.entries.get(key, ()), member.overtook.get(key, ())
+        if overtook:  # one of these may be left by now, and each record is to be matched once
+            known = {entry.place for entry in overtook}
+            left = [entry for entry in left if entry.place not in known]
+        return chain(left, member.kept.get(key, ()), overtook)
 
     # -- when it is taken
 
@@ -673,6 +687,7 @@ class RetryLedger:
                 use.last, use.serial = member.origin, answer.serial
             _prune(self.entries, key)
             _prune(member.kept, key)
+            _prune(member.overtook, key)
             self._look_again(key)
             unfenced = key in self._suspects or key in self._missing
             troubled = member.ended or unfenced or self.awaits(key) or self._is_open(member, key)
@@ -722,6 +737,27 @@ class RetryLedger:
         for key in answer.keys:
             self._open.setdefault(key, {})[answer] = member
             self.disturb(key)
+
+    def overtakes(self, member: ProducerConnection, answer: PendingProduce, now: float) -> None:
+        """Notes what a request wrote where an older connection to the broker may have untaken what it repeats."""
+        if len(self.members) > 1 and not member.ended:
+            for other in self._newest_at(member.node_id):
+                if other.owes and self._may_overtake(member, other, now):
+                    other.is_overtaken(written_by(answer, member.origin, now))
+
+    def is_overtaken(self, member: ProducerConnection, key: TrackKey) -> None:
+        """The next request of a connection on a partition has to be compared in full."""
+        settled = self._settled.get(key)
+        if self._calm.get(key) is member or (settled is not None and settled[0] is member):
+            self.disturb(key)
+
+    def _may_overtake(self, member: ProducerConnection, older: ProducerConnection, now: float) -> bool:
+        """Whether a client may have left an older connection for this one, and send again over it what lies there."""
+        mine, rules = member.origin, self.rules
+        if not rules.may_overtake(older.origin, mine, now):
+            return False
+        older.hear()
+        return rules.may_overtake(older.origin, mine, now) and not rules.is_of_another_program(mine, older.origin)
 
     def settled(self, answer: PendingProduce) -> None:
         """Records that no batch of a request is open any more, or that nobody will learn its outcome."""
@@ -841,7 +877,7 @@ class RetryLedger:
 
     def forget(self, entry: UnconfirmedBatch) -> None:
         """Drops an entry that the log does not hold, or that can't be read."""
-        for entries in (self.entries, *(member.kept for member in self.members.values())):
+        for entries in (self.entries, *(one for member in self.members.values() for one in member.own)):
             if entry in entries.get(entry.key, ()):
                 entries[entry.key].remove(entry)
                 if not entries[entry.key]:
@@ -863,9 +899,10 @@ class RetryLedger:
                 del self.entries[key]
         self._expire_refused(now)
         for member in self.members.values():
-            for key, entries in list(member.kept.items()):
-                if all(self.rules.expired(entry, now) for entry in entries):
-                    del member.kept[key]
+            for own in member.own:
+                for key, entries in list(own.items()):
+                    if all(self.rules.expired(entry, now) for entry in entries):
+                        del own[key]
         for key, suspects in list(self._suspects.items()):
             left_over = [(lane, since) for lane, since in suspects if now - since <= self.rules.window]
             if left_over:
@@ -956,7 +993,7 @@ class RetryLedger:
 
     def _live(self) -> Iterator[UnconfirmedBatch]:
         for member in self.members.values():
-            yield from chain.from_iterable(member.kept.values())
+            yield from chain.from_iterable(entries for own in member.own for entries in own.values())
             yield from (entry for entry, _ in member.repeated())
 
     def recalled(self) -> Iterator[UnconfirmedBatch]:

@@ -183,9 +183,12 @@ class Rules:
         """
         return received_at < repeated_from and self.in_flight != 1
 
-    def is_sent_before(self, received_at: float, left: Origin) -> bool:
-        """A request that was read at ``received_at`` (s) is no retry of what came over a connection opened later."""
-        return received_at < left.opened_at
+    def is_sent_before(self, received_at: float, entry: UnconfirmedBatch) -> bool:
+        """A request that was read at ``received_at`` (s) is no retry of what came over a connection opened later.
+
+        Unless it is that of which the other one is a retry.
+        """
+        return received_at < entry.origin.opened_at and not entry.may_be_second
 
     def surely_not_received(self, answer: PendingProduce, handed_over: int) -> bool:
         """The end of the response was never handed to the kernel (``handed_over`` bytes of the connection were).
@@ -309,6 +312,14 @@ class Rules:
             return False
         is_old = mine.used_at > 0 or min(newer.first_at, now) - mine.opened_at >= _END_FOLLOWS
         return is_old and mine.heard_at <= newer.first_at
+
+    def may_overtake(self, mine: Origin, newer: Origin, now: float) -> bool:
+        """Whether what comes over a newer connection may be sent again of what lies untaken over this one.
+
+        That is read after its retry, maybe long after the client has the response to that. No end shows whether the
+        client has left this connection: it may be lost, and what lies here came before it was.
+        """
+        return self.may_be_left(mine, newer, now)
 
     def shows_end_by(self, outrun_at: float) -> float:
         """When (s) the end of a connection is seen, if its client has left it: a kernel sends it after all data.

@@ -117,6 +117,8 @@ class UnconfirmedBatch:
     timed_only: bool = False
     #: A record of it was answered for one of another timestamp, which its own retries have (``taken_as``).
     retimed: bool = False
+    #: It was written over a newer connection than the one that keeps it: what was sent there first may come after it.
+    may_be_second: bool = False
     #: Its response was late, and the connection lives on: who had given it up would have closed that.
     late_here: bool = False
     #: Of its response on that connection, as ``Rules.telling_position`` has it.

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kproxy.codec.produce_layout import PartitionData
+from kproxy.dedup import producer_connection
 from kproxy.dedup.digest import UNTIMED, Digests
 from kproxy.dedup.origin import Silence
 from kproxy.dedup.retry_ledger import SeeEnd, Settle
@@ -726,3 +727,69 @@ def test_a_request_of_a_client_with_a_pool_of_connections_does_not_wait() -> Non
     world.now += 1
     world.connect().did("a", time=5)
     assert old.prerequisite() is None
+
+
+def left_untaken(world: World, *, reads: bool = True, waits: bool = True) -> tuple[Talk, Talk]:
+    """An older connection whose request waits, and a newer one: its client has the success of "a" over it."""
+    older = world.connect()
+    if waits:
+        older.member.waits({OTHER})
+    world.now += 2
+    newer = world.connect()
+    newer.saw_older()
+    request = newer.ask("a", time=5)
+    if reads:
+        newer.write(request)
+        newer.tell(request)
+        newer.did("z")  # it waits for each response
+    return older, newer
+
+
+@pytest.mark.parametrize(("time", "text"), [(5, "az"), (6, "aza")])
+def test_what_lies_untaken_behind_a_request_that_waits_may_have_been_repeated_over_a_newer_connection(
+    time: int, text: str
+) -> None:
+    """The connection is half-open: its request waits for something else, and the next one is not for that partition."""
+    world = World(ALONE)
+    older, _ = left_untaken(world)
+    older.member.waits_no_more()
+    older.did("a", time=time)
+    assert world.text() == text
+
+
+def test_it_waits_for_what_is_open_over_the_newer_connection() -> None:
+    world = World(ALONE)
+    older, newer = left_untaken(world, reads=False)
+    older.member.waits_no_more()
+    world.now += 2
+    assert older.prerequisite() == SeeEnd(older.member.outrun_at + 1)
+    world.now += 2
+    assert older.prerequisite() == Settle([KEY])
+    newer.write(next(iter(newer.parts)))
+    assert older.prerequisite() != Settle([KEY])
+
+
+def test_nothing_is_kept_for_a_connection_that_owes_nothing() -> None:
+    older, _ = left_untaken(World(ALONE), waits=False)
+    assert not older.member.overtook
+
+
+def test_nor_for_one_whose_client_had_a_response_since() -> None:
+    world = World(ALONE)
+    older, newer = world.connect(), world.connect()
+    for talk in older, newer, older:
+        world.now += 0.01
+        talk.did("z", time=1)
+    older.member.waits({OTHER})
+    newer.did("a", time=5)
+    assert not older.member.overtook
+
+
+def test_so_much_is_kept_of_what_overtakes_a_connection() -> None:
+    world = World(ALONE)
+    older, newer = left_untaken(world)
+    for time in range(producer_connection._MOST_OVERTOOK + 10):
+        newer.did("b", time=time)
+    assert sum(map(len, older.member.overtook.values())) == producer_connection._MOST_OVERTOOK
+    older.close(reset=True)
+    assert not older.member.overtook
