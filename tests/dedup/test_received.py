@@ -9,7 +9,7 @@ from kproxy.codec.produce_layout import PartitionData
 from kproxy.dedup import producer_connection
 from kproxy.dedup.digest import UNTIMED, Digests
 from kproxy.dedup.origin import Silence
-from kproxy.dedup.retry_ledger import SeeEnd, Settle
+from kproxy.dedup.retry_ledger import ReadBack, SeeEnd, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
 from tests.dedup.talk import ANSWER_BYTES, KEY, OTHER, Talk, World
 from tests.dedup.wires import ALONE, CLEAN_WINDOW, RULES
@@ -755,6 +755,24 @@ def test_what_lies_untaken_behind_a_request_that_waits_may_have_been_repeated_ov
     older.member.waits_no_more()
     older.did("a", time=time)
     assert world.text() == text
+
+
+def test_a_request_that_waited_for_longer_than_its_client_may_have_been_repeated_itself() -> None:
+    """The network hides the end of its connection for longer than the newer one waits for that."""
+    world = World(ALONE)
+    older = world.connect()
+    older.member.waits({KEY})
+    request = PendingProduce([PartitionData(KEY, 0, 0)], 1e9, world.now)
+    world.now += 2
+    newer = world.connect()
+    newer.did("a", time=5)
+    newer.did("z")
+    while isinstance(found := older.prerequisite(request), SeeEnd | ReadBack):
+        world.clear(older, found)
+    assert found is None
+    older.member.waits_no_more()
+    older.did("a", time=5)
+    assert world.text() == "az"
 
 
 def test_it_waits_for_what_is_open_over_the_newer_connection() -> None:
