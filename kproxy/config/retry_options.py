@@ -82,6 +82,14 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         "to one broker that are in use at the same time belong to two programs with one client.id: a record of the "
         "one is never taken for a retry of the other's.",
     )
+    idempotent_clients: tuple[str, ...] = option(
+        ("*",),
+        PATTERNS,
+        "Patterns of client.ids of idempotent producers whose sequence numbers kproxy keeps valid: an error of the "
+        "broker about them reaches the client only where acknowledged records are gone from the log. Of other clients "
+        "requests and errors are relayed. It holds from a client's next InitProducerId on. It needs "
+        "crash.recovery.enable, and brokers from Kafka 2.8 on.",
+    )
     crash_recovery_enable: bool = option(
         True,
         BOOLEAN,

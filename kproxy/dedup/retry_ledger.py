@@ -438,7 +438,7 @@ class RetryLedger:
         )
 
     def _overtakes_open(self, member: ProducerConnection, key: TrackKey, now: float) -> bool:
-        """Whether a newer connection has an open batch for a partition that may be sent again of the request at hand."""
+        """Whether a newer connection has an open batch for a partition that may repeat one of the request at hand."""
         return len(self.members) > 1 and any(
             other.has_open(key) and self._may_overtake(other, member, now) for other in self._newest_at(member.node_id)
         )

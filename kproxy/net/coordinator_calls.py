@@ -10,6 +10,7 @@ from kproxy.codec.messages import Message, response_class
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.end_of_turn import EndOfTurn
+from kproxy.net.kept_repairs import KeptRepairs
 from kproxy.proxy.commands import AskCoordinator
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
@@ -22,6 +23,7 @@ from kproxy.proxy.coordinator_requests import (
     TransactionalProduce,
     TransactionRequest,
 )
+from kproxy.proxy.kept_calls import RepairRequest
 
 if TYPE_CHECKING:
     from kproxy.net.txn.transaction_api import TransactionApi
@@ -37,8 +39,18 @@ class CoordinatorCalls:
     before it.
     """
 
-    def __init__(self, cluster: Cluster, api: "TransactionApi | None", groups: "Groups | None" = None) -> None:
-        """``api``: kproxy's own coordinator, if transactions are decided here; ``groups``: its log, for offsets."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        api: "TransactionApi | None",
+        groups: "Groups | None" = None,
+        repairs: KeptRepairs | None = None,
+    ) -> None:
+        """``api``: kproxy's own coordinator, if transactions are decided here; ``groups``: its log, for offsets.
+
+        ``repairs``: of errors about the numbers of kept producers; None: there are none.
+        """
+        self._repairs = repairs
         self._cluster = cluster
         self._api = api
         self._last = trio.Event()
@@ -90,6 +102,9 @@ class CoordinatorCalls:
         if isinstance(ask, AbortRequest):
             assert self._api is not None
             return partial(self._api.abort, ask)
+        if isinstance(ask, RepairRequest):
+            assert self._repairs is not None
+            return self._repairs.queue(ask)
         before, self._last = self._last, trio.Event()
         if isinstance(ask, ImplicitProduce):
             assert self._api is not None

@@ -123,6 +123,11 @@ class LaneLog:
         self._opened_ms = self.now_ms()
         self.opened.set()
 
+    @property
+    def topic_id(self) -> bytes:
+        """The id of the topic, which no client learns; empty if it has none, or is not used."""
+        return self._topic.topic_id if self._writer is not None else b""
+
     async def _until_claimed(self) -> LaneWriter:
         while True:
             place = await self._until_read()

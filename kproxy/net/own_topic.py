@@ -108,6 +108,8 @@ class OwnTopic:
         self._plan = plan
         #: The settings of the plan as the topic has them, as far as that is known once it is prepared.
         self.settings: Mapping[str, str | None] = {}
+        #: Its id, 16 bytes; empty: it is not known, or the brokers have none.
+        self.topic_id = b""
 
     @property
     def name(self) -> str:
@@ -143,6 +145,7 @@ class OwnTopic:
         """How many the topic has; 0 if it is not there."""
         found = next((topic for topic in metadata.topics if topic.name == self.name), None)
         if found is not None and any(found.topic_id):
+            self.topic_id = found.topic_id
             self._cluster.map.own_topic_ids.add(found.topic_id)  # clients may name it so, too
         if found is None or found.error_code in NO_TOPIC:
             return 0
@@ -175,6 +178,7 @@ class OwnTopic:
         for row in response.topics:
             check("CreateTopics", plan.name, row.error_code)
             if any(row.topic_id):
+                self.topic_id = row.topic_id
                 self._cluster.map.own_topic_ids.add(row.topic_id)
         self.settings = settings
         log.info("topic created", topic=plan.name, partitions=partitions, replicas=replicas)

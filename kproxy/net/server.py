@@ -13,6 +13,7 @@ from kproxy.config import Config, cannot_listen
 from kproxy.config.os_limits import clients_for_files
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
+from kproxy.dedup.kept.clients import KeptClients
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
@@ -20,6 +21,7 @@ from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.connection import Connection
 from kproxy.net.draining import Draining
 from kproxy.net.heap_keeper import HeapKeeper
+from kproxy.net.kept_repairs import KeptRepairs
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.log_limit import LogLimit
@@ -98,6 +100,7 @@ class Server:
         self.lanes = Lanes(cluster, config, stats, lane_log)
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
+        self._kept = KeptClients(config.idempotent_clients, by_address=config.identity_by == "address")
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
@@ -134,8 +137,9 @@ class Server:
             self._api,
             transactions.reading if transactions is not None else None,
             logins,
+            KeptRepairs(cluster, config, broker_log, stats.kept),
         )
-        self._services = _services(cluster.map, transactions, self._api)
+        self._services = _services(cluster.map, transactions, self._api, self._kept)
         self._policy = _policy(config, decides=self._api is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
@@ -176,6 +180,7 @@ class Server:
     async def _claim(self) -> None:
         await self.lanes.log.opened.wait()
         self._succession.named()
+        self._kept.learns(self.lanes.log.topic_id)
 
     async def watch(self) -> None:
         """Ends what has lasted too long, for ever."""
@@ -423,9 +428,11 @@ def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
     )
 
 
-def _services(cluster: ClusterMap, transactions: "Transactions | None", api: "TransactionApi | None") -> Services:
+def _services(
+    cluster: ClusterMap, transactions: "Transactions | None", api: "TransactionApi | None", kept: KeptClients
+) -> Services:
     if transactions is None:
-        return Services(cluster)
+        return Services(cluster, kept=kept)
     reading = transactions.reading
     implicit = api.implicit_transactions if api is not None else None
     return Services(
@@ -437,4 +444,5 @@ def _services(cluster: ClusterMap, transactions: "Transactions | None", api: "Tr
         implicit_transactions=implicit,
         applications=implicit if implicit is not None and implicit.watches else None,
         memberships=api.memberships if api is not None else None,
+        kept=kept,
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.budget import Budget, Unfinished
+from kproxy.net.kept_repairs import KeptRepairs
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.txn.waits import Reading
@@ -39,3 +40,5 @@ class Shared:
     reading: Reading | None = None
     #: None: clients do not log in at kproxy.
     logins: "LoginWorker | None" = None
+    #: Of errors about the numbers of kept producers; None: all are relayed.
+    repairs: KeptRepairs | None = None

@@ -10,6 +10,7 @@ from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.kept.clients import KeptClients
 from kproxy.proxy.applications import Applications
 from kproxy.proxy.coordinator_rules import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.implicit_produce import ImplicitTransactionFinder
@@ -131,6 +132,8 @@ class Services:
     applications: Applications | None = None
     #: The members of groups; None: they are not recorded.
     memberships: Memberships | None = None
+    #: Idempotent producers whose numbers are kept; None: all are relayed.
+    kept: KeptClients | None = None
 
 
 @dataclass(slots=True)

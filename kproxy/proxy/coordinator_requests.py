@@ -9,6 +9,7 @@ from kproxy.codec._generated.offset_fetch import OffsetFetchRequest
 from kproxy.codec.messages import Message
 from kproxy.codec.produce_frames import produce_response
 from kproxy.codec.produce_layout import TopicRef
+from kproxy.proxy.kept_calls import RepairRequest
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
 
@@ -127,6 +128,7 @@ CoordinatorRequest: TypeAlias = (
     | BeforeOffsetFetch
     | BeforeOffsetChange
     | AbortRequest
+    | RepairRequest
 )
 
 #: What it is answered.

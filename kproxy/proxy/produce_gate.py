@@ -39,7 +39,11 @@ from kproxy.proxy.commands import (
 from kproxy.proxy.context import Context, Fault
 from kproxy.proxy.conversion import Converted, conversion
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
+from kproxy.proxy.handlers import handler_of
+from kproxy.proxy.handlers.base import Exchange
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
+from kproxy.proxy.kept_calls import KeptCall
+from kproxy.proxy.kept_gate import KeptGate
 from kproxy.proxy.produce_batches import MAGIC_AT, has_kproxy_id, has_producer_id, new_batches
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
 from kproxy.proxy.producing import FIRST_V2, Producer
@@ -57,6 +61,7 @@ _API_KEY = int(ApiKey.PRODUCE)
 _CORRELATION_ID = Struct(">i")
 _VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
+_ALL = -1
 _OWN_TOPICS = OWN_PREFIX.encode()
 #: A client waits for its time-out, or a little longer. It must be answered before, but a broker needs time.
 _TIMEOUT_SHARE = 0.9
@@ -86,6 +91,8 @@ class ProduceGate:
         self._stats = stats.produce
         self._retry_stats = stats.retries
         self._refusals = stats.refused.refusals
+        kept = ctx.services.kept
+        self._kept = None if kept is None else KeptGate(ctx, kept, stats.kept)
         self._link = link
         self._open = open_slot
         self._forward = forward
@@ -515,13 +522,36 @@ class ProduceGate:
         if has_kproxy_id(frame, layout):
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
             return
+        kept = self._keep(slot, frame, layout, upstream)
+        if slot.answer is not None:
+            return
         if layout.acks == 0:  # the broker won't answer either
             self._link.to_upstream.append(frame)
             self._link.answer_raw(slot)
-            return
-        self._forward(slot, frame, upstream)
-        if self._link.expected[-1].handler is not None:
-            self._link.expected[-1].watched = upstream == slot.api_version
+        elif upstream == slot.api_version:
+            exchange = Exchange(None, slot.api_version, upstream)
+            handler = handler_of(slot.api_key)
+            self._link.expected.append(
+                Expected(slot, slot.correlation_id, handler=handler, exchange=exchange, watched=True, kept=kept)
+            )
+            self._link.to_upstream.append(frame)
+        else:
+            self._forward(slot, frame, upstream)
+
+    def _keep(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> KeptCall | None:
+        """What is to be known of the response to a request whose producer's numbers are kept; or refuses it."""
+        if self._kept is None:
+            return None
+        holds = self._kept.holds(frame, layout)
+        if holds is None:
+            self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "foreign_producer_id")
+        if not holds or layout.transactional or layout.acks != _ALL or upstream != slot.api_version:
+            return None
+        taken = self._kept.take(frame, layout, upstream)
+        if isinstance(taken, KeptCall | None):
+            return taken
+        self._answer_each(slot, layout, taken)
+        return None
 
     def _refuse(self, slot: Slot, layout: ProduceLayout, error: int, reason: str) -> None:
         self._count_refusal(reason)
@@ -532,7 +562,10 @@ class ProduceGate:
         self._ctx.fault = Fault(reason, self._ctx.now)
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
-        parts = [PartitionCall(*place.key, [], error) for place in layout.partitions]
+        self._answer_each(slot, layout, {place.key: error for place in layout.partitions})
+
+    def _answer_each(self, slot: Slot, layout: ProduceLayout, errors: Mapping[TrackKey, int]) -> None:
+        parts = [PartitionCall(*place.key, [], errors[place.key]) for place in layout.partitions]
         self._answer_call(ProduceCall(slot, slot.api_version, slot.api_version, layout.timeout_ms, None, parts))
         self._link.flush()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, TooManyElements, is_long
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.fetch_restate import restate
 from kproxy.codec.header import decode_request_header, response_header_size
 from kproxy.codec.messages import ApiKey, Message, api_name, decode_request, request_class, response_class
@@ -39,6 +40,7 @@ from kproxy.proxy.handlers import DEFAULT, handler_of
 from kproxy.proxy.handlers.api_versions import unsupported_version
 from kproxy.proxy.handlers.base import Again, AsItIs, Exchange, Handler, Local, Lowered, Park, Restated, Stable
 from kproxy.proxy.handlers.sasl_handlers import BEFORE_LOGIN
+from kproxy.proxy.kept_calls import RepairRequest
 from kproxy.proxy.memberships import ASKED_BY_MEMBERS
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.relayed_login import RelayedLogin
@@ -626,10 +628,14 @@ class Session:
     def _lower(
         self, head: Expected, handler: Handler, exchange: Exchange, frame: bytearray, learnt: bool
     ) -> list[tuple[int, Address]]:
-        if head.watched and not any(error for error, _, _ in walk_response(frame, exchange.upstream_version).values()):
-            self._link.expected.popleft()
-            self._link.answer_raw(head.slot, frame)
-            return []
+        if head.watched:
+            results = walk_response(frame, exchange.upstream_version)
+            if head.kept is not None:
+                head.kept.answered(results, self._stats.kept)
+            if not any(error for error, _, _ in results.values()):
+                self._link.expected.popleft()
+                self._link.answer_raw(head.slot, frame)
+                return []
         decoded, self._decoded = self._decoded, None
         if decoded is None or decoded.frame is not frame:
             budget = self._ctx.share.of_response()
@@ -644,7 +650,11 @@ class Session:
         self._ctx.pipelines = bool(self._link.expected)
         lowered = handler.lower(self._ctx, exchange, response, decoded.budget)
         self._ctx.fetched.conversions = None
-        self._lowered(head.slot, handler, exchange, lowered, frame)
+        if head.kept is not None and head.kept.wrong and isinstance(lowered, ProduceResponse):
+            ask = RepairRequest(head.kept, lowered, self._ctx.client.principal)
+            self.commands.append(AskCoordinator(head.slot, handler, exchange, ask))
+        else:
+            self._lowered(head.slot, handler, exchange, lowered, frame)
         return []
 
     def _lowered(
@@ -708,6 +718,8 @@ class Session:
         link.to_upstream.clear()
         expected, link.expected = link.expected, deque()
         for owed in expected:
+            if owed.kept is not None:
+                owed.kept.dropped()
             if owed.group is not None:
                 self._gate.lost(owed.group)
             else:
@@ -715,6 +727,9 @@ class Session:
 
     def drop(self) -> None:
         """Frees all requests and answers that the session holds, after its connection has ended."""
+        for owed in self._link.expected:
+            if owed.kept is not None:
+                owed.kept.dropped()
         self._link.drop()
         self._gate.drop()
         self._client_id = self._decoded = self._ctx.fetched.conversions = None

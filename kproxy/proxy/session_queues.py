@@ -13,6 +13,7 @@ from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.commands import Close, Encode, Mute, Queued
 from kproxy.proxy.context import Context
 from kproxy.proxy.handlers.base import Exchange, Handler
+from kproxy.proxy.kept_calls import KeptCall
 from kproxy.proxy.produce_calls import UpstreamProduce
 from kproxy.proxy.quotas.throttled import throttled
 from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES, AnswerOrder, Buffer, Slot
@@ -34,6 +35,8 @@ class Expected:
     exchange: Exchange | None = None
     #: A relayed Produce whose response may name addresses: decode it only if it holds an error.
     watched: bool = False
+    #: What it is of, if the numbers of its producer are kept.
+    kept: KeptCall | None = None
     #: The response to a bare SASL token.
     token: bool = False
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kproxy.proxy.api_stats import ApiStats
 from kproxy.proxy.client_stats import ClientStats
+from kproxy.proxy.kept_stats import KeptStats
 from kproxy.proxy.process_stats import ProcessStats
 from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.refusal_stats import RefusalStats
@@ -23,6 +24,7 @@ class Stats:
     clients: ClientStats = field(default_factory=ClientStats)
     apis: ApiStats = field(default_factory=ApiStats)
     produce: ProduceStats = field(default_factory=ProduceStats)
+    kept: KeptStats = field(default_factory=KeptStats)
     retries: RetryStats = field(default_factory=RetryStats)
     refused: RefusalStats = field(default_factory=RefusalStats)
     process: ProcessStats = field(default_factory=ProcessStats)

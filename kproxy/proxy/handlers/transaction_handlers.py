@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from kproxy.budget import RequestBudget
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
-from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.topic_names import is_legal_topic
 from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.context import Context
 from kproxy.proxy.coordinator_requests import CoordinatorRequest, TransactionRequest
 from kproxy.proxy.handlers.base import AsItIs, Exchange, Handler, Local, Lowered
+from kproxy.proxy.kept_gate import owner_of
 from kproxy.proxy.routing import OWN_PREFIX
 from kproxy.proxy.transaction_messages import failed, offsets_committed, partitions_added, places_of, txn_request_of
 from kproxy.proxy.versions import upstream_version
@@ -32,6 +33,7 @@ _OWN = OWN_PREFIX.encode()
 _ASKED_HERE = "asked_here"
 _NAMED_HERE = "named_here"
 _REFUSED = "refused"
+_NOT_YET = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 #: What Kafka answers for a topic that is not there; no topic is there whose name is illegal.
 _NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 #: Errors for offsets of a member that its group does not know; the last one below version 3.
@@ -112,7 +114,12 @@ class InitProducerId(Transactional):
 
         A producer without a transactional id asks again, and gets another one. That of a transactional id stays.
         """
-        if _ASKED_HERE in exchange.notes or not is_reserved_producer_id(response.producer_id):
+        is_reserved = is_reserved_producer_id(response.producer_id)
+        if _ASKED_HERE not in exchange.notes and not is_reserved and exchange.request.transactional_id is None:
+            _give(ctx, response)
+            answer: Message = response
+            return answer
+        if _ASKED_HERE in exchange.notes or not is_reserved:
             return super().lower(ctx, exchange, response, budget)
         kept = exchange.request.transactional_id is not None
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -188,3 +195,15 @@ class EndTxn(Transactional):
             request: EndTxnRequest = exchange.request
             ctx.services.memberships.ends(ctx.client.identity, Producer(request.producer_id, request.producer_epoch))
         return super().ask(ctx, exchange)
+
+
+def _give(ctx: Context, response: InitProducerIdResponse) -> None:
+    """Marks the id of an idempotent producer as its own, if its numbers are kept."""
+    kept = ctx.services.kept
+    if kept is None or response.error_code or not kept.matches(ctx.client.client_id):
+        return
+    if kept.awaits_secret:  # it asks again
+        response.error_code, response.producer_id, response.producer_epoch = _NOT_YET, -1, -1
+    elif kept.ids is not None and ApiKey.DESCRIBE_PRODUCERS in ctx.broker_versions:
+        given = kept.ids.given(response.producer_id, owner_of(ctx, kept))
+        response.producer_id = response.producer_id if given is None else given

@@ -1,0 +1,41 @@
+"""Which clients' numbers are kept, and whose they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kproxy.dedup.identity import Identity, normal_host
+from kproxy.dedup.kept.ids import GivenIds
+from kproxy.dedup.kept.producers import KeptProducers
+from kproxy.dedup.retry_rules import is_among
+
+
+@dataclass(slots=True)
+class KeptClients:
+    """What the connections of a process share of kept producers."""
+
+    #: idempotent.clients
+    patterns: Sequence[str] = ()
+    #: Whether clients that have not logged in are told apart by their addresses, too (identity.by).
+    by_address: bool = True
+    #: None where there is no secret: producers receive the broker's own ids, and are relayed.
+    ids: GivenIds | None = None
+    #: It is not known yet whether there is one.
+    awaits_secret: bool = True
+    producers: KeptProducers = field(default_factory=KeptProducers)
+
+    def learns(self, secret: bytes) -> None:
+        """Takes the secret that all instances have, and no client; empty or zeros: there is none."""
+        self.awaits_secret = False
+        if any(secret):
+            self.ids = GivenIds(secret)
+
+    def matches(self, client_id: str) -> bool:
+        """Whether the numbers of a client are to be kept from its next producer id on."""
+        return is_among(client_id, self.patterns)
+
+    def owner(self, identity: Identity, *, logged_in: bool) -> bytes:
+        """To whom a producer id is given: the principal, or client.id and host of a client that has not logged in."""
+        if logged_in:
+            return b"principal\0" + identity.principal.encode()
+        host = normal_host(identity.host) if self.by_address else ""
+        return b"client\0" + identity.client_id.encode() + b"\0" + host.encode()

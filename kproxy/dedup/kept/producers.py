@@ -1,0 +1,128 @@
+"""What is known of kept producers, by producer id and partition: what they were told, and what is on its way."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from kproxy.codec.sequence import SEQUENCE_SPACE, advance, distance
+from kproxy.dedup.lanes import TrackKey
+
+#: Partitions of producers that are remembered, about 400 bytes each. Of others, brokers say what has to be known.
+MOST_PARTITIONS: Final = 100_000
+#: Half of the sequences: what is farther ahead is behind.
+_HALF: Final = SEQUENCE_SPACE // 2
+_FAR: Final = SEQUENCE_SPACE // 4
+
+
+def is_before(sequence: int, other: int) -> bool:
+    """Whether a sequence comes before another one, also where they begin again at 0."""
+    return 0 < distance(sequence, other) < _HALF
+
+
+@dataclass(slots=True, eq=False)
+class KeptPartition:
+    """One partition of a kept producer."""
+
+    #: The newest epoch of the client, and its first sequence that counts: what is before was left out by the client.
+    epoch: int = -1
+    first: int = 0
+    #: The last sequence that the client was told is written; -1: none of this epoch.
+    told: int = -1
+    #: The offset after the last record that it was told is written; -1: none is known.
+    told_to: int = -1
+    #: How many producer ids were used before the one in use (``ids.successor``).
+    generation: int = 0
+    #: The sequence of a batch that was refused because those before it are missing; -1: none was since they came.
+    gap_at: int = -1
+    #: The first sequences of batches that have no response, of all connections.
+    open: list[int] = field(default_factory=list)
+
+    def sends(self, epoch: int, sequence: int) -> bool:
+        """Records that a batch comes; False: it is one that its client had left out, and others follow it already."""
+        if epoch > self.epoch:
+            self.epoch, self.told, self.gap_at, self.first = epoch, -1, -1, 0
+        elif epoch == self.epoch:
+            if self.first and is_before(sequence, self.first):
+                return False
+            if self.gap_at >= 0 and is_before(sequence, self.gap_at):
+                self.gap_at = -1
+        self.open.append(sequence)
+        return True
+
+    def ends(self, sequence: int) -> None:
+        """Records that a batch has its response, or will have none."""
+        if sequence in self.open:
+            self.open.remove(sequence)
+
+    def written(self, epoch: int, sequence: int, records: int, base_offset: int) -> int:
+        """Records that the client is told of a batch; how many records that it was told of are shown to be gone.
+
+        An offset below the end of what was written before shows that the log was cut, or made again.
+        """
+        gone = 0
+        if 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
+            gone = self.told_to - base_offset
+            self.told_to = -1
+        if base_offset >= 0:
+            self.told_to = max(self.told_to, base_offset + records)
+        last = advance(sequence, records - 1)
+        if epoch == self.epoch and (self.told < 0 or is_before(self.told, last)):
+            self.told = last
+            if self.first and distance(self.first, last) >= _FAR:
+                self.first = 0  # else what is new would count as older, half of all sequences later
+        return gone
+
+    def _knows(self, epoch: int, sequence: int) -> bool:
+        """Whether the client was told of a batch before."""
+        return epoch < self.epoch or (self.told >= 0 and not is_before(self.told, sequence))
+
+    def lost_from(self, last: int) -> int:
+        """Records that only what is up to ``last`` (a sequence; -1: nothing) is left; how many records are gone."""
+        gone = distance(last, self.told) if last >= 0 else self.told + 1
+        self.told, self.told_to = last, -1
+        return gone
+
+
+@dataclass(slots=True, eq=False)
+class KeptProducer:
+    """One producer: by partition, what is known there."""
+
+    partitions: dict[TrackKey, KeptPartition] = field(default_factory=dict)
+
+
+class KeptProducers:
+    """The kept producers of a process, those used last at the end."""
+
+    def __init__(self, most: int = MOST_PARTITIONS) -> None:
+        """``most``: partitions of producers that are remembered."""
+        self._most = most
+        self._count = 0
+        self._producers: OrderedDict[int, KeptProducer] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of partitions of producers."""
+        return self._count
+
+    def partition(self, producer_id: int, key: TrackKey) -> KeptPartition:
+        """What is known of a producer on a partition."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = KeptProducer()
+        found = producer.partitions.get(key)
+        if found is None:
+            found = producer.partitions[key] = KeptPartition()
+            self._count += 1
+            self._producers.move_to_end(producer_id)
+            self._forget()
+        return found
+
+    def _forget(self) -> None:
+        """Forgets the producers that were new the longest ago, and have no batch on its way."""
+        looks = len(self._producers) - 1  # not the one at hand
+        while self._count > self._most and looks:
+            looks -= 1
+            producer_id, producer = next(iter(self._producers.items()))
+            self._producers.move_to_end(producer_id)
+            if not any(partition.open for partition in producer.partitions.values()):
+                del self._producers[producer_id]
+                self._count -= len(producer.partitions)

@@ -1,0 +1,198 @@
+"""Settles an error that a broker has about the numbers of a kept producer: what to look at, and what to answer.
+
+A broker says OUT_OF_ORDER_SEQUENCE_NUMBER and the like for many causes, of which one is that acknowledged records are
+gone (KIP-98). The procedure ``repair`` finds out which it is. It is driven by the shell: each step that it yields is
+carried out, and what came of it sent in.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.sequence import advance
+from kproxy.dedup.kept.ids import successor
+from kproxy.dedup.kept.producers import KeptPartition, is_before
+from kproxy.dedup.producer_ids import LAST_EPOCH
+
+#: What a broker answers where a producer's numbers are not what it expects.
+REPAIRED: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+#: Ids are looked for beyond the newest that is known, of which the broker may have forgotten some.
+_MORE_IDS: Final = 8
+#: How often a batch is sent before its client has to send it again.
+_MOST_SENDS: Final = 3
+#: A client sends a batch again that was refused so, after those that it sent before: nothing of it is in the log.
+_SEND_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
+#: A batch that its client had left out comes after others that followed it; no client sends it again.
+LEFT_OUT: Final = ErrorCode.INVALID_RECORD
+
+
+class KeptBatch(NamedTuple):
+    """A batch of a kept producer, as its client has numbered it."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    records: int
+
+    @property
+    def last(self) -> int:
+        """The sequence of its last record."""
+        return advance(self.sequence, self.records - 1)
+
+
+class Look(NamedTuple):
+    """Ask the partition's leader what it remembers of these producer ids; a mapping from id to ``Remembered``."""
+
+    producer_ids: tuple[int, ...]
+
+
+class Remembered(NamedTuple):
+    """What a broker remembers of a producer on a partition; -1 as ``last``: nothing written in this epoch."""
+
+    epoch: int
+    last: int
+
+
+class Find(NamedTuple):
+    """Search the log for the batch, written under one of these ids; its offset, or -1."""
+
+    producer_ids: tuple[int, ...]
+
+
+class Check(NamedTuple):
+    """Read the record at an offset; whether it is gone: not deleted by retention, and not one of these producers'."""
+
+    offset: int
+    producer_ids: tuple[int, ...]
+
+
+class FenceOff(NamedTuple):
+    """Fence a producer id below an epoch, so that no copy of what was sent under it is written any more."""
+
+    producer_id: int
+    epoch: int
+
+
+class Send(NamedTuple):
+    """Send the batch to the partition's leader under this id; a ``Told``."""
+
+    producer_id: int
+
+
+class Told(NamedTuple):
+    """What the client, or kproxy, is told of a batch."""
+
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    #: How many acknowledged records are gone.
+    lost: int = 0
+    #: What it was, for the counters.
+    cause: str = ""
+
+
+Step: TypeAlias = Look | Find | Check | FenceOff | Send
+Repair: TypeAlias = Generator[Step, Any, Told]
+
+
+class _Newest(NamedTuple):
+    """The newest of a producer's ids that the leader remembers, and what it remembers of it."""
+
+    state: Remembered | None
+    #: All ids up to that one.
+    ids: tuple[int, ...]
+
+
+def repair(batch: KeptBatch, partition: KeptPartition, first: Told) -> Repair:
+    """Find out what an error means, and what becomes of the batch. ``first``: the broker's response to it."""
+    told = first
+    for _ in range(_MOST_SENDS):
+        newest = yield from _look(batch, partition)
+        state = newest.state
+        settled = yield from _settle(batch, partition, newest)
+        if settled is not None:
+            return settled
+        sent: Told = yield Send(successor(batch.producer_id, partition.generation))
+        told = sent
+        if told.error_code not in REPAIRED:
+            return told._replace(cause=_cause(batch, state))
+        if state is None and told.error_code == first.error_code:
+            break  # a broker before 2.5: it takes no other sequence than 0
+    return told._replace(cause="unsettled")
+
+
+def _cause(batch: KeptBatch, state: Remembered | None) -> str:
+    if state is None:
+        return "forgotten"
+    return "epoch_raised" if state.epoch > batch.epoch else "out_of_order"
+
+
+def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _Newest]:
+    """Find the newest of a producer's ids that the broker remembers: another process may have begun it."""
+    ids: tuple[int, ...] = ()
+    while True:
+        ids = tuple(successor(batch.producer_id, nth) for nth in range(len(ids) + partition.generation + _MORE_IDS))
+        seen: Mapping[int, Remembered] = yield Look(ids)
+        newest = max((nth for nth, producer_id in enumerate(ids) if producer_id in seen), default=-1)
+        if newest < len(ids) - 1:
+            break
+    partition.generation = max(partition.generation, newest)
+    return _Newest(seen.get(ids[partition.generation]), ids[: partition.generation + 1])
+
+
+def _settle(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | None]:
+    """Judge a batch by what the leader remembers; None: send it."""
+    state = newest.state
+    if state is not None and state.epoch > batch.epoch:
+        return (yield from _when_fenced(batch, partition, newest))
+    last = state.last if state is not None and state.epoch == batch.epoch else -1
+    if batch.epoch == partition.epoch and partition.told >= 0 and (last < 0 or is_before(last, partition.told)):
+        lost = yield from _lost(partition, last, newest.ids)
+        if lost is not None:
+            return lost
+        last = partition.told  # the broker has forgotten it
+    if last >= 0 and not is_before(last, batch.last):
+        return Told(0, (yield Find(newest.ids)), cause="written")
+    knows_nothing = state is None and last < 0
+    if knows_nothing or batch.sequence in (partition.first, advance(last, 1) if last >= 0 else 0):
+        return None
+    return (yield from _gap(batch, partition, newest.ids))
+
+
+def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | None]:
+    """Go on under another id, unless the client itself has a newer epoch."""
+    if partition.epoch > batch.epoch:
+        return Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
+    partition.generation += 1
+    offset = yield Find(newest.ids)
+    return Told(0, offset, cause="epoch_raised") if offset >= 0 else None
+
+
+def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
+    """Say so if records are gone of which the client was told that they are written."""
+    if partition.told_to < 0 or not (yield Check(partition.told_to - 1, ids)):
+        return None
+    return Told(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, lost=partition.lost_from(last), cause="lost")
+
+
+def _gap(batch: KeptBatch, partition: KeptPartition, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
+    """Wait for the batches before, or go on without them if their client has left them out.
+
+    A client repeats in order. Where a batch comes again after a refusal, and nothing before it has, nothing will. A
+    copy of what was left out may still be on its way to the broker: it is fenced off first.
+    """
+    if partition.gap_at != batch.sequence or any(is_before(one, batch.sequence) for one in partition.open):
+        partition.gap_at = batch.sequence
+        return Told(_SEND_AGAIN, cause="waits_for_others")
+    if batch.epoch <= LAST_EPOCH:
+        yield FenceOff(ids[-1], batch.epoch + 1)
+    partition.generation += 1
+    partition.first, partition.gap_at = batch.sequence, -1
+    return None

@@ -1,0 +1,186 @@
+"""Carries out the repair of errors about the numbers of kept producers (``kproxy.dedup.kept.repair``)."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+)
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.config.model import ConnectionOptions
+from kproxy.dedup.kept.repair import Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
+from kproxy.errors import RemoteProtocolError
+from kproxy.net.broker_log import Batch, BrokerLog, Failures
+from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.pool import Pool
+from kproxy.proxy.coordinator_requests import CoordinatorAnswer
+from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, restamp
+from kproxy.proxy.kept_stats import KeptStats
+
+if TYPE_CHECKING:
+    from kproxy.dedup.kept.producers import KeptPartition
+
+log = structlog.get_logger("kproxy.repairs")
+
+_BY_NAME, _BY_ID = (0, FIRST_TOPIC_ID - 1), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
+#: The client asks again after these: nothing of the batch was written, as far as is known.
+_UNREACHABLE: Final = Told(ErrorCode.NOT_ENOUGH_REPLICAS, cause="unreachable")
+_NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
+
+
+class KeptRepairs:
+    """The repairs of a process: of one partition of a producer one after the other, in the order of the responses."""
+
+    def __init__(self, cluster: Cluster, config: ConnectionOptions, broker_log: BrokerLog, stats: KeptStats) -> None:
+        """``broker_log`` reads and fences; batches are sent as their client's principal."""
+        self._cluster = cluster
+        self._config = config
+        self._broker_log = broker_log
+        self._stats = stats
+        self._last: dict[KeptPartition, trio.Event] = {}
+
+    def queue(self, ask: RepairRequest) -> Callable[[], Awaitable[CoordinatorAnswer]]:
+        """Repairs a request; its place in the order is that of this call."""
+        turns = []
+        for part, told in ask.call.wrong or ():
+            before, mine = self._last.get(part.partition), trio.Event()
+            self._last[part.partition] = mine
+            turns.append((part, told, before, mine))
+        return partial(self._run, ask, turns)
+
+    async def _run(
+        self, ask: RepairRequest, turns: list[tuple[KeptPart, Told, trio.Event | None, trio.Event]]
+    ) -> ProduceResponse:
+        told: dict[tuple[bytes, int], Told] = {}
+
+        async def one(part: KeptPart, first: Told, before: trio.Event | None, mine: trio.Event) -> None:
+            if before is not None:
+                await before.wait()
+            told[part.key] = await self._repair(ask, part, first, pool)
+
+        network = self._cluster.network_on_behalf(ask.principal)
+        pool = Pool(network, self._config, self._cluster.identity.verify)
+        try:
+            with trio.move_on_after(ask.call.timeout_ms / 1000):
+                async with trio.open_nursery() as nursery:
+                    for turn in turns:
+                        nursery.start_soon(one, *turn)
+        finally:
+            pool.close()
+            for part, _, _, mine in turns:
+                part.partition.ends(part.batch.sequence)
+                mine.set()
+                if self._last.get(part.partition) is mine:
+                    del self._last[part.partition]
+        for part, _, _, _ in turns:
+            self._note(part, told.setdefault(part.key, _NO_TIME))
+        replace_rows(ask.response, ask.call.version, told)
+        return ask.response
+
+    def _note(self, part: KeptPart, told: Told) -> None:
+        stats, batch = self._stats, part.batch
+        stats.repairs[told.cause] = stats.repairs.get(told.cause, 0) + 1
+        if not told.error_code:
+            stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, told.base_offset)
+        if told.lost:
+            stats.lost_records += told.lost
+            log.error(
+                "acknowledged records are gone from a log",
+                partition=part.key[1],
+                topic=part.key[0].hex() if len(part.key[0]) == 16 else part.key[0].decode("utf-8", "replace"),
+                records=told.lost,
+                producer_id=batch.producer_id,
+            )
+
+    async def _repair(self, ask: RepairRequest, part: KeptPart, first: Told, pool: Pool) -> Told:
+        try:
+            place = await self._place(ask, part)
+            if place is None:
+                return _UNREACHABLE
+            steps = repair(part.batch, part.partition, first)
+            step = next(steps)
+            while True:
+                step = steps.send(await self._perform(ask, part, place, step, pool))
+        except StopIteration as done:
+            told: Told = done.value
+            return told
+        except (OSError, RemoteProtocolError) as error:
+            log.warning("an error about a producer's sequences cannot be looked into", reason=str(error))
+            return _UNREACHABLE
+
+    async def _place(self, ask: RepairRequest, part: KeptPart) -> TopicPartition | None:
+        ref, index = part.key
+        if ask.call.version < FIRST_TOPIC_ID:
+            return ref.decode("utf-8", "replace"), index
+        name = await self._broker_log.topic_name(ref)
+        return None if name is None else (name, index)
+
+    async def _perform(
+        self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: Step, pool: Pool
+    ) -> object:
+        match step:
+            case Look(producer_ids):
+                _, active = (await self._broker_log.survey([place]))[place]
+                seen = {one: active[one] for one in producer_ids if one in active}
+                return {one: Remembered(row.epoch, row.last_sequence) for one, row in seen.items()}
+            case Find(producer_ids):
+                return await self._find(part, place, producer_ids)
+            case Check(offset, producer_ids):
+                return await self._is_gone(place, offset, producer_ids)
+            case FenceOff(producer_id, epoch):
+                await self._broker_log.fence([place], [(producer_id, epoch)])
+                return None
+            case Send(producer_id):
+                return await self._send(ask, part, producer_id, pool)
+
+    async def _find(self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...]) -> int:
+        batch, depth = part.batch, self._broker_log.retries_depth
+        found = await self._broker_log.tails([place], set(producer_ids), depth=depth)
+        for one in found[place]:
+            header = one.header
+            if (header.producer_epoch, header.base_sequence) == (batch.epoch, batch.sequence):
+                return header.base_offset
+        return -1
+
+    async def _is_gone(self, place: TopicPartition, offset: int, producer_ids: tuple[int, ...]) -> bool:
+        """Whether another producer's record is at an offset, or the log ends before it."""
+        end, _ = (await self._broker_log.survey([place]))[place]
+        if end <= offset:
+            return True
+        found: list[Batch] = []
+        failed: Failures = {}
+        await self._broker_log.read_at({place: [offset]}, lambda _, batch: found.append(batch), failed)
+        for error in failed.values():
+            raise error
+        return any(batch.header.producer_id not in producer_ids for batch in found)
+
+    async def _send(self, ask: RepairRequest, part: KeptPart, producer_id: int, pool: Pool) -> Told:
+        data = restamp(ask.call, part, producer_id)
+        ref, index = part.key
+        by_id = ask.call.version >= FIRST_TOPIC_ID
+        broker, error = await self._cluster.metadata.leader_now(ref, index, by_id)
+        if broker is None:
+            return Told(error or ErrorCode.LEADER_NOT_AVAILABLE, cause="unreachable")
+        topic = ProduceRequestTopicProduceData(
+            partition_data=[ProduceRequestPartitionProduceData(index=index, records=data)]
+        )
+        if by_id:
+            topic.topic_id = ref
+        else:
+            topic.name = ref.decode("utf-8", "replace")
+        request = ProduceRequest(acks=-1, timeout_ms=ask.call.timeout_ms, topic_data=[topic])
+        versions = _BY_ID if by_id else _BY_NAME
+        async with pool.to(broker.address) as client:
+            response = await client.call(request, ProduceResponse, versions, extra_ms=ask.call.timeout_ms)
+        for row in response.responses[0].partition_responses:
+            return Told(row.error_code, row.base_offset, row.log_append_time_ms)
+        raise RemoteProtocolError("a Produce response names no partition")

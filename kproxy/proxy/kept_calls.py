@@ -1,0 +1,88 @@
+"""Produce requests of kept producers: relayed as they are, while the brokers have no error about their numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kproxy.codec._generated.produce import ProduceResponse
+from kproxy.codec.batch import stamp
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID
+from kproxy.dedup.kept.producers import KeptPartition
+from kproxy.dedup.kept.repair import REPAIRED, KeptBatch, Told
+from kproxy.dedup.lanes import TrackKey
+from kproxy.proxy.kept_stats import KeptStats
+
+_PRODUCER_ID_AT: Final = 43
+_PRODUCER_ID: Final = Struct(">q")
+#: Ids of one connection that are known to be its client's.
+_MOST_OWN: Final = 16
+
+
+class KeptPart(NamedTuple):
+    """One batch of a kept producer, and what is known of its partition."""
+
+    key: TrackKey
+    batch: KeptBatch
+    partition: KeptPartition
+    start: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class KeptCall:
+    """One Produce request of a kept producer."""
+
+    frame: bytearray
+    parts: list[KeptPart]
+    version: int
+    timeout_ms: int
+    #: The batches about whose numbers the broker has an error; None: it has not answered.
+    wrong: list[tuple[KeptPart, Told]] | None = None
+
+    def answered(self, results: Mapping[TrackKey, tuple[int, int, int]], stats: KeptStats) -> None:
+        """Takes the broker's response; may be called again with it."""
+        if self.wrong is not None:
+            return
+        self.wrong = []
+        for part in self.parts:
+            error, offset, append_ms = results.get(part.key, (int(ErrorCode.UNKNOWN_SERVER_ERROR), -1, -1))
+            if error in REPAIRED:
+                self.wrong.append((part, Told(error, offset, append_ms)))
+                continue
+            if not error:
+                batch = part.batch
+                stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, offset)
+            part.partition.ends(part.batch.sequence)
+
+    def dropped(self) -> None:
+        """Records that there will be no response."""
+        for part in self.parts:
+            part.partition.ends(part.batch.sequence)
+
+
+class RepairRequest(NamedTuple):
+    """A request with batches about whose numbers the broker has an error: their rows in the response are replaced."""
+
+    call: KeptCall
+    response: ProduceResponse
+    principal: str
+
+
+def restamp(call: KeptCall, part: KeptPart, producer_id: int) -> memoryview:
+    """Writes a producer id into a batch, which keeps its epoch and sequence."""
+    data = memoryview(call.frame)[part.start : part.end]
+    stamp(data, producer_id, part.batch.epoch, part.batch.sequence)
+    return data
+
+
+def replace_rows(response: ProduceResponse, version: int, told: Mapping[TrackKey, Told]) -> None:
+    """Puts into a response what became of some of its partitions."""
+    for topic in response.responses:
+        ref = topic.topic_id if version >= FIRST_TOPIC_ID else topic.name.encode()
+        for row in topic.partition_responses:
+            new = told.get((ref, row.index))
+            if new is not None:
+                row.error_code, row.base_offset, row.log_append_time_ms = new[:3]
+                row.error_message = None

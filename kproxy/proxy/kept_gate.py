@@ -1,0 +1,91 @@
+"""Whose producer ids come on a connection, and what of their batches is kept."""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+
+from kproxy.codec.batch import HEADER_SIZE
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import ProduceLayout
+from kproxy.dedup.kept.clients import KeptClients
+from kproxy.dedup.kept.ids import is_given, successor
+from kproxy.dedup.kept.repair import LEFT_OUT, KeptBatch
+from kproxy.dedup.lanes import TrackKey
+from kproxy.proxy.context import Context
+from kproxy.proxy.kept_calls import KeptCall, KeptPart, restamp
+from kproxy.proxy.kept_stats import KeptStats
+from kproxy.proxy.principals import ANONYMOUS
+from kproxy.proxy.produce_batches import MAGIC_AT, read_batch_head
+
+_PRODUCER_ID_AT: Final = 43
+_PRODUCER_ID: Final = Struct(">q")
+#: Ids of one connection that are known to be its client's.
+_MOST_OWN: Final = 16
+
+
+def owner_of(ctx: Context, clients: KeptClients) -> bytes:
+    """To whom the producer ids of this connection's client belong."""
+    return clients.owner(ctx.client.identity, logged_in=ctx.client.principal != ANONYMOUS)
+
+
+class KeptGate:
+    """What one connection does with batches whose numbers are kept."""
+
+    def __init__(self, ctx: Context, clients: KeptClients, stats: KeptStats) -> None:
+        """``clients`` and ``stats`` are the process's."""
+        self._ctx = ctx
+        self._clients = clients
+        self._stats = stats
+        self._own: set[int] = set()
+
+    def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
+        """Whether all batches of a request have an id that was given to its client; None: one is another's."""
+        given = 0
+        for _, start, end in layout.partitions:
+            if end - start < HEADER_SIZE or frame[start + MAGIC_AT] != 2:
+                continue
+            (producer_id,) = _PRODUCER_ID.unpack_from(frame, start + _PRODUCER_ID_AT)
+            if is_given(producer_id):
+                if producer_id not in self._own and not self._is_own(producer_id):
+                    return None
+                given += 1
+        return given == len(layout.partitions) > 0
+
+    def _is_own(self, producer_id: int) -> bool:
+        ids = self._clients.ids
+        if ids is None or not ids.belongs(producer_id, owner_of(self._ctx, self._clients)):
+            self._stats.foreign_ids += 1
+            return False
+        if len(self._own) == _MOST_OWN:
+            self._own.clear()
+        self._own.add(producer_id)
+        return True
+
+    def take(self, frame: bytearray, layout: ProduceLayout, version: int) -> KeptCall | Mapping[TrackKey, int] | None:
+        """Takes a request whose ids are its client's; None: relay it; or the errors of its partitions.
+
+        Batches that their client had left out are refused: others follow them in the log already. What came with them
+        is sent again.
+        """
+        batches = []
+        for place in layout.partitions:
+            error, records, _, producer_id, epoch, sequence = read_batch_head(frame, place)
+            if error or sequence < 0 or epoch < 0:
+                return None
+            batches.append(KeptBatch(producer_id, epoch, sequence, records))
+        producers = self._clients.producers
+        parts = [
+            KeptPart(place.key, batch, producers.partition(batch.producer_id, place.key), place.start, place.end)
+            for place, batch in zip(layout.partitions, batches, strict=True)
+        ]
+        sent = [part for part in parts if part.partition.sends(part.batch.epoch, part.batch.sequence)]
+        call = KeptCall(frame, sent, version, layout.timeout_ms)
+        if len(sent) < len(parts):
+            call.dropped()
+            self._stats.left_out += len(parts) - len(sent)
+            again = {part.key: int(ErrorCode.NOT_ENOUGH_REPLICAS) for part in sent}
+            return {part.key: again.get(part.key, int(LEFT_OUT)) for part in parts}
+        for part in parts:
+            if part.partition.generation:
+                restamp(call, part, successor(part.batch.producer_id, part.partition.generation))
+        return call

@@ -1,0 +1,31 @@
+"""Counters of producers whose numbers are kept."""
+
+# ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
+
+from dataclasses import dataclass
+
+from kproxy.proxy.metric_fields import counter, counters
+
+
+@dataclass(slots=True)
+class KeptStats:
+    """Errors about the numbers of idempotent producers, and what they were."""
+
+    given_ids: int = counter("Producer ids given to idempotent producers whose numbers are kept.", "kept_producer_ids")
+    repairs: dict[str, int] = counters(
+        "Errors of brokers about the sequence or epoch of an idempotent producer, by cause. forgotten, out_of_order, "
+        "epoch_raised: the batch was sent again; written: it was in the log; waits_for_others: it came before its "
+        "predecessors; old_epoch: its client has a newer one; lost: acknowledged records are gone, and the client was "
+        "told; unsettled: the client was told the broker's error; unreachable: it asks again.",
+        "cause",
+        name="sequence_repairs",
+        expected=("forgotten", "lost", "out_of_order"),
+    )
+    lost_records: int = counter(
+        "Acknowledged records of idempotent producers that a log was found not to hold any more: an unclean leader "
+        "election, or a topic that was made again."
+    )
+    left_out: int = counter("Late batches that their idempotent producer had given up, refused.", "sequences_left_out")
+    foreign_ids: int = counter(
+        "Batches under a producer id that was given to another client, refused.", "foreign_producer_ids"
+    )

@@ -1,0 +1,90 @@
+"""What is known of kept producers."""
+
+from kproxy.codec.sequence import SEQUENCE_SPACE
+from kproxy.dedup.kept.producers import KeptPartition, KeptProducers, is_before
+
+KEY = (b"t", 0)
+
+
+def test_sequences_begin_again() -> None:
+    assert is_before(1, 2)
+    assert not is_before(2, 1)
+    assert not is_before(1, 1)
+    assert is_before(SEQUENCE_SPACE - 1, 0)
+    assert not is_before(0, SEQUENCE_SPACE - 1)
+
+
+def test_what_a_client_was_told_rises_with_its_epoch_and_sequence() -> None:
+    partition = KeptPartition()
+    for sequence in 0, 3:
+        assert partition.sends(5, sequence)
+    assert partition.open == [0, 3]
+    assert partition.written(5, 3, 2, 13) == 0
+    assert partition.written(5, 0, 3, 10) == 0  # its response was the later one
+    assert (partition.told, partition.told_to) == (4, 15)
+    partition.ends(3)
+    partition.ends(9)
+    assert partition.open == [0]
+    assert partition.sends(6, 0)
+    assert (partition.epoch, partition.told, partition.told_to) == (6, -1, 15)
+
+
+def test_an_offset_below_the_end_shows_that_the_log_was_cut() -> None:
+    partition = KeptPartition()
+    partition.sends(0, 0)
+    partition.written(0, 0, 10, 100)
+    partition.sends(0, 10)
+    assert partition.written(0, 10, 1, 104) == 6
+    assert partition.written(0, 11, 1, 105) == 0
+
+
+def test_a_retry_with_its_old_offset_shows_nothing() -> None:
+    partition = KeptPartition()
+    partition.sends(0, 0)
+    partition.written(0, 0, 10, 100)
+    assert partition.written(0, 0, 10, 100) == 0
+    partition.sends(1, 0)
+    assert partition.written(0, 5, 5, 95) == 0
+    assert partition.written(1, 0, 1, -1) == 0
+
+
+def test_what_was_left_out_comes_too_late() -> None:
+    partition = KeptPartition(epoch=0, first=7)
+    assert not partition.sends(0, 5)
+    assert partition.sends(0, 7)
+    assert partition.open == [7]
+
+
+def test_what_was_left_out_long_ago_is_forgotten() -> None:
+    partition = KeptPartition(epoch=0, first=7)
+    partition.written(0, 7 + SEQUENCE_SPACE // 4, 1, 0)
+    assert partition.first == 0
+
+
+def test_a_predecessor_ends_a_gap() -> None:
+    partition = KeptPartition(epoch=0, gap_at=9)
+    partition.sends(0, 9)
+    assert partition.gap_at == 9
+    partition.sends(0, 8)
+    assert partition.gap_at == -1
+
+
+def test_what_is_left_of_lost_records() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    assert partition.lost_from(6) == 3
+    assert (partition.told, partition.told_to) == (6, -1)
+    assert KeptPartition(epoch=0, told=9, told_to=50).lost_from(-1) == 10
+
+
+def test_producers_that_were_new_the_longest_ago_are_forgotten_unless_they_wait() -> None:
+    producers = KeptProducers(most=3)
+    waits = producers.partition(1, KEY)
+    waits.sends(0, 0)
+    producers.partition(2, KEY)
+    producers.partition(3, KEY)
+    producers.partition(4, KEY)
+    assert len(producers) == 3
+    assert producers.partition(1, KEY) is waits
+    for one in range(5, 20):
+        producers.partition(one, KEY).sends(0, 0)
+    assert len(producers) == 16

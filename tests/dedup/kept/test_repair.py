@@ -1,0 +1,189 @@
+"""Scripts of repairs: what is asked, and what the client is told."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.sequence import SEQUENCE_SPACE
+from kproxy.dedup.kept.ids import successor
+from kproxy.dedup.kept.producers import KeptPartition
+from kproxy.dedup.kept.repair import Check, FenceOff, Find, KeptBatch, Look, Remembered, Send, Step, Told, repair
+
+ID = 1 << 40 | 4711
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+UNKNOWN = ErrorCode.UNKNOWN_PRODUCER_ID
+AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
+WRITTEN = Told(0, 77, -1)
+
+
+class Log:
+    """A partition's leader: what it remembers, and what it says to each step."""
+
+    def __init__(
+        self,
+        remembers: Mapping[int, Remembered] | None = None,
+        *,
+        found: int = -1,
+        gone: bool = False,
+        sends: Sequence[Told] = (WRITTEN,),
+    ) -> None:
+        """``remembers``: by how many ids were used before."""
+        self.remembers = {successor(ID, nth): state for nth, state in (remembers or {}).items()}
+        self.found, self.gone, self.sends = found, gone, list(sends)
+        self.steps: list[Step] = []
+
+    def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER) -> Told:
+        """What the client is told."""
+        steps = repair(batch, partition, Told(error))
+        answer: Any = None
+        try:
+            while True:
+                answer = self._answer(steps.send(answer))
+        except StopIteration as done:
+            told: Told = done.value
+            return told
+
+    def _answer(self, step: Step) -> object:
+        if not isinstance(step, Look):
+            self.steps.append(step)
+        match step:
+            case Look(producer_ids):
+                return {one: state for one, state in self.remembers.items() if one in producer_ids}
+            case Find():
+                return self.found
+            case Check():
+                return self.gone
+            case FenceOff():
+                return None
+            case Send():
+                return self.sends.pop(0)
+
+
+def batch(sequence: int, records: int = 2, epoch: int = 0) -> KeptBatch:
+    return KeptBatch(ID, epoch, sequence, records)
+
+
+def test_a_batch_whose_predecessor_has_arrived_meanwhile_is_sent_again() -> None:
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(10), KeptPartition(epoch=0)) == WRITTEN._replace(cause="out_of_order")
+    assert log.steps == [Send(ID)]
+
+
+def test_a_batch_that_is_in_the_log_is_written() -> None:
+    log = Log({0: Remembered(0, 9)}, found=70)
+    assert log.run(batch(4), KeptPartition(epoch=0)) == Told(0, 70, cause="written")
+    assert log.steps == [Find((ID,))]
+
+
+def test_a_broker_that_has_forgotten_the_producer_takes_its_next_batch() -> None:
+    log = Log()
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    assert log.run(batch(10), partition, UNKNOWN) == WRITTEN._replace(cause="forgotten")
+    assert log.steps == [Check(49, (ID,)), Send(ID)]
+    unknown = Log()
+    assert unknown.run(batch(10), KeptPartition(epoch=0), UNKNOWN).cause == "forgotten"
+    assert unknown.steps == [Send(ID)]
+
+
+def test_a_broker_that_takes_no_other_sequence_than_0_is_believed() -> None:
+    log = Log(sends=[Told(UNKNOWN)])
+    assert log.run(batch(10), KeptPartition(epoch=0), UNKNOWN) == Told(UNKNOWN, cause="unsettled")
+
+
+@pytest.mark.parametrize("remembers", [{0: Remembered(0, 5)}, {0: Remembered(0, -1)}, {}])
+def test_acknowledged_records_that_are_gone_are_told_once(remembers: dict[int, Remembered]) -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    told = Log(remembers, gone=True).run(batch(10), partition)
+    lost = 4 if remembers and remembers[0].last == 5 else 10
+    assert told == Told(OUT_OF_ORDER, lost=lost, cause="lost")
+    partition.sends(1, 0)
+    assert Log({0: Remembered(0, 5)}).run(batch(0, epoch=1), partition).error_code == 0
+
+
+def test_records_that_were_deleted_are_not_lost() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    assert Log({0: Remembered(0, 5)}).run(batch(10), partition).error_code == 0
+
+
+def test_a_batch_that_comes_before_its_predecessors_is_to_be_sent_again() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
+    assert not log.steps
+    partition.sends(0, 10)
+    assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
+
+
+def test_what_a_client_has_left_out_is_waited_for_once_and_fenced_off() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    log = Log({0: Remembered(0, 9)})
+    for at in range(2):
+        partition.sends(0, 12)
+        told = log.run(batch(12), partition)
+        partition.ends(12)
+        assert (told.error_code == 0) == bool(at)
+    assert log.steps == [FenceOff(ID, 1), Send(successor(ID, 1))]
+    assert not partition.sends(0, 10)
+    assert partition.sends(0, 14)
+
+
+def test_not_while_a_predecessor_is_on_its_way() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50, gap_at=12, open=[10, 12])
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(12), partition).cause == "waits_for_others"
+
+
+def test_the_first_batches_of_an_epoch_may_be_left_out_as_well() -> None:
+    partition = KeptPartition(epoch=1, gap_at=4)
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(4, epoch=1), partition).error_code == 0
+    assert log.steps == [FenceOff(ID, 2), Send(successor(ID, 1))]
+
+
+def test_there_is_no_epoch_above_the_last_to_fence_with() -> None:
+    partition = KeptPartition(epoch=32767, gap_at=4)
+    log = Log({0: Remembered(5, 9)})
+    assert log.run(batch(4, epoch=32767), partition).error_code == 0
+    assert log.steps == [Send(successor(ID, 1))]
+
+
+def test_an_epoch_that_somebody_else_raised_is_left_for_another_id() -> None:
+    partition = KeptPartition(epoch=0, told=9)
+    log = Log({0: Remembered(7, -1)})
+    assert log.run(batch(10), partition, ErrorCode.INVALID_PRODUCER_EPOCH) == WRITTEN._replace(cause="epoch_raised")
+    assert log.steps == [Find((ID,)), Send(successor(ID, 1))]
+    assert partition.generation == 1
+    found = Log({0: Remembered(7, -1)}, found=60)
+    assert found.run(batch(10), KeptPartition(epoch=0)) == Told(0, 60, cause="epoch_raised")
+
+
+def test_a_late_batch_of_an_epoch_that_its_client_has_left_is_refused() -> None:
+    log = Log({0: Remembered(1, 4)})
+    told = log.run(batch(10), KeptPartition(epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert told == Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
+    assert not log.steps
+
+
+def test_the_id_that_another_process_continued_with_is_found_even_if_others_were_forgotten() -> None:
+    partition = KeptPartition(epoch=0)
+    log = Log({0: Remembered(1, -1), 3: Remembered(0, 9)})
+    assert log.run(batch(10), partition).error_code == 0
+    assert partition.generation == 3
+    assert log.steps == [Send(successor(ID, 3))]
+    far = Log({nth: Remembered(1, -1) for nth in range(8)} | {11: Remembered(0, 9)})
+    assert far.run(batch(10), KeptPartition(epoch=0)).error_code == 0
+    assert far.steps == [Send(successor(ID, 11))]
+
+
+def test_a_sequence_that_begins_again_is_the_next_one() -> None:
+    log = Log({0: Remembered(0, SEQUENCE_SPACE - 1)})
+    assert log.run(batch(0), KeptPartition(epoch=0, told=SEQUENCE_SPACE - 1, told_to=5)).error_code == 0
+    assert log.steps == [Send(ID)]
+
+
+def test_after_some_attempts_the_client_is_told_what_the_broker_says() -> None:
+    log = Log({0: Remembered(0, 9)}, sends=[Told(OUT_OF_ORDER)] * 3)
+    assert log.run(batch(10), KeptPartition(epoch=0)) == Told(OUT_OF_ORDER, cause="unsettled")
+    assert Log({0: Remembered(0, 9)}, sends=[Told(3)]).run(batch(10), KeptPartition(epoch=0)).error_code == 3
