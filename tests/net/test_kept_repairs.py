@@ -1,0 +1,251 @@
+"""Idempotent producers through kproxy: errors about their numbers, and what becomes of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.kept.ids import is_given, successor
+from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker.partition_log import PartitionLog
+from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
+from tests.net.retrying import TIME_MS
+
+pytestmark = pytest.mark.idle_clock
+
+TOPIC_ID_VERSION = 13
+
+
+class Producer:
+    """An idempotent client that says itself what it sends."""
+
+    def __init__(self, client: FrameClient, topic_id: bytes = b"") -> None:
+        """``topic_id``: name the topic by it, as Produce from v13 on does."""
+        self.client = client
+        self.topic_id = topic_id
+        self.id = -1
+        self.epoch = 0
+
+    async def begin(self) -> int:
+        """Gets a producer id; the error."""
+        answer = await self.client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+        self.id = answer.producer_id
+        return int(answer.error_code)
+
+    async def send(self, sequence: int, *parts: bytes) -> list[tuple[int, int]]:
+        """Sends a batch of one record to each of the partitions; error and offset of each."""
+        await self.ask(sequence, *parts)
+        return await self.answer()
+
+    async def ask(self, sequence: int, *parts: bytes) -> None:
+        """Sends it, without waiting for the response."""
+        data = [
+            ProduceRequestPartitionProduceData(
+                index=at,
+                records=bytes(
+                    build_batch(
+                        [Record(0, TIME_MS, None, value, ())],
+                        producer_id=self.id,
+                        producer_epoch=self.epoch,
+                        base_sequence=sequence,
+                    )
+                ),
+            )
+            for at, value in enumerate(parts)
+        ]
+        topic = ProduceRequestTopicProduceData(partition_data=data)
+        if self.topic_id:
+            topic.topic_id = self.topic_id
+        else:
+            topic.name = "t"
+        await self.client.send(ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[topic]), self.version)
+
+    @property
+    def version(self) -> int:
+        return TOPIC_ID_VERSION if self.topic_id else 9
+
+    async def answer(self) -> list[tuple[int, int]]:
+        """The response to the oldest request."""
+        response: Any = await self.client.receive()
+        return [(row.error_code, row.base_offset) for topic in response.responses for row in topic.partition_responses]
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[FakeServer]:
+    async with open_fake_cluster(1) as fake:
+        fake.cluster.create_topic("t", partitions=2)
+        yield fake
+
+
+@asynccontextmanager
+async def started(fake: FakeServer, **options: Any) -> AsyncIterator[Proxied]:
+    given = {"crash_recovery_enable": True, **options}
+    async with running(fake.bootstrap, instance_id="one", **given) as proxy, AsyncExitStack() as stack:
+        proxy.fake, proxy.transactions = fake, stack
+        await eventually(lambda: proxy.stats.upstream.ready)
+        yield proxy
+
+
+@asynccontextmanager
+async def producing(*, by_id: bool = False, **options: Any) -> AsyncIterator[tuple[Proxied, Producer]]:
+    """A producer that has written three records to each partition."""
+    async with cluster() as fake, started(fake, **options) as proxy:
+        producer = await connected(proxy, by_id=by_id)
+        for at, value in enumerate((b"a", b"b", b"c")):
+            assert await producer.send(at, value, value) == [(0, at), (0, at)]
+        yield proxy, producer
+
+
+async def connected(proxy: Proxied, *, by_id: bool = False, client_id: str = "test") -> Producer:
+    """A producer with an id; its connection is closed at the end."""
+    topic_id = proxy.brokers.topics["t"].topic_id if by_id else b""
+    producer = Producer(await reconnected(proxy, client_id), topic_id)
+    while await producer.begin():
+        pass
+    return producer
+
+
+async def reconnected(proxy: Proxied, client_id: str = "test") -> FrameClient:
+    client = await proxy.client(1, client_id=client_id)
+    await proxy.transactions.enter_async_context(client)
+    return client
+
+
+def log_of(proxy: Proxied, partition: int = 0) -> PartitionLog:
+    return proxy.brokers.topics["t"].partitions[partition].log
+
+
+def written(brokers: FakeCluster) -> list[bytes]:
+    """The values in partition 0, without markers."""
+    return [value for value in values_in(brokers, "t") if value and len(value) == 1]
+
+
+async def test_the_broker_knows_the_last_batch_only_and_a_retry_of_an_earlier_one_is_found() -> None:
+    """As after the restart of a broker, where an idempotent producer with several requests in flight doubles records."""
+    async with producing() as (proxy, producer):
+        log_of(proxy).producers.reload(0)
+        assert await producer.send(1, b"b", b"b") == [(0, 1), (0, 1)]
+        assert proxy.stats.kept.repairs == {"written": 1}
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_an_epoch_that_somebody_raised_does_not_reach_the_client(by_id: bool) -> None:
+    async with producing(by_id=by_id) as (proxy, producer):
+        assert is_given(producer.id)
+        log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        for at in 3, 4:
+            assert await producer.send(at, b"d", b"d") == [(0, at), (0, at)]
+        assert proxy.stats.kept.repairs == {"epoch_raised": 1}
+        ids = {one for one, _ in log_of(proxy).producers.items()}
+        assert ids == {producer.id, successor(producer.id, 1)}
+        producer.epoch += 1
+        assert await producer.send(0, b"e", b"e") == [(0, 5), (0, 5)]
+        assert proxy.stats.kept.repairs == {"epoch_raised": 1}
+
+
+async def test_requests_in_flight_are_repaired_in_their_order() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        for at in range(3, 8):
+            await producer.ask(at, b"%d" % at, b"")
+        assert [(await producer.answer())[0] for _ in range(5)] == [(0, at) for at in range(3, 8)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"3", b"4", b"5", b"6", b"7"]
+
+
+async def test_the_client_learns_that_acknowledged_records_are_gone_and_only_of_that_partition() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).truncate(1)
+        assert await producer.send(3, b"d", b"d") == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (0, 3)]
+        assert proxy.stats.kept.lost_records == 2
+        assert proxy.stats.kept.repairs == {"lost": 1}
+        producer.epoch += 1
+        assert await producer.send(0, b"d") == [(0, 1)]
+
+
+async def test_a_log_that_was_cut_below_all_that_a_producer_wrote_is_noticed_when_it_writes_again() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).truncate(0)
+        assert await producer.send(3, b"d", b"d") == [(0, 0), (0, 3)]
+        assert proxy.stats.kept.lost_records == 3
+
+
+async def test_what_was_deleted_is_not_lost() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).delete_before(3)
+        log_of(proxy).forget_producers(0)
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert proxy.stats.kept.lost_records == 0
+
+
+async def test_a_gap_that_the_client_made_is_accepted_when_it_insists_and_what_it_left_out_is_refused() -> None:
+    async with producing() as (proxy, producer):
+        again = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await producer.send(5, b"f", b"f") == [(again, -1), (again, -1)]
+        assert await producer.send(5, b"f", b"f") == [(0, 4), (0, 4)]  # after a marker
+        assert await producer.send(6, b"g", b"g") == [(0, 5), (0, 5)]
+        late = await producer.send(3, b"d", b"d")
+        assert late == [(ErrorCode.INVALID_RECORD, -1)] * 2
+        assert written(proxy.brokers) == [b"a", b"b", b"c", b"f", b"g"]
+        assert proxy.stats.kept.left_out == 2
+
+
+async def test_a_predecessor_that_comes_after_all_is_written_first() -> None:
+    async with producing() as (proxy, producer):
+        assert (await producer.send(4, b"e", b"e"))[0][0] == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert await producer.send(4, b"e", b"e") == [(0, 4), (0, 4)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e"]
+
+
+async def test_another_process_continues_under_the_id_that_the_former_one_used() -> None:
+    async with cluster() as fake:
+        async with started(fake) as proxy:
+            producer = await connected(proxy)
+            assert await producer.send(0, b"a") == [(0, 0)]
+            for _ in range(2):
+                told = await producer.send(5, b"f")
+            assert told == [(0, 2)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            assert await producer.send(5, b"f") == [(0, 2)]
+            assert await producer.send(6, b"g") == [(0, 3)]
+            assert written(fake.cluster) == [b"a", b"f", b"g"]
+
+
+async def test_an_id_of_another_client_is_refused() -> None:
+    async with producing() as (proxy, producer):
+        other = await connected(proxy, client_id="other")
+        other.id = producer.id
+        refused = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)
+        assert await other.send(3, b"x", b"x") == [refused, refused]
+        assert proxy.stats.kept.foreign_ids == 1
+        assert proxy.stats.refused.refusals == {"foreign_producer_id": 1}
+        same = await connected(proxy)
+        same.id = producer.id
+        assert await same.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+
+
+async def test_clients_that_are_not_listed_are_relayed() -> None:
+    async with producing(idempotent_clients=("kept-*",)) as (proxy, producer):
+        assert not is_given(producer.id)
+        log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        assert await producer.send(3, b"d", b"d") == [(ErrorCode.INVALID_PRODUCER_EPOCH, -1), (0, 3)]
+        assert is_given((await connected(proxy, client_id="kept-1")).id)
+
+
+async def test_without_crash_recovery_all_are_relayed() -> None:
+    async with cluster() as fake, started(fake, crash_recovery_enable=False) as proxy:
+        producer = await connected(proxy)
+        assert not is_given(producer.id)
+        assert await producer.send(0, b"a") == [(0, 0)]
