@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help agents archives backends clients client-results demo demo-programs docs explore test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network clean
+.PHONY: help agents archives backends clients client-results demo demo-programs docs explore test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network idempotence clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -90,6 +90,9 @@ chaos: $(STAMP)  ## real faults on three real brokers, and what came of it (ARGS
 
 agents: $(STAMP)  ## log shippers, appenders and mirrors while acknowledgements are lost, directly and through kproxy (ARGS="--only rsyslog")
 	$(BIN)/python -m verification.agents $(ARGS)
+
+idempotence: $(STAMP)  ## idempotent producers while responses are lost, brokers are killed, epochs are raised (ARGS="--only java-4.4.0")
+	$(BIN)/python -m verification.idempotence $(ARGS)
 
 network: $(STAMP) ## released clients on a network that is cut, slow, or loses acknowledgements (root; ARGS="--only latency")
 	$(BIN)/python -m verification.network $(ARGS)

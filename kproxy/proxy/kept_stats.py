@@ -11,7 +11,6 @@ from kproxy.proxy.metric_fields import counter, counters
 class KeptStats:
     """Errors about the numbers of idempotent producers, and what they were."""
 
-    given_ids: int = counter("Producer ids given to idempotent producers whose numbers are kept.", "kept_producer_ids")
     repairs: dict[str, int] = counters(
         "Errors of brokers about the sequence or epoch of an idempotent producer, by cause. forgotten, out_of_order, "
         "epoch_raised: the batch was sent again; written: it was in the log; waits_for_others: it came before its "

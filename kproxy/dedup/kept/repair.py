@@ -105,6 +105,7 @@ Repair: TypeAlias = Generator[Step, Any, Told]
 class _Newest(NamedTuple):
     """The newest of a producer's ids that the leader remembers, and what it remembers of it."""
 
+    generation: int
     state: Remembered | None
     #: All ids up to that one.
     ids: tuple[int, ...]
@@ -116,11 +117,13 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told) -> Repair:
     for _ in range(_MOST_SENDS):
         newest = yield from _look(batch, partition)
         state = newest.state
-        settled = yield from _settle(batch, partition, newest)
-        if settled is not None:
+        settled = yield from _settle(batch, partition, newest, first)
+        if isinstance(settled, Told):
             return settled
-        sent: Told = yield Send(successor(batch.producer_id, partition.generation))
+        sent: Told = yield Send(successor(batch.producer_id, settled))
         told = sent
+        if not told.error_code:
+            partition.generation = settled
         if told.error_code not in REPAIRED:
             return told._replace(cause=_cause(batch, state))
         if state is None and told.error_code == first.error_code:
@@ -144,11 +147,14 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
         if newest < len(ids) - 1:
             break
     partition.generation = max(partition.generation, newest)
-    return _Newest(seen.get(ids[partition.generation]), ids[: partition.generation + 1])
+    at = partition.generation
+    return _Newest(at, seen.get(ids[at]), ids[: at + 1])
 
 
-def _settle(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | None]:
-    """Judge a batch by what the leader remembers; None: send it."""
+def _settle(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
+) -> Generator[Step, Any, Told | int]:
+    """Judge a batch by what the leader remembers; a generation: send it under the id of that."""
     state = newest.state
     if state is not None and state.epoch > batch.epoch:
         return (yield from _when_fenced(batch, partition, newest))
@@ -159,20 +165,35 @@ def _settle(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Gene
             return lost
         last = partition.told  # the broker has forgotten it
     if last >= 0 and not is_before(last, batch.last):
-        return Told(0, (yield Find(newest.ids)), cause="written")
+        return (yield from _when_written(batch, partition, newest, first))
     knows_nothing = state is None and last < 0
     if knows_nothing or batch.sequence in (partition.first, advance(last, 1) if last >= 0 else 0):
-        return None
-    return (yield from _gap(batch, partition, newest.ids))
+        return newest.generation
+    return (yield from _gap(batch, partition, newest))
 
 
-def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | None]:
+def _when_written(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
+) -> Generator[Step, Any, Told]:
+    """Answer a batch that others followed. If neither the log shows it nor the client was told, it may be missing."""
+    offset = yield Find(newest.ids)
+    was_told = batch.epoch == partition.epoch and partition.told >= 0 and not is_before(partition.told, batch.last)
+    if offset < 0 and not was_told:
+        return first._replace(cause="unsettled")
+    return Told(0, offset, cause="written")
+
+
+def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | int]:
     """Go on under another id, unless the client itself has a newer epoch."""
     if partition.epoch > batch.epoch:
         return Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
-    partition.generation += 1
     offset = yield Find(newest.ids)
-    return Told(0, offset, cause="epoch_raised") if offset >= 0 else None
+    if offset >= 0:
+        return Told(0, offset, cause="epoch_raised")
+    told = partition.told if batch.epoch == partition.epoch else -1
+    if told >= 0 and is_before(advance(told, 1), batch.sequence):
+        return (yield from _gap(batch, partition, newest, is_fenced=True))
+    return newest.generation + 1
 
 
 def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
@@ -182,7 +203,9 @@ def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generato
     return Told(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, lost=partition.lost_from(last), cause="lost")
 
 
-def _gap(batch: KeptBatch, partition: KeptPartition, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
+def _gap(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, *, is_fenced: bool = False
+) -> Generator[Step, Any, Told | int]:
     """Wait for the batches before, or go on without them if their client has left them out.
 
     A client repeats in order. Where a batch comes again after a refusal, and nothing before it has, nothing will. A
@@ -191,8 +214,7 @@ def _gap(batch: KeptBatch, partition: KeptPartition, ids: tuple[int, ...]) -> Ge
     if partition.gap_at != batch.sequence or any(is_before(one, batch.sequence) for one in partition.open):
         partition.gap_at = batch.sequence
         return Told(_SEND_AGAIN, cause="waits_for_others")
-    if batch.epoch <= LAST_EPOCH:
-        yield FenceOff(ids[-1], batch.epoch + 1)
-    partition.generation += 1
+    if batch.epoch <= LAST_EPOCH and not is_fenced:
+        yield FenceOff(newest.ids[-1], batch.epoch + 1)
     partition.first, partition.gap_at = batch.sequence, -1
-    return None
+    return newest.generation + 1

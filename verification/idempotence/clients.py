@@ -1,0 +1,34 @@
+"""The clients: those of the interop tests that number their batches, as they are set by default."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.interop.catalog import CLIENTS, Client
+
+#: librdkafka waits for up to 10 s before it connects again.
+_SOON: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "batch.num.messages": 10}
+#: By the name of the client's row: what turns its idempotence on, if it is off by default, and makes its batches small.
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "java-0.11.0.3": {"enable.idempotence": "true", "acks": "all", "retries": "2147483647", "batch.size": "1000"},
+    "java-2.0.1-idempotent": {"batch.size": "1000"},
+    "java-2.8.2": {"enable.idempotence": "true", "acks": "all", "batch.size": "1000"},
+    "java-4.4.0": {"batch.size": "1000"},
+    "librdkafka-2.0.2": {"enable.idempotence": True, **_SOON},
+    "librdkafka-2.16.1": {"enable.idempotence": True, **_SOON},
+    "kafka-python-3.0.12": {"batch_size": 1000},
+    "aiokafka-0.14.0": {"enable_idempotence": True, "max_batch_size": 1000},
+    "franz-go-1.22.2": {"idempotent": "true"},
+    "sarama-1.61.1-2.8.1": {"idempotent": "true", "in_flight": "1", "retries": "100"},
+    "kafkajs-2.2.4": {"idempotent": True, "maxInFlightRequests": 1},
+}
+
+
+def idempotent_clients() -> dict[str, Client]:
+    """The clients, by name, with the settings of the trial."""
+    by_name = {client.name: client for client in CLIENTS}
+    return {name: _with(by_name[name], settings) for name, settings in _SETTINGS.items()}
+
+
+def _with(client: Client, settings: dict[str, Any]) -> Client:
+    producer = {**client.options.get("producer", {}), **settings}
+    return replace(client, options={**client.options, "producer": producer})
