@@ -92,6 +92,17 @@ def read_outlived(cluster: FakeCluster) -> set[Place]:
     return found
 
 
+def read_expired(cluster: FakeCluster) -> set[Place]:
+    """Records of producers that a broker has forgotten, for the age of their records."""
+    found: set[Place] = set()
+    for number, partition in enumerate(cluster.topics[TOPIC].partitions):
+        for stored in partition.log._batches:
+            if read_header(stored.data).producer_id in partition.log.producers.expired:
+                records = iter_records(stored.data, max_decompressed_bytes=1 << 20)
+                found |= {(number, content_of(record)) for record in records}
+    return found
+
+
 def read_retold(cluster: FakeCluster, history: History) -> set[Place]:
     """As ``History.retold``."""
     found: set[Place] = set()
@@ -213,11 +224,15 @@ def judged(history: History) -> Judged:
 def _copies_unseen(history: History, sents: list[Sent]) -> bool:
     """Whether nobody can see that a connection has ended, or what was written long before kproxy was killed or left.
 
-    Or a broker forgot for old timestamps that a producer was fenced.
+    Or a broker forgot for old timestamps that a producer was fenced, or what it had written before kproxy was killed.
     """
     if _are_mixed_up(history, sents):
         return True
-    return any(_is_unseen(history, sent) or (sent.client.age and sent.place in history.outlived) for sent in sents)
+    return any(_is_unseen(history, sent) or (sent.client.age and _is_forgotten(history, sent)) for sent in sents)
+
+
+def _is_forgotten(history: History, sent: Sent) -> bool:
+    return sent.place in history.outlived or (sent.resumed_at >= 0 and sent.place in history.expired)
 
 
 def _are_mixed_up(history: History, sents: list[Sent]) -> bool:

@@ -72,6 +72,8 @@ class ProducerStates:
         self._check_ms = check_ms
         self._next_expiry_check: int | None = None
         self._entries: dict[int, ProducerEntry] = {}
+        #: The ids that were forgotten because they had expired.
+        self.expired: set[int] = set()
 
     def items(self) -> list[tuple[int, ProducerEntry]]:
         return sorted(self._entries.items())
@@ -159,8 +161,11 @@ class ProducerStates:
                 entry.batches.popleft()
 
     def _drop_expired(self, now: int) -> None:
-        self._entries = {
-            producer_id: entry
+        expired = [
+            producer_id
             for producer_id, entry in self._entries.items()
-            if now - entry.last_timestamp < self._expiration_ms
-        }
+            if now - entry.last_timestamp >= self._expiration_ms
+        ]
+        self.expired.update(expired)
+        for producer_id in expired:
+            del self._entries[producer_id]

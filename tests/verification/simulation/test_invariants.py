@@ -172,6 +172,24 @@ def test_a_copy_after_a_forgotten_fence_is_not_where_its_record_is() -> None:
     assert verdict(behind, b"b", b"a", b"a") == {invariants.ORDER}
 
 
+def test_copies_of_old_records_that_the_broker_has_forgotten_are_not_judged_after_a_kill() -> None:
+    cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
+    cluster.create_topic(TOPIC)
+    log = cluster.topics[TOPIC].partitions[0].log
+    log.producers = ProducerStates(expiration_ms=10, check_ms=1)
+    data = build_batch([Record(0, 7, None, b"a", ())], producer_id=5, producer_epoch=0, base_sequence=0)
+    log.append(memoryview(data), 0, 7)
+    assert invariants.read_expired(cluster) == set()
+    for now in 8, 20:
+        log.producers.expire(now)
+    told = history((replace(client(), age=172_800.0), [(b"a", OK, -1)]))
+    told.expired = invariants.read_expired(cluster)
+    assert told.expired == {(0, Content(b"a"))}
+    assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
+    told.records[0].resumed_at = 2.0
+    assert verdict(told, b"a", b"a") == set()
+
+
 def test_what_was_written_under_an_epoch_that_was_over_is_found() -> None:
     cluster = FakeCluster(lambda: 0, brokers={1: Broker(1, "broker-1", 9092)})
     cluster.create_topic(TOPIC)
