@@ -212,7 +212,7 @@ class History:
     #: Records in batches of a producer epoch that was over, written since the broker had forgotten it.
     outlived: set[Place] = field(default_factory=set)
     #: Records of producers that a broker forgot for the age of their records.
-    expired: set[Place] = field(default_factory=set)
+    aged_out: set[Place] = field(default_factory=set)
     #: Records of which one was answered with the offset of another, which has another timestamp: the response to that
     #: one was surely not received, and it was retried where nobody knew which record was answered.
     retold: set[Place] = field(default_factory=set)

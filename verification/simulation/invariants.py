@@ -92,7 +92,7 @@ def read_outlived(cluster: FakeCluster) -> set[Place]:
     return found
 
 
-def read_expired(cluster: FakeCluster) -> set[Place]:
+def read_aged_out(cluster: FakeCluster) -> set[Place]:
     """Records of producers that a broker has forgotten, for the age of their records."""
     found: set[Place] = set()
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
@@ -232,7 +232,7 @@ def _copies_unseen(history: History, sents: list[Sent]) -> bool:
 
 
 def _is_forgotten(history: History, sent: Sent) -> bool:
-    return sent.place in history.outlived or (sent.resumed_at >= 0 and sent.place in history.expired)
+    return sent.place in history.outlived or (sent.resumed_at >= 0 and sent.place in history.aged_out)
 
 
 def _are_mixed_up(history: History, sents: list[Sent]) -> bool:

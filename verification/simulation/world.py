@@ -216,7 +216,7 @@ class World:
     def _judge(self) -> tuple[str, str] | None:
         """The gravest invariant that broke, and how."""
         self.history.outlived |= invariants.read_outlived(self.brokers)
-        self.history.expired = invariants.read_expired(self.brokers)
+        self.history.aged_out = invariants.read_aged_out(self.brokers)
         self.history.buried = invariants.read_buried(self.brokers)
         self.history.retold |= invariants.read_retold(self.brokers, self.history)
         found = invariants.broken(self.history, invariants.read_logs(self.brokers))

@@ -179,12 +179,12 @@ def test_copies_of_old_records_that_the_broker_has_forgotten_are_not_judged_afte
     log.producers = ProducerStates(expiration_ms=10, check_ms=1)
     data = build_batch([Record(0, 7, None, b"a", ())], producer_id=5, producer_epoch=0, base_sequence=0)
     log.append(memoryview(data), 0, 7)
-    assert invariants.read_expired(cluster) == set()
+    assert invariants.read_aged_out(cluster) == set()
     for now in 8, 20:
         log.producers.expire(now)
     told = history((replace(client(), age=172_800.0), [(b"a", OK, -1)]))
-    told.expired = invariants.read_expired(cluster)
-    assert told.expired == {(0, Content(b"a"))}
+    told.aged_out = invariants.read_aged_out(cluster)
+    assert told.aged_out == {(0, Content(b"a"))}
     assert verdict(told, b"a", b"a") == {invariants.DUPLICATE}
     told.records[0].resumed_at = 2.0
     assert verdict(told, b"a", b"a") == set()
