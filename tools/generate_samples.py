@@ -116,13 +116,13 @@ def _entry(entry: Option) -> str:
 
 
 def _value(entry: Option) -> str:
-    """The default as YAML. YAML 1.1 reads a bare off as false; {} is how an empty list is shown, too."""
+    """The default as YAML. A bare off would be false there, and * an alias; {} is how an empty list is shown, too."""
     if entry.default_text == "{}":
         try:
             entry.kind.parse({})
         except ValueError:
             return "[]"
-    return '"off"' if entry.default_text == "off" else entry.default_text
+    return f'"{entry.default_text}"' if entry.default_text in ("off", "*") else entry.default_text
 
 
 def pages() -> dict[Path, str]:

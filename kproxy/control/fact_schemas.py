@@ -94,6 +94,7 @@ STATUS: Final = _schema(
     unacknowledged_ms="Age of the oldest batch without an outcome, ms.",
     records_matched="Records recognised as retries; each would be a duplicate.",
     records_matched_untimed="Of these, records without an equal timestamp: equal new records may be among them.",
+    lost_records="Acknowledged records of idempotent producers that logs were found not to hold any more.",
     refusals="By reason, since the start.",
     connections_refused="By reason, since the start.",
     broker_errors="By kind, since the start.",

@@ -29,7 +29,7 @@ from kproxy.proxy.kept_stats import KeptStats
 if TYPE_CHECKING:
     from kproxy.dedup.kept.producers import KeptPartition
 
-log = structlog.get_logger("kproxy.repairs")
+log = structlog.get_logger("kproxy.resend")
 
 _BY_NAME, _BY_ID = (0, FIRST_TOPIC_ID - 1), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
 #: The client asks again after these: nothing of the batch was written, as far as is known.

@@ -88,6 +88,7 @@ class Facts:
             buffer_memory=config.buffer_memory,
             records_matched=stats.retries.records_matched,
             records_matched_untimed=stats.retries.records_matched_untimed,
+            lost_records=stats.kept.lost_records,
             per_second=self._sampler.total,
             transactions=self._transactions(now),
             refusals=dict(stats.refused.refusals),

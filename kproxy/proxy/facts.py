@@ -167,6 +167,7 @@ class Status(NamedTuple):
     buffer_memory: int
     records_matched: int
     records_matched_untimed: int
+    lost_records: int
     per_second: Traffic
     transactions: TransactionsFact
     refusals: dict[str, int]

@@ -12,11 +12,11 @@ class KeptStats:
     """Errors about the numbers of idempotent producers, and what they were."""
 
     repairs: dict[str, int] = counters(
-        "Errors of brokers about the sequence or epoch of an idempotent producer, by cause. forgotten, out_of_order, "
+        "Errors of brokers about the sequence or epoch of an idempotent producer, by reason. forgotten, out_of_order, "
         "epoch_raised: the batch was sent again; written: it was in the log; waits_for_others: it came before its "
         "predecessors; old_epoch: its client has a newer one; lost: acknowledged records are gone, and the client was "
         "told; unsettled: the client was told the broker's error; unreachable: it asks again.",
-        "cause",
+        "reason",
         name="sequence_repairs",
         expected=("forgotten", "lost", "out_of_order"),
     )

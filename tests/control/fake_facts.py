@@ -71,6 +71,7 @@ STATUS = Status(
     buffer_memory=134_217_728,
     records_matched=77,
     records_matched_untimed=7,
+    lost_records=9,
     per_second=Traffic(2_500_000.0, 8_000.5, 240.0),
     transactions=TransactionsFact(1, 2, 30_000, 0, 0, 0, 11, 4),
     refusals={"acks": 3},

@@ -130,7 +130,7 @@ def written(brokers: FakeCluster) -> list[bytes]:
 
 
 async def test_the_broker_knows_the_last_batch_only_and_a_retry_of_an_earlier_one_is_found() -> None:
-    """As after the restart of a broker, where an idempotent producer with several requests in flight doubles records."""
+    """As after the restart of a broker: a producer with several requests in flight would double records."""
     async with producing() as (proxy, producer):
         log_of(proxy).producers.reload(0)
         assert await producer.send(1, b"b", b"b") == [(0, 1), (0, 1)]

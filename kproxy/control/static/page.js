@@ -261,7 +261,8 @@ function figures(status) {
   const waits = status.unacknowledged_ms ? `oldest unacknowledged: ${span(status.unacknowledged_ms)}` : "nothing unacknowledged";
   const untimed = status.records_matched_untimed;
   const guessed = untimed ? `, ${whole.format(untimed)} of them without an equal timestamp` : "";
-  byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out${guessed}`;
+  const lost = status.lost_records ? `; ${whole.format(status.lost_records)} acknowledged records are gone from logs` : "";
+  byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out${guessed}${lost}`;
   byId("open").textContent = whole.format(transactions.open);
   byId("open-note").textContent =
     `open here, ${whole.format(transactions.prepared)} prepared; ${whole.format(transactions.commits)} committed, ${whole.format(transactions.aborts)} aborted`;

@@ -30,8 +30,8 @@ class KeptPartition:
     told: int = -1
     #: The offset after the last record that it was told is written; -1: none is known.
     told_to: int = -1
-    #: How many producer ids were used before the one in use (``ids.successor``). It is in use once a batch is in the log
-    #: under it: until then the broker would take any other, too, and those before it never.
+    #: How many producer ids were used before the one in use (``ids.successor``). An id is in use once a batch is in the
+    #: log under it: until then the broker would take any other first, and those before it never.
     generation: int = 0
     #: The sequence of a batch that was refused because those before it are missing; -1: none was since they came.
     gap_at: int = -1
