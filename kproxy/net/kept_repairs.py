@@ -16,7 +16,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config.model import ConnectionOptions
+from kproxy.config import Config
 from kproxy.dedup.kept.repair import Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, Failures
@@ -40,13 +40,15 @@ _NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
 class KeptRepairs:
     """The repairs of a process: of one partition of a producer one after the other, in the order of the responses."""
 
-    def __init__(self, cluster: Cluster, config: ConnectionOptions, broker_log: BrokerLog, stats: KeptStats) -> None:
+    def __init__(self, cluster: Cluster, config: Config, broker_log: BrokerLog, stats: KeptStats) -> None:
         """``broker_log`` reads and fences; batches are sent as their client's principal."""
         self._cluster = cluster
         self._config = config
         self._broker_log = broker_log
         self._stats = stats
         self._last: dict[KeptPartition, trio.Event] = {}
+        #: Logs are read by so many at a time, whoever has caused it.
+        self._reads = trio.CapacityLimiter(config.recovery_concurrency)
 
     def queue(self, ask: RepairRequest) -> Callable[[], Awaitable[CoordinatorAnswer]]:
         """Repairs a request; its place in the order is that of this call."""
@@ -132,19 +134,21 @@ class KeptRepairs:
                 _, active = (await self._broker_log.survey([place]))[place]
                 seen = {one: active[one] for one in producer_ids if one in active}
                 return {one: Remembered(row.epoch, row.last_sequence) for one, row in seen.items()}
-            case Find(producer_ids):
-                return await self._find(part, place, producer_ids)
+            case Find(producer_ids, since):
+                async with self._reads:
+                    return await self._find(part, place, producer_ids, since)
             case Check(offset, producer_ids):
-                return await self._is_gone(place, offset, producer_ids)
+                async with self._reads:
+                    return await self._is_gone(place, offset, producer_ids)
             case FenceOff(producer_id, epoch):
                 await self._broker_log.fence([place], [(producer_id, epoch)])
                 return None
             case Send(producer_id):
                 return await self._send(ask, part, producer_id, pool)
 
-    async def _find(self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...]) -> int:
+    async def _find(self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...], since: int) -> int:
         batch, depth = part.batch, self._broker_log.retries_depth
-        found = await self._broker_log.tails([place], set(producer_ids), depth=depth)
+        found = await self._broker_log.tails([place], set(producer_ids), floors={place: since}, depth=depth)
         for one in found[place]:
             header = one.header
             if (header.producer_epoch, header.base_sequence) == (batch.epoch, batch.sequence):

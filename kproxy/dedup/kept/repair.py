@@ -61,9 +61,10 @@ class Remembered(NamedTuple):
 
 
 class Find(NamedTuple):
-    """Search the log for the batch, written under one of these ids; its offset, or -1."""
+    """Search the log for the batch, written under one of these ids at ``since`` or later; its offset, or -1."""
 
     producer_ids: tuple[int, ...]
+    since: int = 0
 
 
 class Check(NamedTuple):
@@ -172,12 +173,22 @@ def _settle(
     return (yield from _gap(batch, partition, newest))
 
 
+def _was_told(batch: KeptBatch, partition: KeptPartition) -> bool:
+    return batch.epoch == partition.epoch and partition.told >= 0 and not is_before(partition.told, batch.last)
+
+
+def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
+    """Search from the end of what the client was told of on: a batch that comes later in its numbers is behind that."""
+    knows = batch.epoch == partition.epoch and partition.told >= 0 and not _was_told(batch, partition)
+    return Find(newest.ids, max(partition.told_to, 0) if knows else 0)
+
+
 def _when_written(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
 ) -> Generator[Step, Any, Told]:
     """Answer a batch that others followed. If neither the log shows it nor the client was told, it may be missing."""
-    offset = yield Find(newest.ids)
-    was_told = batch.epoch == partition.epoch and partition.told >= 0 and not is_before(partition.told, batch.last)
+    offset = yield _find(batch, partition, newest)
+    was_told = _was_told(batch, partition)
     if offset < 0 and not was_told:
         return first._replace(cause="unsettled")
     return Told(0, offset, cause="written")
@@ -187,7 +198,7 @@ def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) ->
     """Go on under another id, unless the client itself has a newer epoch."""
     if partition.epoch > batch.epoch:
         return Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
-    offset = yield Find(newest.ids)
+    offset = yield _find(batch, partition, newest)
     if offset >= 0:
         return Told(0, offset, cause="epoch_raised")
     told = partition.told if batch.epoch == partition.epoch else -1

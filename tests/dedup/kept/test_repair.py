@@ -159,6 +159,36 @@ def test_an_epoch_that_somebody_else_raised_is_left_for_another_id() -> None:
     assert found.run(batch(10), KeptPartition(epoch=0)) == Told(0, 60, cause="epoch_raised")
 
 
+def test_the_log_is_searched_from_what_the_client_was_told_of_on() -> None:
+    log = Log({0: Remembered(0, 15)}, found=60)
+    assert log.run(batch(12), KeptPartition(epoch=0, told=9, told_to=50)).base_offset == 60
+    assert log.run(batch(8), KeptPartition(epoch=0, told=9, told_to=50)).base_offset == 60
+    assert log.steps == [Find((ID,), 50), Find((ID,), 0)]
+
+
+def test_a_batch_that_others_followed_and_nobody_knows_of_is_not_called_written() -> None:
+    told = Log({0: Remembered(0, 15)}).run(batch(12), KeptPartition(epoch=0))
+    assert told == Told(OUT_OF_ORDER, cause="unsettled")
+    assert Log({0: Remembered(0, 15)}).run(batch(12), KeptPartition(epoch=0, told=13, told_to=-1)).error_code == 0
+
+
+def test_a_new_id_is_in_use_only_when_a_batch_is_in_the_log_under_it() -> None:
+    partition = KeptPartition(epoch=0, told=9)
+    log = Log({0: Remembered(7, -1)}, sends=[Told(ErrorCode.NOT_LEADER_OR_FOLLOWER), WRITTEN])
+    assert log.run(batch(10), partition).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.generation == 0
+    assert log.run(batch(10), partition).error_code == 0
+    assert partition.generation == 1
+
+
+def test_what_was_left_out_before_somebody_raised_the_epoch_is_waited_for_as_well() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    log = Log({0: Remembered(7, -1)})
+    assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
+    assert log.run(batch(12), partition).error_code == 0
+    assert log.steps == [Find((ID,), 50), Find((ID,), 50), Send(successor(ID, 1))]
+
+
 def test_a_late_batch_of_an_epoch_that_its_client_has_left_is_refused() -> None:
     log = Log({0: Remembered(1, 4)})
     told = log.run(batch(10), KeptPartition(epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH)
