@@ -22,6 +22,7 @@ from kproxy.proxy.commands import (
     Connect,
     DelayRefusal,
     LeaseProducerId,
+    OpenLog,
     Resolve,
 )
 from kproxy.proxy.principals import of_certificate
@@ -195,6 +196,8 @@ class Intake:
                 await self._logins.serve(command, self._session.client.client_id, client.peer, client.peer_closed)
             case LeaseProducerId():
                 await self._lease(waiting)
+            case OpenLog():
+                await self._lanes.log.opened.wait()
             case Beside():
                 await connection.budget.beside(command.work.whole, self._config.decompression_max_bytes)
             case Resolve() | AwaitOutcomes():

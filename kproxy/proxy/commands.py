@@ -56,6 +56,11 @@ class LeaseProducerId:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLog:
+    """Wait until the log of producer ids is open: before, nobody knows to whom ids were given."""
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitProgress:
     """Wait until a response came or batches were sent again."""
 
@@ -96,6 +101,7 @@ Blocking: TypeAlias = (
     | CheckLogin
     | DelayRefusal
     | LeaseProducerId
+    | OpenLog
     | AwaitProgress
     | Beside
     | Resolve

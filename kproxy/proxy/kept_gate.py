@@ -1,6 +1,6 @@
 """Whose producer ids come on a connection, and what of their batches is kept."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Final
 
@@ -38,13 +38,14 @@ class KeptGate:
         self._stats = stats
         self._own: set[int] = set()
 
+    def awaits_owner(self, frame: bytearray, layout: ProduceLayout) -> bool:
+        """Whether a request has an id of which it is not known yet to whom it was given."""
+        return self._clients.awaits_secret and any(map(is_given, _ids_of(frame, layout)))
+
     def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
         """Whether all batches of a request have an id that was given to its client; None: one is another's."""
         given = 0
-        for _, start, end in layout.partitions:
-            if end - start < HEADER_SIZE or frame[start + MAGIC_AT] != 2:
-                continue
-            (producer_id,) = _PRODUCER_ID.unpack_from(frame, start + _PRODUCER_ID_AT)
+        for producer_id in _ids_of(frame, layout):
             if is_given(producer_id):
                 if producer_id not in self._own and not self._is_own(producer_id):
                     return None
@@ -89,3 +90,10 @@ class KeptGate:
             if part.partition.generation:
                 restamp(call, part, successor(part.batch.producer_id, part.partition.generation))
         return call
+
+
+def _ids_of(frame: bytearray, layout: ProduceLayout) -> Iterator[int]:
+    for _, start, end in layout.partitions:
+        if end - start >= HEADER_SIZE and frame[start + MAGIC_AT] == 2:
+            (producer_id,) = _PRODUCER_ID.unpack_from(frame, start + _PRODUCER_ID_AT)
+            yield producer_id

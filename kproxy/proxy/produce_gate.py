@@ -31,6 +31,7 @@ from kproxy.proxy.commands import (
     Beside,
     Blocking,
     LeaseProducerId,
+    OpenLog,
     Procedure,
     Resend,
     Resolve,
@@ -260,6 +261,8 @@ class ProduceGate:
         stamps = self._policy.idempotence or upstream != slot.api_version
         counts = new_batches(frame, layout)
         if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
+            if self._kept is not None and self._kept.awaits_owner(frame, layout):
+                return self._when_open(slot, frame, layout, upstream)
             self._pass(slot, frame, layout, upstream)
             return None
         if slot.api_version < FIRST_V2 and converted is None:
@@ -274,6 +277,11 @@ class ProduceGate:
                 return self._when_compared(member, call, owed, frame, layout, counts, converted)
         self._accept(member, call, frame, layout, counts, converted)
         return None
+
+    def _when_open(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> Procedure:
+        """Takes a request once it is known to whom its producer ids were given."""
+        yield OpenLog()
+        yield from self._write(slot, frame, layout, upstream) or ()
 
     def _when_leased(
         self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int, converted: Converted | None

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kproxy.codec._generated.produce import (
     ProduceRequest,
@@ -14,6 +15,7 @@ from kproxy.codec._generated.produce import (
     ProduceResponse,
 )
 from kproxy.codec.messages import ErrorCode, Message
+from kproxy.codec.sequence import advance
 from verification.simulation.frames import FrameIO
 from verification.simulation.history import GIVEN_UP, Attempt, History, Sent, State
 from verification.simulation.link import Link
@@ -81,6 +83,9 @@ class Client:
         self._told_at: deque[tuple[float, list[Sent]]] = deque()
         self._next = 0
         self._stamped = 0
+        #: Of an idempotent client: its id, and by partition the next sequence.
+        self._producer_id = -1
+        self._sequences: dict[int, int] = {}
         self._due = 0.0
         self._failures = 0
         #: Goes before what is sent again: the next request was made before an error was read.
@@ -250,9 +255,11 @@ class Client:
             self._fail_over()
         if self.plan.keeps_connections:
             self._place = self._leaders.get(self._first_partition())
-        if self._place is None:
+        if self._place is None or (self.plan.numbered and self._producer_id < 0):
             self._open(await self._host.connect(*self._bootstrap, 1000))
             self._place = await self._leader()
+            if self.plan.numbered:
+                await self._identify()
             self._close()
         if self._place in self._kept:
             if self._place[0] != self._sent_to:
@@ -296,13 +303,39 @@ class Client:
             raise OSError("no leader")
         return self._leaders[first]
 
+    def _number(self, batch: list[Sent]) -> tuple[int, int] | None:
+        """The producer id and the first sequence of a batch, the same however often it is sent."""
+        if not self.plan.numbered:
+            return None
+        first = batch[0]
+        if first.sequence < 0:
+            first.sequence = self._sequences.get(first.partition, 0)
+            self._sequences[first.partition] = advance(first.sequence, len(batch))
+        return self._producer_id, first.sequence
+
+    async def _identify(self) -> None:
+        """Gets a producer id."""
+        assert self._io is not None
+        while self._producer_id < 0:
+            await self._io.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1)
+            response: Message | None = None
+            with trio.move_on_after(self.plan.request_timeout):
+                _, response = await self._io.receive()
+            if not isinstance(response, InitProducerIdResponse):
+                raise OSError("no answer to InitProducerId")
+            self._producer_id = response.producer_id
+            if response.error_code:
+                await trio.sleep(0.1)
+
     async def _send(self, request: Request) -> None:
         assert self._io is not None
         plan = self.plan
         data = [
             ProduceRequestPartitionProduceData(
                 index=index,
-                records=record_set(plan.magic, plan.codec, [(sent.timestamp, sent.content) for sent in batch]),
+                records=record_set(
+                    plan.magic, plan.codec, [(sent.timestamp, sent.content) for sent in batch], self._number(batch)
+                ),
             )
             for index, batch in request.items()
         ]
@@ -482,7 +515,7 @@ class Client:
             self._of_round += again
         else:
             self._todo.extendleft(reversed(again))
-        if self.plan.ready:  # after the batches that precede it again
+        if self.plan.ready or self.plan.numbered:  # after the batches that precede it again
             self._todo = deque(sorted(self._todo, key=lambda request: min(sent.nth for sent in _all(request))))
 
     def _lost(self, why: str) -> None:

@@ -147,6 +147,8 @@ class Sent:
     alike_since: float = inf
     #: The kproxy that knew of its acknowledgement was killed, or its client has moved to another one.
     forgotten: bool = False
+    #: Of the first record of an idempotent client's batch; -1: it was not sent yet.
+    sequence: int = -1
     #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
     key: bytes | None = None
@@ -248,6 +250,9 @@ class History:
         equal = self.sent.setdefault((sent.place, sent.client.client_id, sent.client.host), [])
         self.stamps.setdefault(sent.place, set()).add(sent.timestamp)
         attempt.link.used_at = min(attempt.link.used_at, trio.current_time())
+        if sent.client.numbered:  # nothing is excused, since nothing is compared
+            sent.attempts.append(attempt)
+            return
         for other in equal:
             if other is not sent and not other.evident:
                 self._compare(other, sent, attempt.link)

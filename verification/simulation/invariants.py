@@ -256,6 +256,8 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     where a client has connections in use at two instances: without them it may as well be two programs. Nor where a
     program stood still: for granted is taken that who sends something has read what had arrived a second before.
     """
+    if sent.client.numbered:
+        return False
     if _is_beyond_relay(history, sent):
         return True
     untimed = not history.is_timed(sent.client)

@@ -130,6 +130,8 @@ class ClientPlan:
     #: Has a connection to each leader and keeps it when leaders move, as librdkafka and Java do: a retry may come over
     #: a connection that is older than the one on which the request was sent.
     keeps_connections: bool = False
+    #: Is idempotent: numbers its batches itself. What it gives up is a gap in its numbers.
+    numbered: bool = False
 
     @property
     def is_pioneer(self) -> bool:

@@ -97,6 +97,8 @@ class Taste:
     labels: tuple[Labels, ...] = LABELS
     #: Of clients that close a connection when a request times out.
     keeps_connections: tuple[bool, ...] = (False, False, True)
+    #: Clients that number their batches themselves.
+    numbered: tuple[bool, ...] = (False,)
 
 
 #: Gateways between which clients move. Instances compare times of theirs: clocks do not jump.
@@ -167,10 +169,31 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
         replace(client, keeps_connections=_may_keep(client) and kept.choice(taste.keeps_connections))
         for client in clients
     )
+    numbers = Random(f"numbers {plan.seed}")
+    clients = tuple(_numbered(client) if numbers.choice(taste.numbered) else client for client in clients)
     if taste.fails_over:
         clients = tuple(replace(client, instances=plan.instances) for client in clients)
     plan = replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
     return _habits(plan, Random(f"habits {plan.seed}"), taste)
+
+
+def _numbered(client: ClientPlan) -> ClientPlan:
+    """An idempotent client: it repeats batches as they were, and in order, with at most five in flight."""
+    return replace(
+        client,
+        numbered=True,
+        magic=2,
+        version=max(client.version, 3),
+        acks=-1,
+        depth=min(client.depth, 5),
+        regroup="same",
+        repeats_whole=False,
+        shuffles=False,
+        ready=False,
+        in_rounds=False,
+        renews_timestamps=False,
+        age=0.0,
+    )
 
 
 def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:

@@ -26,8 +26,10 @@ class KeptPartition:
     #: The newest epoch of the client, and its first sequence that counts: what is before was left out by the client.
     epoch: int = -1
     first: int = 0
-    #: The last sequence that the client was told is written; -1: none of this epoch.
+    #: The last sequence that the client was told is written, -1: none of this epoch; and the first of those before it
+    #: without a gap.
     told: int = -1
+    told_from: int = -1
     #: The offset after the last record that it was told is written; -1: none is known.
     told_to: int = -1
     #: How many producer ids were used before the one in use (``ids.successor``). An id is in use once a batch is in the
@@ -67,11 +69,23 @@ class KeptPartition:
         if base_offset >= 0:
             self.told_to = max(self.told_to, base_offset + records)
         last = advance(sequence, records - 1)
-        if epoch == self.epoch and (self.told < 0 or is_before(self.told, last)):
+        if epoch != self.epoch:
+            return gone
+        if self.told_from == advance(last, 1) and self.told >= 0:
+            self.told_from = sequence
+        if self.told < 0 or is_before(self.told, last):
+            if self.told < 0 or sequence != advance(self.told, 1):
+                self.told_from = sequence
             self.told = last
             if self.first and distance(self.first, last) >= _FAR:
                 self.first = 0  # else what is new would count as older, half of all sequences later
         return gone
+
+    def was_told(self, epoch: int, sequence: int) -> bool:
+        """Whether the client was told that the record of a sequence is written, or that of a later one of its batch."""
+        if epoch != self.epoch or self.told < 0:
+            return False
+        return not (is_before(self.told, sequence) or is_before(sequence, self.told_from))
 
     def _knows(self, epoch: int, sequence: int) -> bool:
         """Whether the client was told of a batch before."""

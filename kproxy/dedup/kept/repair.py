@@ -173,14 +173,10 @@ def _settle(
     return (yield from _gap(batch, partition, newest))
 
 
-def _was_told(batch: KeptBatch, partition: KeptPartition) -> bool:
-    return batch.epoch == partition.epoch and partition.told >= 0 and not is_before(partition.told, batch.last)
-
-
 def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
     """Search from the end of what the client was told of on: a batch that comes later in its numbers is behind that."""
-    knows = batch.epoch == partition.epoch and partition.told >= 0 and not _was_told(batch, partition)
-    return Find(newest.ids, max(partition.told_to, 0) if knows else 0)
+    is_later = batch.epoch == partition.epoch and partition.told >= 0 and is_before(partition.told, batch.sequence)
+    return Find(newest.ids, max(partition.told_to, 0) if is_later else 0)
 
 
 def _when_written(
@@ -188,8 +184,7 @@ def _when_written(
 ) -> Generator[Step, Any, Told]:
     """Answer a batch that others followed. If neither the log shows it nor the client was told, it may be missing."""
     offset = yield _find(batch, partition, newest)
-    was_told = _was_told(batch, partition)
-    if offset < 0 and not was_told:
+    if offset < 0 and not partition.was_told(batch.epoch, batch.sequence):
         return first._replace(cause="unsettled")
     return Told(0, offset, cause="written")
 

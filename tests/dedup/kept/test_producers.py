@@ -29,6 +29,20 @@ def test_what_a_client_was_told_rises_with_its_epoch_and_sequence() -> None:
     assert (partition.epoch, partition.told, partition.told_to) == (6, -1, 15)
 
 
+def test_what_a_client_was_told_is_known_without_gaps() -> None:
+    partition = KeptPartition(epoch=0)
+    assert not partition.was_told(0, 0)
+    partition.written(0, 4, 2, 14)
+    assert [partition.was_told(0, at) for at in range(3, 7)] == [False, True, True, False]
+    partition.written(0, 2, 2, 12)  # its response was the later one
+    assert [partition.was_told(0, at) for at in range(1, 4)] == [False, True, True]
+    partition.written(0, 6, 1, 16)
+    assert partition.was_told(0, 2)
+    partition.written(0, 9, 1, 19)
+    assert [partition.was_told(0, at) for at in (6, 8, 9)] == [False, False, True]
+    assert not partition.was_told(1, 9)
+
+
 def test_an_offset_below_the_end_shows_that_the_log_was_cut() -> None:
     partition = KeptPartition()
     partition.sends(0, 0)

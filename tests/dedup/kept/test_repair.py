@@ -79,7 +79,7 @@ def test_a_batch_that_is_in_the_log_is_written() -> None:
 
 def test_a_broker_that_has_forgotten_the_producer_takes_its_next_batch() -> None:
     log = Log()
-    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     assert log.run(batch(10), partition, UNKNOWN) == WRITTEN._replace(cause="forgotten")
     assert log.steps == [Check(49, (ID,)), Send(ID)]
     unknown = Log()
@@ -94,7 +94,7 @@ def test_a_broker_that_takes_no_other_sequence_than_0_is_believed() -> None:
 
 @pytest.mark.parametrize("remembers", [{0: Remembered(0, 5)}, {0: Remembered(0, -1)}, {}])
 def test_acknowledged_records_that_are_gone_are_told_once(remembers: dict[int, Remembered]) -> None:
-    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     told = Log(remembers, gone=True).run(batch(10), partition)
     lost = 4 if remembers and remembers[0].last == 5 else 10
     assert told == Told(OUT_OF_ORDER, lost=lost, cause="lost")
@@ -103,12 +103,12 @@ def test_acknowledged_records_that_are_gone_are_told_once(remembers: dict[int, R
 
 
 def test_records_that_were_deleted_are_not_lost() -> None:
-    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     assert Log({0: Remembered(0, 5)}).run(batch(10), partition).error_code == 0
 
 
 def test_a_batch_that_comes_before_its_predecessors_is_to_be_sent_again() -> None:
-    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
     assert not log.steps
@@ -117,7 +117,7 @@ def test_a_batch_that_comes_before_its_predecessors_is_to_be_sent_again() -> Non
 
 
 def test_what_a_client_has_left_out_is_waited_for_once_and_fenced_off() -> None:
-    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     log = Log({0: Remembered(0, 9)})
     for at in range(2):
         partition.sends(0, 12)
@@ -130,7 +130,7 @@ def test_what_a_client_has_left_out_is_waited_for_once_and_fenced_off() -> None:
 
 
 def test_not_while_a_predecessor_is_on_its_way() -> None:
-    partition = KeptPartition(epoch=0, told=9, told_to=50, gap_at=12, open=[10, 12])
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50, gap_at=12, open=[10, 12])
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(12), partition).cause == "waits_for_others"
 
@@ -161,15 +161,18 @@ def test_an_epoch_that_somebody_else_raised_is_left_for_another_id() -> None:
 
 def test_the_log_is_searched_from_what_the_client_was_told_of_on() -> None:
     log = Log({0: Remembered(0, 15)}, found=60)
-    assert log.run(batch(12), KeptPartition(epoch=0, told=9, told_to=50)).base_offset == 60
-    assert log.run(batch(8), KeptPartition(epoch=0, told=9, told_to=50)).base_offset == 60
+    assert log.run(batch(12), KeptPartition(epoch=0, told=9, told_from=0, told_to=50)).base_offset == 60
+    assert log.run(batch(8), KeptPartition(epoch=0, told=9, told_from=0, told_to=50)).base_offset == 60
     assert log.steps == [Find((ID,), 50), Find((ID,), 0)]
 
 
 def test_a_batch_that_others_followed_and_nobody_knows_of_is_not_called_written() -> None:
     told = Log({0: Remembered(0, 15)}).run(batch(12), KeptPartition(epoch=0))
     assert told == Told(OUT_OF_ORDER, cause="unsettled")
-    assert Log({0: Remembered(0, 15)}).run(batch(12), KeptPartition(epoch=0, told=13, told_to=-1)).error_code == 0
+    known = KeptPartition(epoch=0, told=13, told_from=10)
+    assert Log({0: Remembered(0, 15)}).run(batch(12), known).error_code == 0
+    early = Log({0: Remembered(0, 15)}).run(batch(8), known)
+    assert early == Told(OUT_OF_ORDER, cause="unsettled")  # what was told begins after it
 
 
 def test_a_new_id_is_in_use_only_when_a_batch_is_in_the_log_under_it() -> None:
@@ -182,7 +185,7 @@ def test_a_new_id_is_in_use_only_when_a_batch_is_in_the_log_under_it() -> None:
 
 
 def test_what_was_left_out_before_somebody_raised_the_epoch_is_waited_for_as_well() -> None:
-    partition = KeptPartition(epoch=0, told=9, told_to=50)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     log = Log({0: Remembered(7, -1)})
     assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
     assert log.run(batch(12), partition).error_code == 0
