@@ -78,8 +78,10 @@ class KeptRepairs:
                         nursery.start_soon(one, *turn)
         finally:
             pool.close()
+            ask.call.done = True
             for part, _, _, mine in turns:
-                part.partition.ends(part.batch.sequence)
+                answer = told.get(part.key)
+                part.partition.ends(part.batch.sequence, refused=answer is None or bool(answer.error_code))
                 mine.set()
                 if self._last.get(part.partition) is mine:
                     del self._last[part.partition]

@@ -40,6 +40,8 @@ class KeptCall:
     timeout_ms: int
     #: The batches about whose numbers the broker has an error; None: it has not answered.
     wrong: list[tuple[KeptPart, Told]] | None = None
+    #: All of its batches have a response, or will have none.
+    done: bool = False
 
     def answered(self, results: Mapping[TrackKey, tuple[int, int, int]], stats: KeptStats) -> None:
         """Takes the broker's response; may be called again with it."""
@@ -54,12 +56,14 @@ class KeptCall:
             if not error:
                 batch = part.batch
                 stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, offset)
-            part.partition.ends(part.batch.sequence)
+            part.partition.ends(part.batch.sequence, refused=bool(error))
+        self.done = not self.wrong
 
     def dropped(self) -> None:
         """Records that there will be no response."""
         for part in self.parts:
-            part.partition.ends(part.batch.sequence)
+            part.partition.ends(part.batch.sequence, refused=True)
+        self.done = True
 
 
 class RepairRequest(NamedTuple):

@@ -5,11 +5,11 @@ from struct import Struct
 from typing import Final
 
 from kproxy.codec.batch import HEADER_SIZE
-from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import ProduceLayout
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import is_given, successor
-from kproxy.dedup.kept.repair import LEFT_OUT, KeptBatch
+from kproxy.dedup.kept.producers import Arrival, KeptPartition
+from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.proxy.context import Context
 from kproxy.proxy.kept_calls import KeptCall, KeptPart, restamp
@@ -19,6 +19,7 @@ from kproxy.proxy.produce_batches import MAGIC_AT, read_batch_head
 
 _PRODUCER_ID_AT: Final = 43
 _PRODUCER_ID: Final = Struct(">q")
+_ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN)}
 #: Ids of one connection that are known to be its client's.
 _MOST_OWN: Final = 16
 
@@ -37,6 +38,29 @@ class KeptGate:
         self._clients = clients
         self._stats = stats
         self._own: set[int] = set()
+        #: The requests of this connection whose batches may be the first that a broker knows of a producer.
+        self._first: dict[KeptPartition, KeptCall] = {}
+        #: Those that the request at hand waits for.
+        self._awaited: list[tuple[KeptPartition, KeptCall]] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request at hand must not overtake another one."""
+        return any(not (call.done or partition.told >= 0) for partition, call in self._awaited)
+
+    def waits_for_first(self, frame: bytearray, layout: ProduceLayout) -> bool:
+        """Whether a request has to wait: of two that a broker meets first, it would take either."""
+        self._awaited.clear()
+        if not self._first:
+            return False
+        self._first = {one: call for one, call in self._first.items() if not (call.done or one.told >= 0)}
+        if self._first:
+            producers = self._clients.producers
+            for place, producer_id in zip(layout.partitions, _ids_of(frame, layout), strict=False):
+                partition = producers.partition(producer_id, place.key)
+                if partition in self._first:
+                    self._awaited.append((partition, self._first[partition]))
+        return bool(self._awaited)
 
     def awaits_owner(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has an id of which it is not known yet to whom it was given."""
@@ -62,11 +86,14 @@ class KeptGate:
         self._own.add(producer_id)
         return True
 
-    def take(self, frame: bytearray, layout: ProduceLayout, version: int) -> KeptCall | Mapping[TrackKey, int] | None:
-        """Takes a request whose ids are its client's; None: relay it; or the errors of its partitions.
+    def take(
+        self, frame: bytearray, layout: ProduceLayout, version: int
+    ) -> tuple[KeptCall, Mapping[TrackKey, int]] | None:
+        """Takes a request whose ids are its client's; None: relay it.
 
-        Batches that their client had left out are refused: others follow them in the log already. What came with them
-        is sent again.
+        Returns also the errors of batches that are refused: of those that their client had left out, since others
+        follow them in the log already, and of those that come too early. Then the others are sent one by one, as where
+        a broker has an error about their numbers.
         """
         batches = []
         for place in layout.partitions:
@@ -79,17 +106,20 @@ class KeptGate:
             KeptPart(place.key, batch, producers.partition(batch.producer_id, place.key), place.start, place.end)
             for place, batch in zip(layout.partitions, batches, strict=True)
         ]
-        sent = [part for part in parts if part.partition.sends(part.batch.epoch, part.batch.sequence)]
+        arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence)) for part in parts]
+        sent = [part for part, arrival in arrived if arrival is Arrival.SENT]
         call = KeptCall(frame, sent, version, layout.timeout_ms)
+        self._first.update({part.partition: call for part in sent if part.partition.told < 0})
         if len(sent) < len(parts):
-            call.dropped()
-            self._stats.left_out += len(parts) - len(sent)
-            again = {part.key: int(ErrorCode.NOT_ENOUGH_REPLICAS) for part in sent}
-            return {part.key: again.get(part.key, int(LEFT_OUT)) for part in parts}
+            refused = {part.key: arrival for part, arrival in arrived if arrival is not Arrival.SENT}
+            self._stats.left_out += list(refused.values()).count(Arrival.LATE)
+            call.wrong = [(part, Told(SEND_AGAIN)) for part in sent]
+            call.done = not sent
+            return call, {key: _ERRORS[arrival] for key, arrival in refused.items()}
         for part in parts:
             if part.partition.generation:
                 restamp(call, part, successor(part.batch.producer_id, part.partition.generation))
-        return call
+        return call, {}
 
 
 def _ids_of(frame: bytearray, layout: ProduceLayout) -> Iterator[int]:

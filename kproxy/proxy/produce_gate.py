@@ -26,8 +26,10 @@ from kproxy.dedup.retry_ledger import SeeEnd, Settle
 from kproxy.dedup.unconfirmed import PendingProduce
 from kproxy.errors import LocalProtocolError
 from kproxy.proxy.commands import (
+    AskCoordinator,
     AwaitEnd,
     AwaitOutcomes,
+    AwaitProgress,
     Beside,
     Blocking,
     LeaseProducerId,
@@ -43,7 +45,7 @@ from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProd
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.base import Exchange
 from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
-from kproxy.proxy.kept_calls import KeptCall
+from kproxy.proxy.kept_calls import KeptCall, RepairRequest
 from kproxy.proxy.kept_gate import KeptGate
 from kproxy.proxy.produce_batches import MAGIC_AT, has_kproxy_id, has_producer_id, new_batches
 from kproxy.proxy.produce_calls import PartitionCall, ProduceCall, UpstreamProduce, build_response
@@ -263,6 +265,8 @@ class ProduceGate:
         if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
             if self._kept is not None and self._kept.awaits_owner(frame, layout):
                 return self._when_open(slot, frame, layout, upstream)
+            if self._kept is not None and self._kept.waits_for_first(frame, layout):
+                return self._after_first(self._kept, slot, frame, layout, upstream)
             self._pass(slot, frame, layout, upstream)
             return None
         if slot.api_version < FIRST_V2 and converted is None:
@@ -282,6 +286,19 @@ class ProduceGate:
         """Takes a request once it is known to whom its producer ids were given."""
         yield OpenLog()
         yield from self._write(slot, frame, layout, upstream) or ()
+
+    def _after_first(
+        self, kept: KeptGate, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int
+    ) -> Procedure:
+        """Takes a request once the one before it is answered that may be the first of its producer."""
+        while kept.is_waiting:
+            yield AwaitProgress()
+        yield from self._write(slot, frame, layout, upstream) or ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request at hand waits for the response to one before."""
+        return self._kept is not None and self._kept.is_waiting
 
     def _when_leased(
         self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int, converted: Converted | None
@@ -496,7 +513,13 @@ class ProduceGate:
             self.member.waits_no_more()
 
     def refuse_late(self, frame: bytearray, layout: ProduceLayout) -> None:
-        """Answers a request that could not be taken in time: nothing of it was written."""
+        """Answers a request that could not be taken in time: nothing of it was written.
+
+        Where it waits for one that the broker does not answer, none can be answered: then the connection ends.
+        """
+        if self.is_waiting:
+            self._link.close()
+            return
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)
         slot = Slot(_API_KEY, version, correlation_id, self._ctx.now, len(frame))
         slot.owed = PendingProduce(layout.partitions, self._due(layout))
@@ -531,7 +554,7 @@ class ProduceGate:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
             return
         kept = self._keep(slot, frame, layout, upstream)
-        if slot.answer is not None:
+        if kept is False:
             return
         if layout.acks == 0:  # the broker won't answer either
             self._link.to_upstream.append(frame)
@@ -546,20 +569,41 @@ class ProduceGate:
         else:
             self._forward(slot, frame, upstream)
 
-    def _keep(self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int) -> KeptCall | None:
-        """What is to be known of the response to a request whose producer's numbers are kept; or refuses it."""
+    def _keep(
+        self, slot: Slot, frame: bytearray, layout: ProduceLayout, upstream: int
+    ) -> KeptCall | Literal[False] | None:
+        """What is to be known of the response to a request whose producer's numbers are kept.
+
+        None: they are not. False: it is refused, or its batches are sent apart.
+        """
         if self._kept is None:
             return None
         holds = self._kept.holds(frame, layout)
         if holds is None:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "foreign_producer_id")
+            return False
         if not holds or layout.transactional or layout.acks != _ALL or upstream != slot.api_version:
             return None
         taken = self._kept.take(frame, layout, upstream)
-        if isinstance(taken, KeptCall | None):
-            return taken
-        self._answer_each(slot, layout, taken)
-        return None
+        if taken is None:
+            return None
+        call, refused = taken
+        if not refused:
+            return call
+        self._send_apart(slot, layout, call, refused)
+        return False
+
+    def _send_apart(self, slot: Slot, layout: ProduceLayout, call: KeptCall, refused: Mapping[TrackKey, int]) -> None:
+        """Sends the batches of a request one by one, since some of the others are refused."""
+        if not call.parts:
+            self._answer_each(slot, layout, refused)
+            return
+        parts = [PartitionCall(*place.key, [], refused.get(place.key, 0)) for place in layout.partitions]
+        version = slot.api_version
+        response = build_response(ProduceCall(slot, version, version, layout.timeout_ms, None, parts))
+        ask = RepairRequest(call, response, self._ctx.client.principal)
+        exchange = Exchange(None, version, version)
+        self._link.commands.append(AskCoordinator(slot, handler_of(slot.api_key), exchange, ask))
 
     def _refuse(self, slot: Slot, layout: ProduceLayout, error: int, reason: str) -> None:
         self._count_refusal(reason)

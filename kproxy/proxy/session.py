@@ -188,7 +188,9 @@ class Session:
         """Whether a response or the end of a recovery has to come before another request is taken."""
         gate = self._gate
         proving = self._relayed_login.asked and not self._ctx.logged_in
-        return proving or gate.recovering or gate.producer.waits or self._ctx.share.held > self._ctx.policy.held_bytes
+        if proving or gate.recovering or gate.producer.waits or gate.is_waiting:
+            return True
+        return self._ctx.share.held > self._ctx.policy.held_bytes
 
     def introduced(self, principal: str) -> None:
         """The client's certificate says who it is."""

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 from kproxy.codec.sequence import SEQUENCE_SPACE, advance, distance
@@ -17,6 +18,17 @@ _FAR: Final = SEQUENCE_SPACE // 4
 def is_before(sequence: int, other: int) -> bool:
     """Whether a sequence comes before another one, also where they begin again at 0."""
     return 0 < distance(sequence, other) < _HALF
+
+
+class Arrival(Enum):
+    """What becomes of a batch of a kept producer that has just come."""
+
+    #: It is sent.
+    SENT = auto()
+    #: Its client had left it out, and others follow it already.
+    LATE = auto()
+    #: One before it was refused, and a broker that knows nothing of the producer would take this one first.
+    EARLY = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -37,25 +49,38 @@ class KeptPartition:
     generation: int = 0
     #: The sequence of a batch that was refused because those before it are missing; -1: none was since they came.
     gap_at: int = -1
+    #: The first of the sequences that a broker has refused since the client was told of one; -1: none.
+    missing: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
 
-    def sends(self, epoch: int, sequence: int) -> bool:
-        """Records that a batch comes; False: it is one that its client had left out, and others follow it already."""
+    def sends(self, epoch: int, sequence: int) -> Arrival:
+        """Records that a batch comes.
+
+        A broker takes the first batch of a producer that it does not know at any sequence. So until one is in the log,
+        none goes that follows one which was refused; unless it comes again, and that one does not.
+        """
         if epoch > self.epoch:
-            self.epoch, self.told, self.gap_at, self.first = epoch, -1, -1, 0
+            self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
         elif epoch == self.epoch:
             if self.first and is_before(sequence, self.first):
-                return False
+                return Arrival.LATE
             if self.gap_at >= 0 and is_before(sequence, self.gap_at):
                 self.gap_at = -1
+            if self.told < 0 and self.missing >= 0 and is_before(self.missing, sequence):
+                if self.gap_at != sequence:
+                    self.gap_at = sequence
+                    return Arrival.EARLY
+                self.first, self.missing = sequence, -1
         self.open.append(sequence)
-        return True
+        return Arrival.SENT
 
-    def ends(self, sequence: int) -> None:
-        """Records that a batch has its response, or will have none."""
+    def ends(self, sequence: int, *, refused: bool = False) -> None:
+        """Records that a batch has its response, or will have none; ``refused``: it is not known to be written."""
         if sequence in self.open:
             self.open.remove(sequence)
+        if refused and self.told < 0 and (self.missing < 0 or is_before(sequence, self.missing)):
+            self.missing = sequence
 
     def written(self, epoch: int, sequence: int, records: int, base_offset: int) -> int:
         """Records that the client is told of a batch; how many records that it was told of are shown to be gone.
@@ -73,6 +98,7 @@ class KeptPartition:
             return gone
         if self.told_from == advance(last, 1) and self.told >= 0:
             self.told_from = sequence
+        self.missing = -1
         if self.told < 0 or is_before(self.told, last):
             if self.told < 0 or sequence != advance(self.told, 1):
                 self.told_from = sequence

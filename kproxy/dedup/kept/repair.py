@@ -28,7 +28,7 @@ _MORE_IDS: Final = 8
 #: How often a batch is sent before its client has to send it again.
 _MOST_SENDS: Final = 3
 #: A client sends a batch again that was refused so, after those that it sent before: nothing of it is in the log.
-_SEND_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
+SEND_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 #: A batch that its client had left out comes after others that followed it; no client sends it again.
 LEFT_OUT: Final = ErrorCode.INVALID_RECORD
 
@@ -168,7 +168,7 @@ def _settle(
     if last >= 0 and not is_before(last, batch.last):
         return (yield from _when_written(batch, partition, newest, first))
     knows_nothing = state is None and last < 0
-    if knows_nothing or batch.sequence in (partition.first, advance(last, 1) if last >= 0 else 0):
+    if knows_nothing or batch.sequence == (advance(last, 1) if last >= 0 else 0):
         return newest.generation
     return (yield from _gap(batch, partition, newest))
 
@@ -217,9 +217,10 @@ def _gap(
     A client repeats in order. Where a batch comes again after a refusal, and nothing before it has, nothing will. A
     copy of what was left out may still be on its way to the broker: it is fenced off first.
     """
-    if partition.gap_at != batch.sequence or any(is_before(one, batch.sequence) for one in partition.open):
+    insists = batch.sequence == partition.first or batch.sequence == partition.gap_at
+    if not insists or any(is_before(one, batch.sequence) for one in partition.open):
         partition.gap_at = batch.sequence
-        return Told(_SEND_AGAIN, cause="waits_for_others")
+        return Told(SEND_AGAIN, cause="waits_for_others")
     if batch.epoch <= LAST_EPOCH and not is_fenced:
         yield FenceOff(newest.ids[-1], batch.epoch + 1)
     partition.first, partition.gap_at = batch.sequence, -1

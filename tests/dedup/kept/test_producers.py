@@ -1,7 +1,7 @@
 """What is known of kept producers."""
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
-from kproxy.dedup.kept.producers import KeptPartition, KeptProducers, is_before
+from kproxy.dedup.kept.producers import Arrival, KeptPartition, KeptProducers, is_before
 
 KEY = (b"t", 0)
 
@@ -17,7 +17,7 @@ def test_sequences_begin_again() -> None:
 def test_what_a_client_was_told_rises_with_its_epoch_and_sequence() -> None:
     partition = KeptPartition()
     for sequence in 0, 3:
-        assert partition.sends(5, sequence)
+        assert partition.sends(5, sequence) is Arrival.SENT
     assert partition.open == [0, 3]
     assert partition.written(5, 3, 2, 13) == 0
     assert partition.written(5, 0, 3, 10) == 0  # its response was the later one
@@ -25,7 +25,7 @@ def test_what_a_client_was_told_rises_with_its_epoch_and_sequence() -> None:
     partition.ends(3)
     partition.ends(9)
     assert partition.open == [0]
-    assert partition.sends(6, 0)
+    assert partition.sends(6, 0) is Arrival.SENT
     assert (partition.epoch, partition.told, partition.told_to) == (6, -1, 15)
 
 
@@ -64,8 +64,8 @@ def test_a_retry_with_its_old_offset_shows_nothing() -> None:
 
 def test_what_was_left_out_comes_too_late() -> None:
     partition = KeptPartition(epoch=0, first=7)
-    assert not partition.sends(0, 5)
-    assert partition.sends(0, 7)
+    assert partition.sends(0, 5) is Arrival.LATE
+    assert partition.sends(0, 7) is Arrival.SENT
     assert partition.open == [7]
 
 
@@ -73,6 +73,30 @@ def test_what_was_left_out_long_ago_is_forgotten() -> None:
     partition = KeptPartition(epoch=0, first=7)
     partition.written(0, 7 + SEQUENCE_SPACE // 4, 1, 0)
     assert partition.first == 0
+
+
+def test_while_no_batch_is_in_the_log_none_follows_a_refused_one_unless_it_insists() -> None:
+    partition = KeptPartition()
+    for sequence in 3, 0:
+        partition.sends(0, sequence)
+        partition.ends(sequence, refused=True)
+    assert partition.missing == 0
+    assert partition.sends(0, 3) is Arrival.EARLY
+    assert partition.sends(0, 0) is Arrival.SENT
+    partition.ends(0, refused=True)
+    assert [partition.sends(0, 3) for _ in range(2)] == [Arrival.EARLY, Arrival.SENT]
+    assert partition.sends(0, 0) is Arrival.LATE
+    assert partition.open == [3]
+
+
+def test_once_one_is_the_broker_judges() -> None:
+    partition = KeptPartition()
+    partition.sends(0, 0)
+    partition.ends(0, refused=True)
+    partition.written(0, 0, 3, 10)
+    partition.ends(3, refused=True)
+    assert partition.missing == -1
+    assert partition.sends(0, 6) is Arrival.SENT
 
 
 def test_a_predecessor_ends_a_gap() -> None:

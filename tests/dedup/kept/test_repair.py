@@ -8,7 +8,7 @@ import pytest
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
-from kproxy.dedup.kept.producers import KeptPartition
+from kproxy.dedup.kept.producers import Arrival, KeptPartition
 from kproxy.dedup.kept.repair import Check, FenceOff, Find, KeptBatch, Look, Remembered, Send, Step, Told, repair
 
 ID = 1 << 40 | 4711
@@ -125,8 +125,15 @@ def test_what_a_client_has_left_out_is_waited_for_once_and_fenced_off() -> None:
         partition.ends(12)
         assert (told.error_code == 0) == bool(at)
     assert log.steps == [FenceOff(ID, 1), Send(successor(ID, 1))]
-    assert not partition.sends(0, 10)
-    assert partition.sends(0, 14)
+    assert partition.sends(0, 10) is Arrival.LATE
+    assert partition.sends(0, 14) is Arrival.SENT
+
+
+def test_what_insisted_before_any_was_in_the_log_need_not_insist_again() -> None:
+    partition = KeptPartition(epoch=0, first=12)
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(12), partition).error_code == 0
+    assert log.steps == [FenceOff(ID, 1), Send(successor(ID, 1))]
 
 
 def test_not_while_a_predecessor_is_on_its_way() -> None:
