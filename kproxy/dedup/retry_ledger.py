@@ -250,7 +250,7 @@ class RetryLedger:
             waiting = [
                 key
                 for key in keys
-                if self._is_open(member, key, answer.received_at) or self._overtakes_open(member, key, now)
+                if self._is_open(member, key, answer.received_at) or self._overtakes_open(member, key)
             ]
             if waiting:
                 return Settle(waiting)
@@ -437,10 +437,10 @@ class RetryLedger:
             for answer, other in self._open.get(key, {}).items()
         )
 
-    def _overtakes_open(self, member: ProducerConnection, key: TrackKey, now: float) -> bool:
+    def _overtakes_open(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether a newer connection has an open batch for a partition that may repeat one of the request at hand."""
         return len(self.members) > 1 and any(
-            other.has_open(key) and self._may_overtake(other, member, now) for other in self._newest_at(member.node_id)
+            other.has_open(key) and self._may_overtake(other, member) for other in self._newest_at(member.node_id)
         )
 
     def refuse(self, key: TrackKey, refused: Refused, before: Refused | None = None) -> Refused:
@@ -742,7 +742,7 @@ class RetryLedger:
         """Notes what a request wrote where an older connection to the broker may have untaken what it repeats."""
         if len(self.members) > 1 and not member.ended:
             for other in self._newest_at(member.node_id):
-                if other.owes and self._may_overtake(member, other, now):
+                if other.owes and self._may_overtake(member, other):
                     other.is_overtaken(written_by(answer, member.origin, now))
 
     def is_overtaken(self, member: ProducerConnection, key: TrackKey) -> None:
@@ -751,13 +751,13 @@ class RetryLedger:
         if self._calm.get(key) is member or (settled is not None and settled[0] is member):
             self.disturb(key)
 
-    def _may_overtake(self, member: ProducerConnection, older: ProducerConnection, now: float) -> bool:
+    def _may_overtake(self, member: ProducerConnection, older: ProducerConnection) -> bool:
         """Whether a client may have left an older connection for this one, and send again over it what lies there."""
         mine, rules = member.origin, self.rules
-        if not rules.may_overtake(older.origin, mine, now):
+        if not rules.may_overtake(older.origin, mine):
             return False
         older.hear()
-        return rules.may_overtake(older.origin, mine, now) and not rules.is_of_another_program(mine, older.origin)
+        return rules.may_overtake(older.origin, mine) and not rules.is_of_another_program(mine, older.origin)
 
     def settled(self, answer: PendingProduce) -> None:
         """Records that no batch of a request is open any more, or that nobody will learn its outcome."""

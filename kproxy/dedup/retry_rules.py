@@ -308,18 +308,19 @@ class Rules:
         it is another program's. Nor is the first request of a connection that was opened just before: one of many
         processes of one name sends that.
         """
-        if self.pools_connections or newer.node_id != mine.node_id or newer.opened_at <= mine.opened_at:
-            return False
         is_old = mine.used_at > 0 or min(newer.first_at, now) - mine.opened_at >= _END_FOLLOWS
-        return is_old and mine.heard_at <= newer.first_at
+        return is_old and self.may_overtake(mine, newer)
 
-    def may_overtake(self, mine: Origin, newer: Origin, now: float) -> bool:
+    def may_overtake(self, mine: Origin, newer: Origin) -> bool:
         """Whether what comes over a newer connection may be sent again of what lies untaken over this one.
 
         That is read after its retry, maybe long after the client has the response to that. No end shows whether the
-        client has left this connection: it may be lost, and what lies here came before it was.
+        client has left this connection: it may be lost, and what lies here came before it was. So records of both with
+        equal timestamps are one, also where each of many processes of one name opens a connection.
         """
-        return self.may_be_left(mine, newer, now)
+        if self.pools_connections or newer.node_id != mine.node_id or newer.opened_at <= mine.opened_at:
+            return False
+        return mine.heard_at <= newer.first_at
 
     def shows_end_by(self, outrun_at: float) -> float:
         """When (s) the end of a connection is seen, if its client has left it: a kernel sends it after all data.

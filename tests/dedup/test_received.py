@@ -775,6 +775,20 @@ def test_a_request_that_waited_for_longer_than_its_client_may_have_been_repeated
     assert world.text() == "az"
 
 
+def test_the_first_request_of_a_connection_may_be_repeated_before_it_is_taken() -> None:
+    """It waits from the start, and its client has left it within a second."""
+    world = World(ALONE)
+    older = world.connect()
+    older.member.waits({KEY})
+    newer = world.connect()
+    newer.saw_older()
+    newer.did("a", time=5)
+    newer.did("z")
+    older.member.waits_no_more()
+    older.did("a", time=5)
+    assert world.text() == "az"
+
+
 def test_it_waits_for_what_is_open_over_the_newer_connection() -> None:
     world = World(ALONE)
     older, newer = left_untaken(world, reads=False)

@@ -268,6 +268,8 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     buried = history.buried.get(sent.place) if untimed else None
     if buried is None:
         buried = {sent.offset}
+    if sent.resumed_at >= 0 and untimed and sent.beside:
+        return True  # its client was told of it, beside an error, and sent it again nevertheless
     return sent.unseen or (sent.resumed_at >= 0 and sent.offset not in buried)
 
 
