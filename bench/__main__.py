@@ -15,7 +15,7 @@ from bench import cases, curves, load, payloads
 from bench.doubts import doubts
 from bench.homes import PARTITIONS as HOMES_PARTITIONS
 from bench.homes import homes
-from bench.java_producer import java_producer
+from bench.java_producer import java_producer, kept_producer
 from bench.lost_answers import lost_answers
 from bench.processes import raise_file_limit
 from bench.recovery import recovery
@@ -60,6 +60,7 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
     "stall": cases.stalled_broker,
     "recovery": recovery,
     "java-producer": java_producer,
+    "kept-producer": kept_producer,
     "steady": steady,
 }
 TRANSACTIONS = "transactions"

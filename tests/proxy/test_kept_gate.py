@@ -1,0 +1,189 @@
+"""Whose producer ids come on a connection, and which requests of kept producers are sent when."""
+
+from dataclasses import replace
+
+import pytest
+
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+)
+from kproxy.codec.batch import Record, build_batch, read_header
+from kproxy.codec.header import encode_request
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import ProduceLayout, walk_request
+from kproxy.dedup.kept.clients import KeptClients
+from kproxy.dedup.kept.ids import GivenIds, successor
+from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN
+from kproxy.proxy.context import Client, Context, Services
+from kproxy.proxy.kept_calls import KeptCall
+from kproxy.proxy.kept_gate import KeptGate, owner_of
+from kproxy.proxy.kept_stats import KeptStats
+from kproxy.proxy.principals import ANONYMOUS
+from kproxy.proxy.routing import ClusterMap
+
+VERSION = 8
+SECRET = b"0123456789abcdef"
+
+
+class Scene:
+    """One connection; its client was given ``id``."""
+
+    def __init__(self, client: Client | None = None, *, secret: bytes = SECRET) -> None:
+        self.clients = KeptClients(("*",))
+        if secret:
+            self.clients.learns(secret)
+        self.ctx = Context(Services(ClusterMap(), kept=self.clients), client=client or Client(1, "10.0.0.1"))
+        self.stats = KeptStats()
+        self.gate = KeptGate(self.ctx, self.clients, self.stats)
+        given = GivenIds(SECRET).given(4711, owner_of(self.ctx, self.clients))
+        assert given is not None
+        self.id = given
+
+    def take(self, *sequences: int, epoch: int = 0) -> tuple[KeptCall, dict[int, int]]:
+        """Takes a request with a batch of two records for each of the partitions 0, 1, and so on."""
+        taken = self.gate.take(*request(self.id, *sequences, epoch=epoch), VERSION)
+        assert taken is not None
+        call, refused = taken
+        return call, {index: error for (_, index), error in refused.items()}
+
+    def told(self, call: KeptCall, error: int = 0) -> None:
+        """The broker's response: at the offset that equals the sequence."""
+        call.answered({part.key: (error, part.batch.sequence, -1) for part in call.parts}, self.stats)
+
+
+def request(producer_id: int, *sequences: int, epoch: int = 0) -> tuple[bytearray, ProduceLayout]:
+    records = [Record(at, 1, None, b"x", ()) for at in range(2)]
+    data = [
+        ProduceRequestPartitionProduceData(
+            index=index,
+            records=bytes(
+                build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+            ),
+        )
+        for index, sequence in enumerate(sequences)
+    ]
+    topic = ProduceRequestTopicProduceData(name="t", partition_data=data)
+    message = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    frame = bytearray(encode_request(message, VERSION, 1, "me"))
+    return frame, walk_request(frame, 4 + 8 + 2 + 2, VERSION)
+
+
+def test_an_id_is_its_clients_own_or_somebody_elses_or_was_never_given() -> None:
+    scene = Scene()
+    assert scene.gate.holds(*request(scene.id, 0, 0)) is True
+    assert scene.gate.holds(*request(4711, 0)) is False
+    assert scene.gate.holds(*request(scene.id + 1, 0)) is None
+    assert scene.stats.foreign_ids == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "is_own"),
+    [
+        (Client(2, "10.0.0.1"), True),
+        (Client(2, "::ffff:10.0.0.1"), True),
+        (Client(2, "10.0.0.2"), False),
+        (Client(2, "10.0.0.1", client_id="other"), False),
+        (Client(2, "10.0.0.1", principal="User:other"), False),
+    ],
+)
+def test_it_belongs_to_a_client_across_its_connections(other: Client, is_own: bool) -> None:
+    given = Scene().id
+    assert Scene(other).gate.holds(*request(given, 0)) is (True if is_own else None)
+
+
+def test_of_who_has_logged_in_the_principal_counts_alone() -> None:
+    client = Client(1, "10.0.0.1", principal="User:me")
+    given = Scene(client).id
+    assert Scene(replace(client, host="10.0.0.9", client_id="x")).gate.holds(*request(given, 0))
+    assert Scene(replace(client, principal=ANONYMOUS)).gate.holds(*request(given, 0)) is None
+
+
+def test_before_the_secret_is_known_nobody_can_tell() -> None:
+    scene = Scene(secret=b"")
+    assert scene.gate.awaits_owner(*request(scene.id, 0))
+    assert not scene.gate.awaits_owner(*request(4711, 0))
+    scene.clients.learns(SECRET)
+    assert not scene.gate.awaits_owner(*request(scene.id, 0))
+
+
+def test_without_one_a_given_id_is_nobodys() -> None:
+    scene = Scene(secret=b"")
+    scene.clients.learns(bytes(16))
+    assert scene.gate.holds(*request(scene.id, 0)) is None
+
+
+def test_a_batch_without_a_sequence_is_relayed() -> None:
+    scene = Scene()
+    assert scene.gate.take(*request(scene.id, -1), VERSION) is None
+
+
+def test_the_second_request_of_a_producer_waits_for_the_response_to_the_first() -> None:
+    scene = Scene()
+    assert not scene.gate.waits_for_first(*request(scene.id, 0))
+    first, _ = scene.take(0)
+    assert scene.gate.waits_for_first(*request(scene.id, 2))
+    waits = [scene.gate.is_waiting]
+    scene.told(first)
+    assert [*waits, scene.gate.is_waiting] == [True, False]
+    assert not scene.gate.waits_for_first(*request(scene.id, 2))
+    scene.take(2)
+    assert not scene.gate.waits_for_first(*request(scene.id, 4))
+
+
+def test_on_another_partition_it_does_not() -> None:
+    scene = Scene()
+    scene.take(0)
+    frame, layout = request(scene.id, 0, 0)
+    layout.partitions = layout.partitions[1:]
+    assert not scene.gate.waits_for_first(frame, layout)
+
+
+def test_nor_for_one_that_will_have_none() -> None:
+    scene = Scene()
+    first, _ = scene.take(0)
+    assert scene.gate.waits_for_first(*request(scene.id, 2))
+    first.dropped()
+    assert not scene.gate.is_waiting
+
+
+def test_what_follows_a_refused_first_one_is_refused_alone() -> None:
+    scene = Scene()
+    first, _ = scene.take(0, 0)
+    scene.told(first, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    call, refused = scene.take(2, 0)
+    assert refused == {0: SEND_AGAIN}
+    assert [(part.key[1], told.error_code) for part, told in call.wrong or ()] == [(1, SEND_AGAIN)]
+    assert not call.done
+
+
+def test_what_its_client_left_out_is_refused_for_good() -> None:
+    scene = Scene()
+    scene.clients.producers.partition(scene.id, (b"t", 0)).first = 4
+    scene.clients.producers.partition(scene.id, (b"t", 0)).epoch = 0
+    call, refused = scene.take(2)
+    assert refused == {0: LEFT_OUT}
+    assert call.done
+    assert scene.stats.left_out == 1
+
+
+def test_a_batch_goes_under_the_id_in_use() -> None:
+    scene = Scene()
+    scene.clients.producers.partition(scene.id, (b"t", 0)).generation = 2
+    call, _ = scene.take(6, epoch=3)
+    header = read_header(memoryview(call.frame)[call.parts[0].start : call.parts[0].end])
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (successor(scene.id, 2), 3, 6)
+
+
+def test_errors_about_numbers_are_looked_into_and_others_passed_on() -> None:
+    scene = Scene()
+    call, _ = scene.take(0, 0)
+    errors = {0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1: ErrorCode.NOT_ENOUGH_REPLICAS}
+    results = {(b"t", at): (int(error), -1, -1) for at, error in errors.items()}
+    for _ in range(2):  # a response may be offered again
+        call.answered(results, scene.stats)
+    assert [part.key[1] for part, _ in call.wrong or ()] == [0]
+    assert not call.done
+    assert scene.clients.producers.partition(scene.id, (b"t", 0)).open == [0]
+    assert scene.clients.producers.partition(scene.id, (b"t", 1)).open == []
