@@ -33,7 +33,11 @@ log = structlog.get_logger("kproxy.resend")
 
 _BY_NAME, _BY_ID = (0, FIRST_TOPIC_ID - 1), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
 #: The client asks again after these: nothing of the batch was written, as far as is known.
+#: Batches of one request that are looked into at a time; its client sends the others again. Else a request for ten
+#: thousand partitions would cost the brokers twenty thousand.
+MOST_AT_ONCE: Final = 64
 _UNREACHABLE: Final = Told(ErrorCode.NOT_ENOUGH_REPLICAS, cause="unreachable")
+_LATER: Final = Told(ErrorCode.NOT_ENOUGH_REPLICAS, cause="put_off")
 _NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
 
 
@@ -53,7 +57,7 @@ class KeptRepairs:
     def queue(self, ask: RepairRequest) -> Callable[[], Awaitable[CoordinatorAnswer]]:
         """Repairs a request; its place in the order is that of this call."""
         turns = []
-        for part, told in ask.call.wrong or ():
+        for part, told in (ask.call.wrong or ())[:MOST_AT_ONCE]:
             before, mine = self._last.get(part.partition), trio.Event()
             self._last[part.partition] = mine
             turns.append((part, told, before, mine))
@@ -62,7 +66,7 @@ class KeptRepairs:
     async def _run(
         self, ask: RepairRequest, turns: list[tuple[KeptPart, Told, trio.Event | None, trio.Event]]
     ) -> ProduceResponse:
-        told: dict[tuple[bytes, int], Told] = {}
+        told = {part.key: _LATER for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]}
 
         async def one(part: KeptPart, first: Told, before: trio.Event | None, mine: trio.Event) -> None:
             if before is not None:
@@ -79,6 +83,8 @@ class KeptRepairs:
         finally:
             pool.close()
             ask.call.done = True
+            for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]:
+                part.partition.ends(part.batch.sequence, refused=True)
             for part, _, _, mine in turns:
                 answer = told.get(part.key)
                 part.partition.ends(part.batch.sequence, refused=answer is None or bool(answer.error_code))

@@ -15,6 +15,7 @@ from kproxy.codec._generated.produce import (
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.kept.ids import is_given, successor
+from kproxy.net import kept_repairs
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
@@ -206,6 +207,16 @@ async def test_a_predecessor_that_comes_after_all_is_written_first() -> None:
         assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
         assert await producer.send(4, b"e", b"e") == [(0, 4), (0, 4)]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e"]
+
+
+async def test_of_many_partitions_so_many_are_looked_into_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_repairs, "MOST_AT_ONCE", 1)
+    async with producing() as (proxy, producer):
+        for partition in 0, 1:
+            log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d"]
 
 
 async def test_another_process_continues_under_the_id_that_the_former_one_used() -> None:
