@@ -3,21 +3,21 @@
 import sys
 from pathlib import Path
 
-from kproxy.txn.states import TRANSITIONS, Event, State
+from kproxy.txn.states import TRANSITIONS, TransactionEvent, TransactionState
 from tools.one_page import with_part, write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "transactions-advanced.md"
 BEGIN, END = "<!-- states: made by `make generate` from kproxy/txn/states.py -->", "<!-- /states -->"
 _WORDS = {
-    Event.BEGAN: "data or offsets",
-    Event.COMMIT_ASKED: "EndTxn, commit",
-    Event.ABORT_ASKED: "EndTxn, abort",
-    Event.COMMITTED: "the log shows it",
-    Event.ABORTED: "the log shows it, or a claim",
-    Event.REFUSED: "the broker refuses the end",
-    Event.PREPARED: "prepare",
-    Event.INITIALIZED: "InitProducerId",
-    Event.EXPIRED: "not used for long",
+    TransactionEvent.BEGAN: "data or offsets",
+    TransactionEvent.COMMIT_ASKED: "EndTxn, commit",
+    TransactionEvent.ABORT_ASKED: "EndTxn, abort",
+    TransactionEvent.COMMITTED: "the log shows it",
+    TransactionEvent.ABORTED: "the log shows it, or a claim",
+    TransactionEvent.REFUSED: "the broker refuses the end",
+    TransactionEvent.PREPARED: "prepare",
+    TransactionEvent.INITIALIZED: "InitProducerId",
+    TransactionEvent.EXPIRED: "not used for long",
 }
 
 
@@ -26,8 +26,8 @@ def diagram() -> str:
     arrows = [
         f"    {state.value} --> {following.value}: {_WORDS[event]}" for (state, event), following in TRANSITIONS.items()
     ]
-    first = f"    [*] --> {State.EMPTY.value}: InitProducerId"
-    last = f"    {State.DEAD.value} --> [*]"
+    first = f"    [*] --> {TransactionState.EMPTY.value}: InitProducerId"
+    last = f"    {TransactionState.DEAD.value} --> [*]"
     return "\n".join(["```mermaid", "stateDiagram-v2", first, *arrows, last, "```"])
 
 

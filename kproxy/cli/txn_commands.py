@@ -12,7 +12,7 @@ from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.client import DEFAULT_TIMEOUT_MS
 from kproxy.config import Config, load
 from kproxy.config.sources import CONFIG_FILE
-from kproxy.txn.described import Described, Listed, OwnerId, Part, described_json, listed_json
+from kproxy.txn.described import Described, DescribedPart, Listed, OwnerId, described_json, listed_json
 
 #: The default of the brokers' transaction.max.timeout.ms: longer ones are aborted by their coordinator.
 _HANGING_MS = 900_000
@@ -327,7 +327,7 @@ def _lines(found: Described) -> Iterator[tuple[str, str]]:
         yield "last decision", f"{what}{reason}, {moment(found.last.at_ms)}"
 
 
-def _part(part: Part) -> str:
+def _part(part: DescribedPart) -> str:
     state = "prepared" if part.prepared else "open"
     until = f", aborted by the broker at {moment(part.expires_ms)}" if part.expires_ms is not None else ""
     return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}{until}"

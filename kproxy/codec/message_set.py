@@ -32,7 +32,7 @@ _I64: Final = Struct(">q")
 _I32: Final = Struct(">i")
 
 
-class Entry(NamedTuple):
+class MessageEntry(NamedTuple):
     """One whole entry; ``size`` counts all its bytes, ``timestamp`` is in ms and -1 in magic 0."""
 
     offset: int
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME)
 
 
-def read_entry(view: memoryview, pos: int, *, check_crc: bool = True) -> Entry:
+def read_entry(view: memoryview, pos: int, *, check_crc: bool = True) -> MessageEntry:
     """Decode the entry at ``pos``. Raises ``CorruptRecord`` when it is not whole, malformed, or fails its CRC-32."""
     if len(view) - pos < MIN_SIZE[0]:
         raise CorruptRecord("entry cut short")
@@ -70,10 +70,10 @@ def read_entry(view: memoryview, pos: int, *, check_crc: bool = True) -> Entry:
     if at != size:
         raise CorruptRecord("entry has bytes after its value")
     timestamp = _I64.unpack_from(entry, 18)[0] if magic else NO_TIMESTAMP
-    return Entry(offset, size, magic, attributes, timestamp, key, value)
+    return MessageEntry(offset, size, magic, attributes, timestamp, key, value)
 
 
-def unwrap(wrapper: Entry, max_bytes: int) -> bytes:
+def unwrap(wrapper: MessageEntry, max_bytes: int) -> bytes:
     """The set inside a wrapper.
 
     Raises ``CorruptRecord`` when there is none or it is garbage, ``UnsupportedCodec`` (zstd needs magic 2),
@@ -109,7 +109,7 @@ def iter_entry(entry: memoryview, max_decompressed_bytes: int) -> Iterator[Recor
         yield _record(one, one.offset + shift, timestamp)
 
 
-def _inner_entries(view: memoryview, magic: int) -> Iterator[Entry]:
+def _inner_entries(view: memoryview, magic: int) -> Iterator[MessageEntry]:
     pos = 0
     while pos < len(view):
         entry = read_entry(view, pos, check_crc=False)
@@ -119,7 +119,7 @@ def _inner_entries(view: memoryview, magic: int) -> Iterator[Entry]:
         pos += entry.size
 
 
-def _record(entry: Entry, offset: int, timestamp: int) -> Record:
+def _record(entry: MessageEntry, offset: int, timestamp: int) -> Record:
     key = None if entry.key is None else bytes(entry.key)
     return Record(offset, timestamp, key, None if entry.value is None else bytes(entry.value))
 

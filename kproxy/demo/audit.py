@@ -42,7 +42,7 @@ class LogTally:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AuditVerdict:
     """The figures of the closing table, in records unless named otherwise."""
 
     sent: int
@@ -78,10 +78,10 @@ def is_stamped(header: BatchHeader) -> bool:
     return header.magic == 2 and min(header.producer_id, header.producer_epoch, header.base_sequence) >= 0
 
 
-def judge(sent: int, acknowledged: Iterable[int], consumed: Iterable[int], log: LogTally) -> Verdict:
+def judge(sent: int, acknowledged: Iterable[int], consumed: Iterable[int], log: LogTally) -> AuditVerdict:
     """Compare: lost = acknowledged but not in the log or never consumed, duplicate = copies beyond the first."""
     known, read = set(acknowledged), Counter(consumed)
-    return Verdict(
+    return AuditVerdict(
         sent=sent,
         acknowledged=len(known),
         in_log=log.copies.total(),

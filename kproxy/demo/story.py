@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kproxy.demo.audit import Verdict, judge, read_log
+from kproxy.demo.audit import AuditVerdict, judge, read_log
 from kproxy.demo.demo_broker import Broker, open_broker
 from kproxy.demo.demo_clients import PROTOCOL, Delivery, attempt, receive, send
 from kproxy.demo.failure import DemoFailed
@@ -92,7 +92,7 @@ def _consume(address: str, topic: str, records: int, progress: Callable[[int], N
     return consumed
 
 
-def _table(verdict: Verdict) -> Table:
+def _table(verdict: AuditVerdict) -> Table:
     table = Table("", "records", "", box=None, pad_edge=True, padding=(0, 2))
     table.columns[1].justify = "right"
     rows = [

@@ -30,7 +30,7 @@ from kproxy.codec._generated.write_txn_markers import (
 )
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.brokers.leaders import Question
+from kproxy.net.brokers.leaders import LeaderQuestion
 
 LATEST: Final = -1
 """In ListOffsets: the high watermark."""
@@ -66,7 +66,7 @@ def _by_topic(places: Sequence[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def write_markers(markers: Sequence[Marker]) -> Question[bool]:
+def write_markers(markers: Sequence[Marker]) -> LeaderQuestion[bool]:
     """Fences each producer by a marker that ends a transaction which it never began; the worst error is returned.
 
     The value is False where a higher epoch had fenced one of them already, so that its marker was not written.
@@ -105,10 +105,10 @@ def write_markers(markers: Sequence[Marker]) -> Question[bool]:
         for place, error in worst.items():
             yield place, error, place not in fenced_before
 
-    return Question(request, answers, WriteTxnMarkersResponse, (0, _MARKERS))
+    return LeaderQuestion(request, answers, WriteTxnMarkersResponse, (0, _MARKERS))
 
 
-def describe_producers() -> Question[dict[int, ActiveProducer]]:
+def describe_producers() -> LeaderQuestion[dict[int, ActiveProducer]]:
     """What partitions remember of their producers, by producer id (KIP-664)."""
 
     def request(places: Sequence[TopicPartition]) -> Message:
@@ -131,10 +131,10 @@ def describe_producers() -> Question[dict[int, ActiveProducer]]:
                 }
                 yield (topic.name, part.partition_index), part.error_code, active
 
-    return Question(request, answers, DescribeProducersResponse, (0, _PRODUCERS))
+    return LeaderQuestion(request, answers, DescribeProducersResponse, (0, _PRODUCERS))
 
 
-def list_offsets(timestamp: int, oldest: int = 1) -> Question[int]:
+def list_offsets(timestamp: int, oldest: int = 1) -> LeaderQuestion[int]:
     """An offset of each partition: ``LATEST``, ``EARLIEST``, or the first that was written then or later (-1: none is).
 
     Asked at no older version than ``oldest``.
@@ -142,14 +142,14 @@ def list_offsets(timestamp: int, oldest: int = 1) -> Question[int]:
     return _list_offsets(timestamp, oldest, lambda row: row.offset)
 
 
-def newest_timestamps() -> Question[int]:
+def newest_timestamps() -> LeaderQuestion[int]:
     """The largest timestamp of each partition, -1 for empty ones (KIP-734)."""
     return _list_offsets(_NEWEST, _ASKED_FOR_NEWEST, lambda row: row.timestamp)
 
 
 def _list_offsets(
     timestamp: int, oldest: int, value: Callable[[ListOffsetsResponseListOffsetsPartitionResponse], int]
-) -> Question[int]:
+) -> LeaderQuestion[int]:
     def request(places: Sequence[TopicPartition]) -> Message:
         topics = []
         for name, indexes in _by_topic(places).items():
@@ -163,12 +163,12 @@ def _list_offsets(
             for row in topic.partitions:
                 yield (topic.name, row.partition_index), row.error_code, value(row)
 
-    return Question(request, answers, ListOffsetsResponse, (oldest, _OFFSETS))
+    return LeaderQuestion(request, answers, ListOffsetsResponse, (oldest, _OFFSETS))
 
 
 def fetch(
     wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int, wait_ms: int = _WAIT_MS, min_bytes: int = 1
-) -> Question[FetchResponsePartitionData]:
+) -> LeaderQuestion[FetchResponsePartitionData]:
     """What partitions' logs hold, committed or not; where there is less than ``min_bytes``, it waits ``wait_ms``.
 
     ``wishes``: by place the offset to read from and the most bytes. A leader answers with ``max_bytes`` at most, but
@@ -191,4 +191,4 @@ def fetch(
             for part in topic.partitions:
                 yield (topic.topic, part.partition_index), response.error_code or part.error_code, part
 
-    return Question(request, answers, FetchResponse, (4, _FETCH), wait_ms)
+    return LeaderQuestion(request, answers, FetchResponse, (4, _FETCH), wait_ms)

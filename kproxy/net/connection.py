@@ -103,7 +103,7 @@ class Connection:
         self.answered: Callable[[Connection], None] | None = None
         self.writing_client = False
         groups = None if shared.reading is None else shared.reading.groups
-        self._coordinator_calls = CoordinatorCalls(shared.cluster, shared.api, groups, shared.repairs)
+        self._coordinator_calls = CoordinatorCalls(shared.cluster, shared.transactions, groups, shared.repairs)
         self.dispatch = Dispatch(self, self._coordinator_calls, shared.reading)
         self.upstream = Upstream(self, shared, choose)
         self._intake = Intake(self, shared.lanes, shared.keeper, shared.logins)

@@ -26,8 +26,8 @@ from kproxy.proxy.coordinator_requests import (
 from kproxy.proxy.kept_calls import RepairRequest
 
 if TYPE_CHECKING:
-    from kproxy.net.txn.transaction_api import TransactionApi
-    from kproxy.net.txn.waits import Groups
+    from kproxy.net.txn.service import Transactions
+    from kproxy.net.txn.waits import LoggedGroups
 
 
 class CoordinatorCalls:
@@ -42,17 +42,17 @@ class CoordinatorCalls:
     def __init__(
         self,
         cluster: Cluster,
-        api: "TransactionApi | None",
-        groups: "Groups | None" = None,
+        transactions: "Transactions | None",
+        groups: "LoggedGroups | None" = None,
         repairs: KeptRepairs | None = None,
     ) -> None:
-        """``api``: kproxy's own coordinator, if transactions are decided here; ``groups``: its log, for offsets.
+        """``transactions``: None if none is decided here; ``groups``: kproxy's log, for offsets.
 
         ``repairs``: of errors about the numbers of kept producers; None: there are none.
         """
         self._repairs = repairs
         self._cluster = cluster
-        self._api = api
+        self._transactions = transactions
         self._last = trio.Event()
         self._last.set()
         self._groups = groups
@@ -60,14 +60,14 @@ class CoordinatorCalls:
 
     def closed(self, connection: int, *, received_all: bool) -> None:
         """Records that the client's connection has ended; ``received_all``: the client surely has every response."""
-        if self._api is not None:
-            self._api.closed(connection, received_all=received_all)
+        if self._transactions is not None:
+            self._transactions.closed(connection, received_all=received_all)
 
     @property
     def turn(self) -> EndOfTurn:
         """The process's."""
-        assert self._api is not None
-        return self._api.turn
+        assert self._transactions is not None
+        return self._transactions.turn
 
     def begin(self, command: AskCoordinator, answered: Callable[[CoordinatorAnswer], None], *, is_alone: bool) -> bool:
         """Takes a Produce whose batches can have their place in the order now; else nothing is done, and it is False.
@@ -75,14 +75,18 @@ class CoordinatorCalls:
         ``answered`` is called with its response; it must not raise. ``is_alone``: it is sent at once, since no other
         request that came with it could go to the broker in the same one.
         """
-        ask, api = command.ask, self._api
-        if api is None or not isinstance(ask, TransactionalProduce | ImplicitProduce) or not self._last.is_set():
+        ask, transactions = command.ask, self._transactions
+        if (
+            transactions is None
+            or not isinstance(ask, TransactionalProduce | ImplicitProduce)
+            or not self._last.is_set()
+        ):
             return False
         version = command.exchange.client_version
         if not is_alone:
-            return api.produce_at_once(ask, version, answered)
-        with api.turn.shortened():
-            return api.produce_at_once(ask, version, answered)
+            return transactions.produce_answers.take_at_once(ask, version, answered)
+        with transactions.turn.shortened():
+            return transactions.produce_answers.take_at_once(ask, version, answered)
 
     def queue(self, command: AskCoordinator) -> Callable[[], Awaitable[CoordinatorAnswer | None]]:
         """Runs a request; its place in the order is that of this call. Gives None if there is no response."""
@@ -95,21 +99,20 @@ class CoordinatorCalls:
         if isinstance(ask, BeforeOffsetChange):
             earlier, self._last_commit = self._last_commit, trio.Event()
             return partial(self._before_change, ask, earlier, self._last_commit)
-        if isinstance(ask, ApplicationCommit):
-            assert self._api is not None
-            self._last_commit = trio.Event()
-            return self._api.committed(ask, self._last_commit)
-        if isinstance(ask, AbortRequest):
-            assert self._api is not None
-            return partial(self._api.abort, ask)
         if isinstance(ask, RepairRequest):
             assert self._repairs is not None
             return self._repairs.queue(ask)
+        transactions = self._transactions
+        assert transactions is not None
+        if isinstance(ask, ApplicationCommit):
+            self._last_commit = trio.Event()
+            return transactions.application_commits.begin(ask, self._last_commit)
+        if isinstance(ask, AbortRequest):
+            return partial(transactions.coordinator.answer_abort, ask)
         before, self._last = self._last, trio.Event()
         if isinstance(ask, ImplicitProduce):
-            assert self._api is not None
-            return self._api.captured(ask, version, before, self._last)
-        return partial(self._transact, ask, version, before, self._last)
+            return transactions.produce_answers.capture(ask, version, before, self._last)
+        return partial(self._transact, transactions, ask, version, before, self._last)
 
     async def _ask_group(self, group_id: str, request: Message, version: int) -> Message | None:
         answer, versions = response_class(request.API_KEY), (version, version)
@@ -118,14 +121,20 @@ class CoordinatorCalls:
         except (OSError, RemoteProtocolError):
             return None
 
+    @staticmethod
     async def _transact(
-        self, ask: TransactionRequest | TransactionalProduce, version: int, before: trio.Event, accepted: trio.Event
+        transactions: "Transactions",
+        ask: TransactionRequest | TransactionalProduce,
+        version: int,
+        before: trio.Event,
+        accepted: trio.Event,
     ) -> CoordinatorAnswer | None:
-        assert self._api is not None
         try:
             if not before.is_set():  # to look is not to wait, which would cost a turn
                 await before.wait()
-            return await self._api.answer(ask, version, accepted.set)
+            if isinstance(ask, TransactionalProduce):
+                return await transactions.produce_answers.answer(ask, version, accepted.set)
+            return await transactions.coordinator.answer(ask, version)
         finally:
             accepted.set()
 

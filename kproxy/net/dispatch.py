@@ -13,7 +13,7 @@ from kproxy.net.connection_state import ConnectionEvent, ConnectionState
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.long_work import beside
 from kproxy.net.track_resend import resend_all
-from kproxy.net.txn.waits import Reading, wait
+from kproxy.net.txn.waits import CommittedReading, wait
 from kproxy.proxy.commands import AskCoordinator, Close, Encode, Mute, Resend, Unsettled, WaitForLog, WarnOfUntimed
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 
@@ -28,7 +28,7 @@ _ENDED: Final = ConnectionState.ENDED
 class Dispatch:
     """What one connection does for its session, beside its requests and responses."""
 
-    def __init__(self, connection: "Connection", calls: CoordinatorCalls, reading: Reading | None) -> None:
+    def __init__(self, connection: "Connection", calls: CoordinatorCalls, reading: CommittedReading | None) -> None:
         """``reading``: what is known of kproxy's transaction log; None: it is not read."""
         self._connection = connection
         self._session = connection.session

@@ -1,7 +1,9 @@
 """Hands each frame to the session, and carries out what it has to wait for until it is taken or has to be refused."""
 
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from kproxy.dedup.lanes import Lane
     from kproxy.net.client_login.login_worker import LoginWorker
     from kproxy.net.connection import Connection
+
+T = TypeVar("T")
 
 _PRODUCE = b"\0\0"
 
@@ -87,7 +91,11 @@ class Intake:
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
             # nearly all are short, and are spared a coroutine
-            waiting = session.request(frame, now) if len(frame) <= FREE_BYTES else await self._request(frame)
+            waiting = (
+                session.request(frame, now)
+                if len(frame) <= FREE_BYTES
+                else await self._hand(frame, partial(session.request, frame))
+            )
             if waiting is not None:
                 await self._wait_for(waiting, frame)
                 connection.look_whether_empty()
@@ -157,31 +165,19 @@ class Intake:
                 if not self._session.producer.in_flight:
                     connection.upstream.answered_at = connection.read_at
                 seen = self._keeper.version
-                await self._resume(waiting, frame)
+                await self._hand(frame, waiting.resume)
         await connection.flush()
 
-    async def _request(self, frame: bytearray) -> WaitingRequest | None:
-        """Hands a frame to the session; a long one once it is its turn, and there is memory for what is in it."""
+    async def _hand(self, frame: bytearray, take: Callable[[float], T]) -> T:
+        """Has the session take a frame, now; a long one once it is its turn, and there is memory for what is in it."""
         connection = self._connection
-        is_decoded = await self._make_room(frame)
-        waiting = self._session.request(frame, connection.read_at + connection.wall)
+        is_decoded = len(frame) > FREE_BYTES and frame[4:6] != _PRODUCE
+        if is_decoded:
+            await connection.make_room(len(frame) * MESSAGE_BYTE_STEPS)
+        taken = take(connection.read_at + connection.wall)
         if is_decoded:
             connection.account()  # others that wait for memory learn of it at once
-        return waiting
-
-    async def _resume(self, waiting: WaitingRequest, frame: bytearray) -> None:
-        connection = self._connection
-        is_decoded = await self._make_room(frame)
-        waiting.resume(connection.read_at + connection.wall)
-        if is_decoded:
-            connection.account()
-
-    async def _make_room(self, frame: bytearray) -> bool:
-        """Waits, if a long request may be decoded now, for its turn and for memory; whether it may be."""
-        if len(frame) <= FREE_BYTES or frame[4:6] == _PRODUCE:
-            return False
-        await self._connection.make_room(len(frame) * MESSAGE_BYTE_STEPS)
-        return True
+        return taken
 
     async def _act(self, command: Blocking, waiting: WaitingRequest, seen: int) -> None:
         connection = self._connection

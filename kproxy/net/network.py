@@ -108,7 +108,7 @@ class FilesShort(OSError):
     """A connection was closed at once, since the file descriptors that are left are kept for clients that are there."""
 
 
-class Listener(Protocol):
+class NetworkListener(Protocol):
     """A port that takes connections."""
 
     @property
@@ -141,7 +141,7 @@ class Network(Protocol):
     async def connect(self, host: str, port: int, timeout_ms: int) -> ByteIO:
         """A connection. OSError if there is none within ``timeout_ms``."""
 
-    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[NetworkListener]:
         """A listener for each address of the host; port 0 is any. OSError if the port is unavailable."""
 
     def wall(self) -> float:

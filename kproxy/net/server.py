@@ -25,7 +25,7 @@ from kproxy.net.kept_repairs import KeptRepairs
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.log_limit import LogLimit
-from kproxy.net.network import ByteIO, FilesShort, Listener
+from kproxy.net.network import ByteIO, FilesShort, NetworkListener
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.shared import READ_BYTES, Shared
 from kproxy.net.succession import Succession
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from kproxy.net.client_login.login_worker import LoginWorker
     from kproxy.net.quotas import QuotaKeeper
     from kproxy.net.txn.service import Transactions
-    from kproxy.net.txn.transaction_api import TransactionApi
     from kproxy.proxy.authorization.access import Access
 
 log = structlog.get_logger("kproxy.server")
@@ -110,7 +109,7 @@ class Server:
         self._heap = HeapKeeper()
         #: For the memory of unconfirmed batches, which expire together where a balancer or a broker failed.
         self._unconfirmed_heap = HeapKeeper()
-        self._listeners: list[Listener] = []
+        self._listeners: list[NetworkListener] = []
         #: Where clients bootstrap, once it listens.
         self.address = config.listen
         #: Set once the port to bootstrap from is known.
@@ -120,7 +119,6 @@ class Server:
         #: How all of it ends.
         self.draining = Draining(self._connections, transactions)
         self._serial = count(1)
-        self._api = transactions.api() if transactions is not None else None
         self._by_sender: Counter[str] = Counter()
         self._introductions = LogLimit()
         self._logins = logins
@@ -134,18 +132,18 @@ class Server:
             self._unfinished,
             self._wall,
             memoryview(bytearray(READ_BYTES)),
-            self._api,
+            transactions,
             transactions.reading if transactions is not None else None,
             logins,
             KeptRepairs(cluster, config, broker_log, stats.kept),
         )
-        self._services = _services(cluster.map, transactions, self._api, self._kept)
-        self._policy = _policy(config, decides=self._api is not None, logs_in=logins is not None)
+        self._services = _services(cluster.map, transactions, self._kept)
+        self._policy = _policy(config, decides=transactions is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
         """From now on this holds; what a connection took over at its beginning stays as it was."""
         self._config = config
-        self._policy = _policy(config, decides=self._api is not None, logs_in=self._logins is not None)
+        self._policy = _policy(config, decides=self._shared.transactions is not None, logs_in=self._logins is not None)
         for connection in self._connections:
             connection.config = config
 
@@ -269,7 +267,7 @@ class Server:
             broker_ports=f"{ports[0]}-{ports[-1]}" if ports else "any",
         )
 
-    def _serve(self, listeners: Sequence[Listener], broker: Broker | None) -> None:
+    def _serve(self, listeners: Sequence[NetworkListener], broker: Broker | None) -> None:
         """``broker``: whose port it is; None: the port to bootstrap from."""
         self._listeners += listeners
         for listener in listeners:
@@ -282,7 +280,7 @@ class Server:
         node_id = self._cluster.map.meant(io.server_name)
         return self._cluster.any_broker() if node_id is None else self._cluster.map.brokers.get(node_id)
 
-    async def _accept(self, listener: Listener, broker: Broker | None) -> None:
+    async def _accept(self, listener: NetworkListener, broker: Broker | None) -> None:
         await self._succession.may_accept()
         while True:
             try:
@@ -428,13 +426,11 @@ def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
     )
 
 
-def _services(
-    cluster: ClusterMap, transactions: "Transactions | None", api: "TransactionApi | None", kept: KeptClients
-) -> Services:
+def _services(cluster: ClusterMap, transactions: "Transactions | None", kept: KeptClients) -> Services:
     if transactions is None:
         return Services(cluster, kept=kept)
     reading = transactions.reading
-    implicit = api.implicit_transactions if api is not None else None
+    implicit = transactions.implicit_transactions
     return Services(
         cluster,
         decisions=reading.decisions if reading is not None else None,
@@ -442,7 +438,7 @@ def _services(
         follows_groups=reading is not None and reading.groups is not None,
         views=transactions.views,
         implicit_transactions=implicit,
-        applications=implicit if implicit is not None and implicit.watches else None,
-        memberships=api.memberships if api is not None else None,
+        applications=implicit if implicit.watches else None,
+        memberships=transactions.memberships,
         kept=kept,
     )

@@ -8,12 +8,12 @@ from kproxy.net.budget import Budget, Unfinished
 from kproxy.net.kept_repairs import KeptRepairs
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
-from kproxy.net.txn.waits import Reading
+from kproxy.net.txn.waits import CommittedReading
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
     from kproxy.net.client_login.login_worker import LoginWorker
-    from kproxy.net.txn.transaction_api import TransactionApi
+    from kproxy.net.txn.service import Transactions
 
 #: One read takes at most so much; one buffer serves all connections, since its content is used before anyone waits.
 READ_BYTES = 262_144
@@ -34,10 +34,10 @@ class Shared:
     wall: float
     #: For what is read: ``READ_BYTES``.
     buffer: memoryview
-    #: kproxy's own coordinator; None: kproxy decides no transactions.
-    api: "TransactionApi | None" = None
+    #: None: kproxy decides no transactions.
+    transactions: "Transactions | None" = None
     #: What is known of kproxy's transaction log; None: it is not read.
-    reading: Reading | None = None
+    reading: CommittedReading | None = None
     #: None: clients do not log in at kproxy.
     logins: "LoginWorker | None" = None
     #: Of errors about the numbers of kept producers; None: all are relayed.

@@ -12,7 +12,7 @@ from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.broker_options import BrokerSecurityOptions
 from kproxy.config.client_options import ClientTlsOptions
 from kproxy.net.log_limit import LogLimit
-from kproxy.net.network import ByteIO, Listener, Network
+from kproxy.net.network import ByteIO, Network, NetworkListener
 from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, client_context, server_context
 from kproxy.net.tls_io import TlsIO
@@ -99,7 +99,7 @@ class TlsNetwork:
             raise
         return io
 
-    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[NetworkListener]:
         listeners = await self._network.listen(host, port, backlog)
         if self._accepting is None:
             return listeners

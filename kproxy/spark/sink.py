@@ -22,7 +22,7 @@ from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions, parse, stream_batch_id
 from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
-from kproxy.spark.sink_task import TaskNames, Written, task_names, write_attempt
+from kproxy.spark.sink_task import TaskNames, WrittenAttempt, task_names, write_attempt
 from kproxy.spark.spark_errors import KafkaError, OptionError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 class TaskMessage(WriterCommitMessage):
     """What the driver learns of a task that is through."""
 
-    written: Written
+    written: WrittenAttempt
     owner: OwnerId
     #: Of the stream; empty in a batch write.
     query_id: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NOT_STREAMING: Final = "0"
 
 
-class Written(NamedTuple):
+class WrittenAttempt(NamedTuple):
     """What an attempt wrote: nothing without a member."""
 
     member: str | None
@@ -66,7 +66,7 @@ def write_attempt(
     decider: Decider,
     names: TaskNames,
     batch_id: str | None,
-) -> Written:
+) -> WrittenAttempt:
     """Writes all rows and prepares them. If an error is raised, no reader ever sees any of them.
 
     Rows of a batch that was committed before, by its ``batch_id``, are read and not written. They must be read:
@@ -87,9 +87,9 @@ def write_attempt(
                     attempt.abandon()
                     for _ in batches:
                         pass
-                    return Written(None, 0, is_committed=True)
+                    return WrittenAttempt(None, 0, is_committed=True)
             attempt.send(batch, columns)
-        return attempt.finish() if attempt is not None else Written(None, 0)
+        return attempt.finish() if attempt is not None else WrittenAttempt(None, 0)
     except BaseException:
         if attempt is not None:
             attempt.abandon()
@@ -113,10 +113,10 @@ class _Attempt:
     def send(self, batch: "pa.RecordBatch", columns: Columns) -> None:
         self._records += self._sender.send(rows_of(batch, columns, self._topic))
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenAttempt:
         self._sender.flush()
         self._decider.prepare(self._member, self._records)
-        return Written(self._member, self._records)
+        return WrittenAttempt(self._member, self._records)
 
     def abandon(self) -> None:
         self._decider.abandon(self._member)

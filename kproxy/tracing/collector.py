@@ -19,7 +19,7 @@ from kproxy.proxy.context import Context
 from kproxy.proxy.process_stats import ProcessStats
 from kproxy.proxy.slots import Slot
 from kproxy.proxy.traces import Traced
-from kproxy.tracing.spans import Event, Span, SpanContext, partition_attributes, request_span
+from kproxy.tracing.spans import Span, SpanContext, SpanEvent, partition_attributes, request_span
 
 #: Bounds: transactions, and links and events of each. A transaction whose end is never reported is no leak.
 _MOST_TRANSACTIONS: Final = 10_000
@@ -58,7 +58,7 @@ class _Transaction:
     sampled: bool
     is_over: bool = False
     links: list[SpanContext] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[SpanEvent] = field(default_factory=list)
 
 
 class Collector:
@@ -129,7 +129,7 @@ class Collector:
     def step(self, transactional_id: str, name: str) -> None:
         transaction = self._transactions.get(transactional_id)
         if transaction is not None and len(transaction.events) < _MOST_LINKS:
-            transaction.events.append(Event(name, self._clock()))
+            transaction.events.append(SpanEvent(name, self._clock()))
 
     def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
         """A transaction is exported if one of its requests is, or by chance."""

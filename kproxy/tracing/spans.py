@@ -23,7 +23,7 @@ class SpanContext(NamedTuple):
     span_id: int
 
 
-class Event(NamedTuple):
+class SpanEvent(NamedTuple):
     """Something that happened within a span, ns since the epoch."""
 
     name: str
@@ -43,7 +43,7 @@ class Span:
     serves: bool = True
     links: list[SpanContext] = field(default_factory=list)
     attributes: dict[str, str | int | Sequence[str]] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
+    events: list[SpanEvent] = field(default_factory=list)
     error: str | None = None
 
 

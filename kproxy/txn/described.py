@@ -13,7 +13,7 @@ class OwnerId(NamedTuple):
     producer_epoch: int
 
 
-class Part(NamedTuple):
+class DescribedPart(NamedTuple):
     """A member of a transaction, or a transaction that was prepared: what waits for one decision of the owner."""
 
     #: Of the member; empty for what the owner wrote itself.
@@ -69,7 +69,7 @@ class Described(NamedTuple):
     partitions: tuple[tuple[str, int], ...]
     #: Consumer groups whose offsets move with it.
     groups: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[DescribedPart, ...]
     #: The kproxy that owns the id.
     instance_id: str
     last: Outcome | None
@@ -117,7 +117,10 @@ def described_from(found: Mapping[str, Any]) -> Described:
         | {
             "partitions": tuple((row["topic"], row["partition"]) for row in found["partitions"]),
             "groups": tuple(found["groups"]),
-            "parts": tuple(Part(**{name: row[name] for name in Part._fields if name in row}) for row in found["parts"]),
+            "parts": tuple(
+                DescribedPart(**{name: row[name] for name in DescribedPart._fields if name in row})
+                for row in found["parts"]
+            ),
             "last": Outcome(**{name: last[name] for name in Outcome._fields}) if last else None,
             "batch_ids": tuple(found.get("batch_ids", ())),  # an older kproxy does not say
         }

@@ -2,26 +2,26 @@
 
 from typing import TYPE_CHECKING
 
-from kproxy.txn.described import Described, Listed, Outcome, Part
+from kproxy.txn.described import Described, DescribedPart, Listed, Outcome
 from kproxy.txn.ids import Producer
-from kproxy.txn.states import State
+from kproxy.txn.states import TransactionState
 from kproxy.txn.verdict import Verdict
 
 if TYPE_CHECKING:
     from kproxy.txn.view import IdView
 
 
-def state_of(view: "IdView") -> State:
+def state_of(view: "IdView") -> TransactionState:
     """The state as any reader of the log knows it: a decision is pending where the broker has not been told of it."""
     if view.expired:
-        return State.DEAD
+        return TransactionState.DEAD
     if view.ongoing is not None:
-        return State.ONGOING
+        return TransactionState.ONGOING
     if view.last is None:
-        return State.EMPTY
-    if view.unended and not view.last.by_claim:
-        return State.PREPARE_COMMIT if view.last.committed else State.PREPARE_ABORT
-    return State.COMPLETE_COMMIT if view.last.committed else State.COMPLETE_ABORT
+        return TransactionState.EMPTY
+    if view.ending and not view.last.by_claim:
+        return TransactionState.PREPARE_COMMIT if view.last.committed else TransactionState.PREPARE_ABORT
+    return TransactionState.COMPLETE_COMMIT if view.last.committed else TransactionState.COMPLETE_ABORT
 
 
 def describe(view: "IdView") -> Described:
@@ -50,15 +50,15 @@ def listed(found: Described) -> Listed:
     return Listed(*(getattr(found, name) for name in Listed._fields))
 
 
-def _parts(view: "IdView") -> list[Part]:
-    """What is prepared, and members that are open; producer ids as in batches."""
+def _parts(view: "IdView") -> list[DescribedPart]:
+    """Prepared parts, and members that are open; producer ids as in batches."""
     parts = [
-        Part(one.name, *producer, prepared=True, expires_ms=_expires(view, producer))
+        DescribedPart(one.name, *producer, prepared=True, expires_ms=_expires(view, producer))
         for producer, one in view.prepared.items()
     ]
     for producer, joined in view.members.items():
         if joined.name and producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
-            parts.append(Part(joined.name, *producer, prepared=False, expires_ms=_expires(view, producer)))
+            parts.append(DescribedPart(joined.name, *producer, prepared=False, expires_ms=_expires(view, producer)))
     return sorted(parts, key=lambda part: part[:-1])
 
 

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Up to where partitions are decided."""
+    """A question for the offsets up to which partitions are decided."""
 
     #: Offsets below the high watermark: wanted is each of them or, if that is lower, the last stable offset.
     ends: Mapping[TopicPartition, int]
@@ -59,14 +59,14 @@ class Question:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownOffset:
     offset: int
     #: When it was asked for last, for readers.
     asked_at: float
 
 
 class LastStable:
-    """What is certain, by partition.
+    """The certain answers, by partition.
 
     Beyond a limit, the partitions used longest ago are forgotten. When such a partition is used again, the offset found
     is not lower than the one reported before, because the exact last stable offset is determined then.
@@ -75,15 +75,15 @@ class LastStable:
     def __init__(self, most: int = _MOST) -> None:
         """``most``: partitions that are remembered."""
         self._half = most // 2
-        self._new: dict[TopicPartition, _Known] = {}
-        self._old: dict[TopicPartition, _Known] = {}
+        self._new: dict[TopicPartition, _KnownOffset] = {}
+        self._old: dict[TopicPartition, _KnownOffset] = {}
         #: How often partitions were forgotten.
         self.forgotten = 0
         #: Until when partitions are not asked for of which nothing is certain.
         self._quiet: dict[TopicPartition, float] = {}
 
     def reported(self, place: TopicPartition) -> int:
-        """What is certain of a partition; ``UNKNOWN`` if nothing is."""
+        """The certain answer of a partition; ``UNKNOWN`` if there is none."""
         known = self._find(place)
         return UNKNOWN if known is None else known.offset
 
@@ -96,7 +96,7 @@ class LastStable:
     # -- asking
 
     def question_for(self, rows: Iterable[Row], now: float) -> Question | None:
-        """What to ask before a Fetch is answered; None if that can be answered. ``now`` in seconds.
+        """The question before a Fetch is answered; None if that can be answered. ``now`` in seconds.
 
         A reader at the end of a partition asks for nothing: it has looked at all itself.
         """
@@ -104,7 +104,7 @@ class LastStable:
         hints: dict[TopicPartition, int] = {}
         receded: set[TopicPartition] = set()
         is_due = False
-        asked: list[_Known] = []
+        asked: list[_KnownOffset] = []
         for row in rows:
             known = self._find(row.place)
             if known is None:
@@ -128,7 +128,7 @@ class LastStable:
         return Question(ends, hints, receded=receded, since=self.forgotten, at=now)
 
     def question_of(self, ends: Mapping[TopicPartition, int], latest: Iterable[TopicPartition]) -> Question:
-        """What to ask for ListOffsets; ``latest``: the partitions of which the end was asked for."""
+        """The question for ListOffsets; ``latest``: the partitions of which the end was asked for."""
         latest = ends.keys() & set(latest)
         receded = {place for place in latest if ends[place] < self.reported(place)}
         return Question(ends, inner=ends.keys() - latest, receded=receded, since=self.forgotten)
@@ -149,7 +149,7 @@ class LastStable:
                 # it may have been forgotten meanwhile, with a higher offset
                 if place in question.hints or question.since != self.forgotten:
                     continue
-                known = self._new[place] = _Known(answer, question.at)
+                known = self._new[place] = _KnownOffset(answer, question.at)
                 self._quiet.pop(place, None)
                 self._forget_oldest()
             known.offset = max(known.offset, answer)
@@ -157,7 +157,7 @@ class LastStable:
         return told
 
     def failed(self, question: Question, now: float) -> None:
-        """Does not ask again for a while: nothing was found in time."""
+        """Stops asking for a while: nothing was found in time."""
         if len(self._quiet) > self._half:
             self._quiet.clear()
         for place in (*question.ends, *question.hints):
@@ -174,7 +174,7 @@ class LastStable:
 
     # -- what is remembered
 
-    def _find(self, place: TopicPartition) -> _Known | None:
+    def _find(self, place: TopicPartition) -> _KnownOffset | None:
         known = self._new.get(place)
         if known is None and (known := self._old.pop(place, None)) is not None:
             self._new[place] = known

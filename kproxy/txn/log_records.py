@@ -24,7 +24,7 @@ from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 
-__all__ = ["Entry", "Kind", "RawRecord", "UnknownRecord", "decode", "encode"]
+__all__ = ["Entry", "RawRecord", "RecordKind", "UnknownRecord", "decode", "encode"]
 
 _KEY_VERSION: Final = 0
 #: What an older reader would take for something else is written in the second, so that it decides nothing more: a
@@ -32,8 +32,8 @@ _KEY_VERSION: Final = 0
 _PLAIN, _LATER = 0, 1
 
 
-class Kind(IntEnum):
-    """What a record says of a transactional id."""
+class RecordKind(IntEnum):
+    """The statement of a record about a transactional id."""
 
     CLAIM = 0
     """An instance takes the id and the next block of epochs; all that is undecided below is aborted, unless it is named
@@ -60,22 +60,22 @@ class Kind(IntEnum):
     """The broker has been told how a member's transaction ends that it keeps."""
 
 
-_MESSAGES: Mapping[Kind, type[Message]] = MappingProxyType(
+_MESSAGES: Mapping[RecordKind, type[Message]] = MappingProxyType(
     {
-        Kind.CLAIM: TransactionClaim,
-        Kind.PARTITIONS: TransactionPartitions,
-        Kind.OFFSETS: TransactionOffsets,
-        Kind.DECISION: TransactionDecision,
-        Kind.MEMBER: TransactionMember,
-        Kind.PREPARE: TransactionPrepare,
-        Kind.MIRRORED: TransactionMirrored,
-        Kind.EXPIRY: TransactionExpiry,
-        Kind.SNAPSHOT: TransactionSnapshot,
-        Kind.REJECT: TransactionReject,
-        Kind.ENDED: TransactionEnded,
+        RecordKind.CLAIM: TransactionClaim,
+        RecordKind.PARTITIONS: TransactionPartitions,
+        RecordKind.OFFSETS: TransactionOffsets,
+        RecordKind.DECISION: TransactionDecision,
+        RecordKind.MEMBER: TransactionMember,
+        RecordKind.PREPARE: TransactionPrepare,
+        RecordKind.MIRRORED: TransactionMirrored,
+        RecordKind.EXPIRY: TransactionExpiry,
+        RecordKind.SNAPSHOT: TransactionSnapshot,
+        RecordKind.REJECT: TransactionReject,
+        RecordKind.ENDED: TransactionEnded,
     }
 )
-_KINDS: Mapping[type[Message], Kind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})
+_KINDS: Mapping[type[Message], RecordKind] = MappingProxyType({message: kind for kind, message in _MESSAGES.items()})
 
 
 class Entry(NamedTuple):
@@ -85,8 +85,8 @@ class Entry(NamedTuple):
     body: Message
 
     @property
-    def kind(self) -> Kind:
-        """What it is."""
+    def kind(self) -> RecordKind:
+        """The kind of its body."""
         return _KINDS[type(self.body)]
 
 

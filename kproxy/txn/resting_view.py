@@ -14,7 +14,7 @@ from kproxy.codec.packed import plain
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.view_values import Claim, Decided
+from kproxy.txn.view_values import DecidedEpoch, IdClaim
 
 #: Fields of a view that are empty at rest.
 EMPTY: Final = (
@@ -22,14 +22,14 @@ EMPTY: Final = (
     "copies",
     "members",
     "prepared",
-    "unended",
+    "ending",
     "bounds",
     "first_sequences",
     "pending",
     "unmirrored",
 )
 _empty_of = attrgetter(*EMPTY)
-_CLAIM: Final = tuple(one.name for one in fields(Claim))
+_CLAIM: Final = tuple(one.name for one in fields(IdClaim))
 _claim_of = attrgetter(*_CLAIM)
 #: Fields of a claim by what they are.
 _PRODUCERS: Final = frozenset({"client", "resumed"})
@@ -67,14 +67,14 @@ def unpack(transactional_id: str, data: bytes) -> IdView:
     if last is not None:
         producer, former, following, is_committed, reason, by_claim, at = last
         named = Producer(*producer), Producer(*former), Producer(*following)
-        view.last = Decided(*named, is_committed, reason, by_claim, LogPosition(*at))
+        view.last = DecidedEpoch(*named, is_committed, reason, by_claim, LogPosition(*at))
     view.batch_ids.extend(batch_ids)
     view.expired, view.touched = expired, LogPosition(*touched)
     return view
 
 
-def _claim(values: tuple[Any, ...]) -> Claim:
+def _claim(values: tuple[Any, ...]) -> IdClaim:
     named = dict(zip(_CLAIM, values, strict=True))
     for name in _PRODUCERS:
         named[name] = Producer(*named[name])
-    return Claim(**{**named, "at": LogPosition(*named["at"])})
+    return IdClaim(**{**named, "at": LogPosition(*named["at"])})

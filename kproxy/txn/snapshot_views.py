@@ -32,22 +32,22 @@ from kproxy.txn.view import IdView
 from kproxy.txn.view_values import (
     BATCH_IDS,
     BrokerTransaction,
-    Claim,
-    Decided,
+    DecidedEpoch,
+    EndingMember,
+    IdClaim,
     Joined,
     LogPosition,
     Ongoing,
     Prepared,
-    Unended,
 )
 
 #: Without, and with what is aborted for good (rejected producer ids, members), and with transactions of the broker's:
 #: an older kproxy can't keep that.
-_PLAIN, _WITH_FINAL, _WITH_NATIVE = 0, 1, 2
+_PLAIN, _WITH_FINAL, _WITH_BROKER = 0, 1, 2
 
 
 class Stated(NamedTuple):
-    """What a snapshot says."""
+    """The content of a snapshot."""
 
     views: list[IdView]
     rejected: list[int]
@@ -59,12 +59,12 @@ def encode_views(views: Iterable[IdView], rejected: Collection[int] = ()) -> byt
     rows = [_id(view) for view in views]
     version = _WITH_FINAL if rejected or any(row.aborted_members for row in rows) else _PLAIN
     if any(row.unended or any(member.native for member in row.members) for row in rows):
-        version = _WITH_NATIVE
+        version = _WITH_BROKER
     return encode_stored(TransactionViews(rows, sorted(rejected)), version)
 
 
 def decode_views(data: bytes) -> Stated:
-    """What ``encode_views`` gave. UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
+    """The views of ``encode_views``. UnknownRecord if a newer kproxy wrote it, RemoteProtocolError if it is damaged."""
     found = decode_stored(TransactionViews, data)
     return Stated([_view(row) for row in found.ids], found.rejected)
 
@@ -85,7 +85,7 @@ def _id(view: IdView) -> TransactionViewsId:
         ],
         members=[
             TransactionViewsMember(
-                *part, *joined.owner, joined.name, joined.nonce, *joined.at, _native_row(joined.native)
+                *part, *joined.owner, joined.name, joined.nonce, *joined.at, _broker_row(joined.broker_transaction)
             )
             for part, joined in view.members.items()
         ],
@@ -117,22 +117,23 @@ def _id(view: IdView) -> TransactionViewsId:
         aborted_members=[
             TransactionViewsAbortedMember(pid, epochs.to_bytes()) for pid, epochs in view.aborted_members.items()
         ],
-        unended=[_unended_row(part, one) for part, one in view.unended.items()],
+        unended=[_ending_row(part, one) for part, one in view.ending.items()],
     )
 
 
-def _native_row(native: BrokerTransaction | None) -> TransactionViewsNative | None:
-    if native is None:
+def _broker_row(at_broker: BrokerTransaction | None) -> TransactionViewsNative | None:
+    if at_broker is None:
         return None
-    return TransactionViewsNative(native.transactional_id, *native.producer, native.level, native.timeout_ms)
+    name, producer, level, timeout_ms = at_broker
+    return TransactionViewsNative(name, *producer, level, timeout_ms)
 
 
-def _unended_row(part: Producer, one: Unended) -> TransactionViewsUnended:
-    name, producer, level, timeout_ms = one.native
+def _ending_row(part: Producer, one: EndingMember) -> TransactionViewsUnended:
+    name, producer, level, timeout_ms = one.broker_transaction
     return TransactionViewsUnended(*part, name, *producer, level, timeout_ms, one.name, one.committed, one.empty)
 
 
-def _claim_row(claim: Claim) -> TransactionViewsClaim:
+def _claim_row(claim: IdClaim) -> TransactionViewsClaim:
     record = TransactionClaim(
         claim.nonce,
         claim.generation,
@@ -148,7 +149,7 @@ def _claim_row(claim: Claim) -> TransactionViewsClaim:
     return TransactionViewsClaim(encode_stored(record, _PLAIN), *claim.at)
 
 
-def _decided_row(last: Decided) -> TransactionViewsDecided:
+def _decided_row(last: DecidedEpoch) -> TransactionViewsDecided:
     who = (*last.producer, *last.client, *last.next_client)
     return TransactionViewsDecided(*who, last.committed, last.reason, last.by_claim, *last.at)
 
@@ -166,7 +167,7 @@ def _view(row: TransactionViewsId) -> IdView:
         touched=LogPosition(row.touched_offset, row.touched_timestamp_ms),
     )
     if row.claim is not None:
-        view.claim = Claim.of(
+        view.claim = IdClaim.of(
             decode_stored(TransactionClaim, row.claim.record),
             LogPosition(row.claim.offset, row.claim.timestamp_ms),
         )
@@ -180,8 +181,8 @@ def _view(row: TransactionViewsId) -> IdView:
     return view
 
 
-def _decided(row: TransactionViewsDecided) -> Decided:
-    return Decided(
+def _decided(row: TransactionViewsDecided) -> DecidedEpoch:
+    return DecidedEpoch(
         Producer(row.producer_id, row.epoch),
         Producer(row.client_producer_id, row.client_epoch),
         Producer(row.next_client_producer_id, row.next_client_epoch),
@@ -198,10 +199,10 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
         view.copies.setdefault(Producer(copy.producer_id, copy.epoch), {})[batch] = copy.base_offset
     for one in row.members:
         owner, at = Producer(one.owner_producer_id, one.owner_epoch), LogPosition(one.offset, one.timestamp_ms)
-        native = _native(one.native) if one.native is not None else None
-        view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at, native)
+        at_broker = _broker_transaction(one.native) if one.native is not None else None
+        view.members[Producer(one.producer_id, one.epoch)] = Joined(owner, one.name, one.nonce, at, at_broker)
     for left in row.unended:
-        view.unended[Producer(left.producer_id, left.epoch)] = _unended(left)
+        view.ending[Producer(left.producer_id, left.epoch)] = _ending(left)
     for part in row.prepared:
         record = decode_stored(TransactionPrepare, part.record)
         at = LogPosition(part.offset, part.timestamp_ms)
@@ -215,14 +216,14 @@ def _fill_parts(view: IdView, row: TransactionViewsId) -> None:
             sequences[bound.topic, bound.partition] = bound.first_sequence
 
 
-def _native(row: TransactionViewsNative) -> BrokerTransaction:
+def _broker_transaction(row: TransactionViewsNative) -> BrokerTransaction:
     return BrokerTransaction(row.transactional_id, Producer(row.producer_id, row.epoch), row.level, row.timeout_ms)
 
 
-def _unended(row: TransactionViewsUnended) -> Unended:
+def _ending(row: TransactionViewsUnended) -> EndingMember:
     producer = Producer(row.native_producer_id, row.native_epoch)
-    native = BrokerTransaction(row.transactional_id, producer, row.level, row.timeout_ms)
-    return Unended(native, row.name, row.committed, row.empty)
+    at_broker = BrokerTransaction(row.transactional_id, producer, row.level, row.timeout_ms)
+    return EndingMember(at_broker, row.name, row.committed, row.empty)
 
 
 def _fill_offsets(view: IdView, row: TransactionViewsId) -> None:

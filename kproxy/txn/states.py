@@ -10,7 +10,7 @@ from types import MappingProxyType
 from kproxy.errors import LocalProtocolError
 
 
-class State(Enum):
+class TransactionState(Enum):
     """As Kafka names them (``TransactionState.name``)."""
 
     EMPTY = "Empty"
@@ -24,11 +24,11 @@ class State(Enum):
     @property
     def is_pending(self) -> bool:
         """Whether a decision is in flight: no other request is admitted meanwhile."""
-        return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
-class Event(Enum):
-    """What happens to a transaction."""
+class TransactionEvent(Enum):
+    """An event of a transaction."""
 
     BEGAN = auto()
     """Its first partitions or offsets are in the log."""
@@ -47,31 +47,31 @@ class Event(Enum):
     EXPIRED = auto()
 
 
-TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
+TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = MappingProxyType(
     {
-        (State.EMPTY, Event.BEGAN): State.ONGOING,
-        (State.COMPLETE_COMMIT, Event.BEGAN): State.ONGOING,
-        (State.COMPLETE_ABORT, Event.BEGAN): State.ONGOING,
-        (State.ONGOING, Event.COMMIT_ASKED): State.PREPARE_COMMIT,
-        (State.ONGOING, Event.ABORT_ASKED): State.PREPARE_ABORT,
-        (State.ONGOING, Event.ABORTED): State.COMPLETE_ABORT,
-        (State.ONGOING, Event.PREPARED): State.EMPTY,
-        (State.PREPARE_COMMIT, Event.COMMITTED): State.COMPLETE_COMMIT,
-        (State.PREPARE_COMMIT, Event.ABORTED): State.COMPLETE_ABORT,
-        (State.PREPARE_ABORT, Event.ABORTED): State.COMPLETE_ABORT,
-        (State.PREPARE_COMMIT, Event.REFUSED): State.ONGOING,
-        (State.PREPARE_ABORT, Event.REFUSED): State.ONGOING,
-        (State.EMPTY, Event.INITIALIZED): State.EMPTY,
-        (State.COMPLETE_COMMIT, Event.INITIALIZED): State.EMPTY,
-        (State.COMPLETE_ABORT, Event.INITIALIZED): State.EMPTY,
-        (State.EMPTY, Event.EXPIRED): State.DEAD,
-        (State.COMPLETE_COMMIT, Event.EXPIRED): State.DEAD,
-        (State.COMPLETE_ABORT, Event.EXPIRED): State.DEAD,
+        (TransactionState.EMPTY, TransactionEvent.BEGAN): TransactionState.ONGOING,
+        (TransactionState.COMPLETE_COMMIT, TransactionEvent.BEGAN): TransactionState.ONGOING,
+        (TransactionState.COMPLETE_ABORT, TransactionEvent.BEGAN): TransactionState.ONGOING,
+        (TransactionState.ONGOING, TransactionEvent.COMMIT_ASKED): TransactionState.PREPARE_COMMIT,
+        (TransactionState.ONGOING, TransactionEvent.ABORT_ASKED): TransactionState.PREPARE_ABORT,
+        (TransactionState.ONGOING, TransactionEvent.ABORTED): TransactionState.COMPLETE_ABORT,
+        (TransactionState.ONGOING, TransactionEvent.PREPARED): TransactionState.EMPTY,
+        (TransactionState.PREPARE_COMMIT, TransactionEvent.COMMITTED): TransactionState.COMPLETE_COMMIT,
+        (TransactionState.PREPARE_COMMIT, TransactionEvent.ABORTED): TransactionState.COMPLETE_ABORT,
+        (TransactionState.PREPARE_ABORT, TransactionEvent.ABORTED): TransactionState.COMPLETE_ABORT,
+        (TransactionState.PREPARE_COMMIT, TransactionEvent.REFUSED): TransactionState.ONGOING,
+        (TransactionState.PREPARE_ABORT, TransactionEvent.REFUSED): TransactionState.ONGOING,
+        (TransactionState.EMPTY, TransactionEvent.INITIALIZED): TransactionState.EMPTY,
+        (TransactionState.COMPLETE_COMMIT, TransactionEvent.INITIALIZED): TransactionState.EMPTY,
+        (TransactionState.COMPLETE_ABORT, TransactionEvent.INITIALIZED): TransactionState.EMPTY,
+        (TransactionState.EMPTY, TransactionEvent.EXPIRED): TransactionState.DEAD,
+        (TransactionState.COMPLETE_COMMIT, TransactionEvent.EXPIRED): TransactionState.DEAD,
+        (TransactionState.COMPLETE_ABORT, TransactionEvent.EXPIRED): TransactionState.DEAD,
     }
 )
 
 
-def next_state(state: State, event: Event) -> State:
+def next_state(state: TransactionState, event: TransactionEvent) -> TransactionState:
     """The state after an event; LocalProtocolError if the event is not allowed in this state."""
     found = TRANSITIONS.get((state, event))
     if found is None:

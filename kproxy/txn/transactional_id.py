@@ -15,7 +15,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.requests import TxnRequest
-from kproxy.txn.states import Event, State, next_state
+from kproxy.txn.states import TransactionEvent, TransactionState, next_state
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
@@ -28,7 +28,7 @@ class TransactionalId:
 
     def __init__(self, fenced: Callable[[], None]) -> None:
         """No producer has the id. ``fenced`` counts the requests of producers that were replaced."""
-        self.state = State.EMPTY
+        self.state = TransactionState.EMPTY
         #: The client's identity, as the client knows it.
         self.client = NOBODY
         #: Why the open transaction can only be aborted, until the client has aborted it.
@@ -45,7 +45,7 @@ class TransactionalId:
 
     # -- states: each change goes through the table
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: TransactionEvent) -> None:
         """Records what happened. LocalProtocolError if it may not happen in this state."""
         self.state = next_state(self.state, event)
 
@@ -57,44 +57,44 @@ class TransactionalId:
     @property
     def is_open(self) -> bool:
         """Whether a transaction has begun, and has no certain outcome."""
-        return self.state is State.ONGOING or self.state.is_pending
+        return self.state is TransactionState.ONGOING or self.state.is_pending
 
     @property
     def may_be_committed(self) -> bool:
         """Whether the transaction was to be committed, and it is not certain that it is not."""
-        return self.state is State.PREPARE_COMMIT
+        return self.state is TransactionState.PREPARE_COMMIT
 
     def begin(self) -> bool:
         """The transaction begins, or has begun; whether it was not open before."""
-        if self.state is State.ONGOING:
+        if self.state is TransactionState.ONGOING:
             return False
-        self.apply(Event.BEGAN)
+        self.apply(TransactionEvent.BEGAN)
         return True
 
     def ask_to_end(self, *, committed: bool) -> None:
         """Nothing may join the transaction from now on. The same end may be asked for until it is certain."""
         if not self.state.is_pending:
-            self.apply(Event.COMMIT_ASKED if committed else Event.ABORT_ASKED)
+            self.apply(TransactionEvent.COMMIT_ASKED if committed else TransactionEvent.ABORT_ASKED)
         self.refuse_other_end(committed=committed)
 
     def drop(self) -> bool:
         """The transaction is aborted, or given up, if one is open; whether one was."""
         if not self.is_open:
             return False
-        self.apply(Event.ABORTED)
+        self.apply(TransactionEvent.ABORTED)
         return True
 
     def initialize(self) -> None:
         """A producer begins with the id; nothing is open, and no older connection is its own."""
-        self.apply(Event.INITIALIZED)
+        self.apply(TransactionEvent.INITIALIZED)
         self.doomed, self.is_fenced, self.acts_for_others = None, False, False
         self.forget_connections()
 
     def restore(self, *, committed: bool) -> None:
         """The last transaction ended so, with a former coordinator of the id."""
-        self.apply(Event.BEGAN)
+        self.apply(TransactionEvent.BEGAN)
         self.ask_to_end(committed=committed)
-        self.apply(Event.COMMITTED if committed else Event.ABORTED)
+        self.apply(TransactionEvent.COMMITTED if committed else TransactionEvent.ABORTED)
 
     # -- which requests are admitted
 
@@ -176,7 +176,7 @@ class TransactionalId:
     def unpack(self, packed: Plain) -> None:
         """Takes the state that ``pack`` returned."""
         state, client, self.is_fenced, self.acts_for_others, self.is_left, connections = packed
-        self.state, self.client = State(state), Producer(*client)
+        self.state, self.client = TransactionState(state), Producer(*client)
         self._connections.unpack(connections)
 
     # -- what a transaction takes
@@ -237,9 +237,9 @@ class TransactionalId:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is being decided otherwise")
 
     def end_nothing(self, *, committed: bool) -> None:
-        """Where nothing is open. TxnError (INVALID_TXN_STATE) if the last transaction has ended otherwise."""
-        if self.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-            was_committed = self.state is State.COMPLETE_COMMIT
+        """Ends nothing: nothing is open. TxnError (INVALID_TXN_STATE) if the last transaction has ended otherwise."""
+        if self.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+            was_committed = self.state is TransactionState.COMPLETE_COMMIT
             if was_committed is not committed:
                 raise _ended_otherwise(was_committed)
 

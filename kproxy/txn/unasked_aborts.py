@@ -1,11 +1,11 @@
-"""What was aborted without its client asking for it, by a claim or by kproxy: the client may not know it yet."""
+"""Aborts that no client asked for, by a claim or by kproxy: the client may not know of them yet."""
 
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, Decided
+from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, DecidedEpoch
 
 
-def _unasked_abort(view: IdView | None) -> Decided | None:
+def _unasked_abort(view: IdView | None) -> DecidedEpoch | None:
     return view.last if view is not None and view.is_doomed else None
 
 

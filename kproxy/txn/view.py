@@ -1,4 +1,4 @@
-"""What the transaction log says of one transactional id: a function of its records, the same for every reader.
+"""The view of one transactional id in the transaction log: a function of its records, the same for every reader.
 
 The order of the log is the truth. Two readers that have read equally far agree. So the effect of a record depends on
 the records before it in the log, never on its writer or on a broker's response.
@@ -20,6 +20,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.transaction_partitions import TransactionPartitions
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.txn.counting_copies import Copies, counting_copies, is_bounded, is_other_copy
 from kproxy.txn.epoch_set import EpochSet
 from kproxy.txn.ids import LAST_EPOCH, Producer, is_transactional_producer_id
 from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, offsets_bytes, with_newest
@@ -27,17 +28,16 @@ from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import (
     ASKED,
     BATCH_IDS,
-    END_OF_DATA,
     LOST,
     LOST_MEMBERS,
     BrokerTransaction,
-    Claim,
-    Decided,
+    DecidedEpoch,
+    EndingMember,
+    IdClaim,
     Joined,
     LogPosition,
     Ongoing,
     Prepared,
-    Unended,
 )
 
 __all__ = ["IdView", "LogPosition"]
@@ -50,7 +50,7 @@ class IdView:
     """The view of one transactional id."""
 
     transactional_id: str
-    claim: Claim | None = None
+    claim: IdClaim | None = None
     #: The client's identity from now on: the claim's, until a decision names the next.
     client: Producer = Producer(-1, -1)  # noqa: RUF009  # a constant
     #: Producer ids by generation, the first first.
@@ -58,16 +58,16 @@ class IdView:
     committed: dict[int, EpochSet] = field(default_factory=dict)
     #: Of the claim's epochs; what lies below the claim is aborted without a word.
     aborted: set[Producer] = field(default_factory=set)
-    #: Of committed epochs: the base offset that counts, for batches that may be there more than once. Of former epochs,
-    #: which other instances may still believe to be theirs, the end of the data (``END_OF_DATA``) in each partition.
-    copies: dict[Producer, dict[tuple[str, int, int], int]] = field(default_factory=dict)
+    #: Of committed epochs: which copies of a batch count. Of former epochs, which other instances may still take for
+    #: theirs: where the data end.
+    copies: dict[Producer, Copies] = field(default_factory=dict)
     #: Those that are undecided.
     members: dict[Producer, Joined] = field(default_factory=dict)
     #: Epochs of members that are aborted: nothing can be said of them any more.
     aborted_members: dict[int, EpochSet] = field(default_factory=dict)
     prepared: dict[Producer, Prepared] = field(default_factory=dict)
-    #: Members that are decided and have transactions of the broker's, until the log says that these have ended.
-    unended: dict[Producer, Unended] = field(default_factory=dict)
+    #: Decided members with transactions of the broker, until the log says that these transactions have ended.
+    ending: dict[Producer, EndingMember] = field(default_factory=dict)
     #: Where undecided data may begin, by the epoch that writes them.
     bounds: dict[Producer, dict[TopicPartition, int]] = field(default_factory=dict)
     #: The client's sequence of the first record that the epoch writes there, as far as the log says it.
@@ -76,7 +76,7 @@ class IdView:
     #: Offsets of committed transactions that the broker's own group offsets may not have yet, the oldest first.
     unmirrored: UnmirroredOffsets = field(default_factory=UnmirroredOffsets)
     ongoing: Ongoing | None = None
-    last: Decided | None = None
+    last: DecidedEpoch | None = None
     batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=BATCH_IDS))
     expired: bool = False
     touched: LogPosition = LogPosition(-1, -1)  # noqa: RUF009  # a constant
@@ -129,7 +129,7 @@ class IdView:
         return next((part for part in block if self._is_open(part)), None)
 
     def open_since(self) -> Ongoing | None:
-        """What is open and not prepared: the transaction, or a member of one that was prepared itself."""
+        """The part that is open and not prepared: the transaction, or a member of one that was prepared itself."""
         if self.ongoing is not None:
             return self.ongoing
         joined = (one for part, one in self.members.items() if part not in self.prepared)
@@ -139,7 +139,7 @@ class IdView:
     @property
     def is_settled(self) -> bool:
         """Whether nobody has anything to do for it: nothing is open, prepared, or still to be told to a broker."""
-        return self.ongoing is None and not (self.members or self.prepared or self.unended or self.unmirrored)
+        return self.ongoing is None and not (self.members or self.prepared or self.ending or self.unmirrored)
 
     def has_own_data(self) -> bool:
         """Whether the open transaction holds more than what its members wrote, as far as the log knows."""
@@ -169,7 +169,7 @@ class IdView:
     def is_former(self, part: Producer) -> bool:
         """Whether another claim's epoch continues, or has committed, the transaction that this one began."""
         is_continued = part in self.members and part.producer_id in self.generations
-        return is_continued or _is_bounded(self.copies.get(part))
+        return is_continued or (part in self.copies and is_bounded(self.copies[part]))
 
     def continuable(self) -> Ongoing | None:
         """The open transaction if a claim may continue it: members, which are elsewhere, can only be aborted."""
@@ -222,7 +222,7 @@ class IdView:
         elif self.ongoing is not None:
             # the next coordinator must not treat an earlier decision as this transaction's
             was, why = self.ongoing.producer, self._why_lost()
-            self.last = Decided(was, self.client, self.claim.client, False, why, by_claim=True, at=at)
+            self.last = DecidedEpoch(was, self.client, self.claim.client, False, why, by_claim=True, at=at)
             self.ongoing = None
         self.client, self.expired = self.claim.client, False
         self._forget_aborted()
@@ -246,13 +246,13 @@ class IdView:
             return LOST
         return self.last.reason if self.last is not None and self.is_doomed else LOST_MEMBERS
 
-    def _claim_of(self, body: TransactionClaim, at: LogPosition) -> Claim:
+    def _claim_of(self, body: TransactionClaim, at: LogPosition) -> IdClaim:
         """The claim, with the identity that the client has after it.
 
         A claim that names no new identity is made on behalf of the producer that has the id. So is one whose identity
         a decision gave to that producer after the claimant had read the log: two producers must not have the same one.
         """
-        claim, former = Claim.of(body, at), self.claim
+        claim, former = IdClaim.of(body, at), self.claim
         if self._is_new_client(claim.client):
             return replace(claim, names_client=True)
         same = former is not None and former.client == self.client
@@ -290,7 +290,7 @@ class IdView:
         }
 
     def _forget_members(self) -> None:
-        """Of those that are decided nothing is kept but the verdict."""
+        """Forgets members that are decided; only their verdict is kept."""
         for part in list(self.members):
             verdict = self.verdict(part)
             if verdict is Verdict.ABORTED:
@@ -300,10 +300,10 @@ class IdView:
                 del self.members[part]
 
     def _to_be_ended(self, part: Producer, *, committed: bool, empty: bool = False) -> None:
-        """Of a member that is decided; that nothing was written is known of what was prepared alone."""
+        """Notes a decided member whose broker has to end its transaction; prepared ones may be ``empty``."""
         joined = self.members.get(part)
-        if joined is not None and joined.native is not None:
-            self.unended.setdefault(part, Unended(joined.native, joined.name, committed, empty))
+        if joined is not None and joined.broker_transaction is not None:
+            self.ending.setdefault(part, EndingMember(joined.broker_transaction, joined.name, committed, empty))
 
     def _partitions(self, body: TransactionPartitions, at: LogPosition) -> bool:
         producer = Producer(body.producer_id, body.epoch)
@@ -349,7 +349,7 @@ class IdView:
         sound = is_transactional_producer_id(member.producer_id) and 0 <= member.epoch <= LAST_EPOCH
         if known or not sound or owner in self.members or not self._may_write(owner, body.nonce):
             return False
-        self.members[member] = Joined(owner, body.name, body.member_nonce, at, _native(body))
+        self.members[member] = Joined(owner, body.name, body.member_nonce, at, _broker_transaction(body))
         self._begin(owner, at)
         return True
 
@@ -380,7 +380,7 @@ class IdView:
         if body.committed:
             for row in body.parts:
                 self._note_copies(row, is_former=Producer(row.producer_id, row.epoch) in former)
-        self.last = Decided(
+        self.last = DecidedEpoch(
             producer,
             self.client,
             Producer(body.next_client_producer_id, body.next_client_epoch),
@@ -413,26 +413,12 @@ class IdView:
             self.unmirrored.add(part, record)
 
     def _note_copies(self, part: TransactionDecisionPart, *, is_former: bool) -> None:
-        named = {
-            (topic.name, row.index, copy.base_sequence): copy.base_offset
-            for topic in part.topics
-            for row in topic.partitions
-            for copy in row.copies
-        }
-        if is_former:
-            rows = ((topic.name, row) for topic in part.topics for row in topic.partitions)
-            named = {(name, row.index, END_OF_DATA): row.end_offset for name, row in rows}
-        if named:
+        if named := counting_copies(part, is_former=is_former):
             self.copies[Producer(part.producer_id, part.epoch)] = named
 
     def is_other_copy(self, producer: Producer, place: TopicPartition, base_sequence: int, base_offset: int) -> bool:
-        """Whether a batch of a committed epoch does not count: another copy does, or the epoch had ended before."""
-        copies = self.copies.get(producer)
-        if copies is None:
-            return False
-        if _is_bounded(copies):
-            return base_offset >= copies.get((*place, END_OF_DATA), 0)
-        return copies.get((*place, base_sequence), base_offset) != base_offset
+        """Whether a batch of a committed epoch does not count."""
+        return producer in self.copies and is_other_copy(self.copies[producer], place, base_sequence, base_offset)
 
     def forget_copies(self, producer: Producer, place: TopicPartition) -> None:
         left = {batch: at for batch, at in self.copies.pop(producer, {}).items() if batch[:2] != place}
@@ -443,10 +429,10 @@ class IdView:
         return self.unmirrored.remove(Producer(body.producer_id, body.epoch), body.group_id)
 
     def _ended(self, body: TransactionEnded, at: LogPosition) -> bool:
-        return self.unended.pop(Producer(body.producer_id, body.epoch), None) is not None
+        return self.ending.pop(Producer(body.producer_id, body.epoch), None) is not None
 
     def _expiry(self, body: TransactionExpiry, at: LogPosition) -> bool:
-        if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared or self.unended:
+        if not self.is_ours(body.nonce) or self.open_since() is not None or self.prepared or self.ending:
             return False
         self.expired = True  # the last decision stays: the client may not have received its response
         return True
@@ -458,12 +444,7 @@ def _continued_by(body: TransactionClaim) -> Producer | None:
     return Producer(body.continued_producer_id, body.continued_epoch) if is_same_client else None
 
 
-def _is_bounded(copies: Mapping[tuple[str, int, int], int] | None) -> bool:
-    """Whether they say where a former epoch's data end."""
-    return copies is not None and next(iter(copies))[2] == END_OF_DATA
-
-
-def _native(body: TransactionMember) -> BrokerTransaction | None:
+def _broker_transaction(body: TransactionMember) -> BrokerTransaction | None:
     told = body.native
     if told is None:
         return None

@@ -7,8 +7,6 @@ from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.txn.ids import Producer
 
-"""A topic and a partition."""
-
 #: The reason of a decision that the client itself asked for.
 ASKED: Final = "client"
 #: The reason where somebody else asked for it, by hand, while the client's transaction was open: it was not told yet.
@@ -23,10 +21,6 @@ LOST_MEMBERS: Final = "claim, of members"
 BATCH_IDS: Final = 128
 
 
-#: In ``IdView.copies`` in place of a sequence: with the offset below which an epoch's data in a partition count.
-END_OF_DATA: Final = -1
-
-
 class LogPosition(NamedTuple):
     """The offset of a record, and when the broker took it (ms since 1970)."""
 
@@ -35,7 +29,7 @@ class LogPosition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class IdClaim:
     """The owner of an id, and the epochs that its transactions may take."""
 
     generation: int
@@ -54,8 +48,8 @@ class Claim:
     names_client: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
-    def of(cls, body: TransactionClaim, at: LogPosition) -> "Claim":
-        """What a record claims."""
+    def of(cls, body: TransactionClaim, at: LogPosition) -> "IdClaim":
+        """The claim that a record makes."""
         return cls(
             body.generation,
             body.producer_id,
@@ -87,7 +81,7 @@ class Ongoing(NamedTuple):
     since: LogPosition
 
 
-class Decided(NamedTuple):
+class DecidedEpoch(NamedTuple):
     """The decision that came last, or the claim that aborted the transaction that was open."""
 
     producer: Producer
@@ -119,21 +113,23 @@ class Joined(NamedTuple):
     nonce: bytes
     at: LogPosition
     #: None: its data stand under its own producer id, and the log alone says what becomes of them.
-    native: BrokerTransaction | None = None
+    broker_transaction: BrokerTransaction | None = None
 
     @property
     def expires_ms(self) -> int | None:
         """When the broker may abort it (ms since 1970), at the earliest; None: nobody does."""
-        return self.at.timestamp_ms + self.native.timeout_ms if self.native is not None else None
+        return (
+            self.at.timestamp_ms + self.broker_transaction.timeout_ms if self.broker_transaction is not None else None
+        )
 
 
-class Unended(NamedTuple):
-    """A member that is decided, of which the broker may not be informed yet; it keeps its transaction."""
+class EndingMember(NamedTuple):
+    """A decided member: the broker may not know the decision yet, and then keeps the member's transaction open."""
 
-    native: BrokerTransaction
+    broker_transaction: BrokerTransaction
     name: str
     committed: bool
-    #: Nothing was written in it, so that there is nothing to be ended.
+    #: Nothing was written in it, so the broker has nothing to end.
     empty: bool
 
 

@@ -40,7 +40,7 @@ class Timing(NamedTuple):
     trusted: float
 
 
-class Written(NamedTuple):
+class PartitionWrites(NamedTuple):
     """A transaction's data in a partition: the offset after them, and the batches that were sent more than once.
 
     ``copies``: (base sequence, base offset) of each, in order; a copy at another offset does not count.
@@ -120,7 +120,7 @@ class _Track:
 
 
 class Writes:
-    """What was accepted for one transaction. The sender reports the outcome of each attempt; late ones are ignored.
+    """The batches of one transaction. The sender reports the outcome of each attempt; late ones are ignored.
 
     Times are seconds of any one clock that never goes back.
     """
@@ -297,11 +297,11 @@ class Writes:
 
     # -- the whole
 
-    def summary(self) -> dict[TopicPartition, Written]:
-        """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it can't commit."""
+    def summary(self) -> dict[TopicPartition, PartitionWrites]:
+        """The content of a decision to commit. LocalProtocolError while an outcome is open, or if it can't commit."""
         if self.failed is not None or self._busy:
             raise LocalProtocolError(f"transaction of epoch {self._epoch} can't be committed (yet)")
         return {
-            place: Written(track.end_offset, tuple(track.copies), track.first_offset)
+            place: PartitionWrites(track.end_offset, tuple(track.copies), track.first_offset)
             for place, track in self._tracks.items()
         }

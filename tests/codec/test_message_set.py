@@ -3,7 +3,7 @@ import struct
 import pytest
 
 from kproxy.codec import compression
-from kproxy.codec.message_set import Entry, iter_entry, read_entry, unwrap
+from kproxy.codec.message_set import MessageEntry, iter_entry, read_entry, unwrap
 from kproxy.codec.records import CorruptRecord, DecompressionLimit, Record, UnsupportedCodec
 from tests.codec.message_sets import entry, wrapper
 from tests.codec.record_lists import NOW, records_in
@@ -14,7 +14,7 @@ class TestReadEntry:
     def test_fields_after_other_bytes(self, magic: int, timestamp: int) -> None:
         data = entry(9, b"key", b"value", magic=magic, timestamp=NOW, attributes=8)
         read = read_entry(memoryview(b"before" + data + b"behind"), 6)
-        assert read == Entry(9, len(data), magic, 8, timestamp, memoryview(b"key"), memoryview(b"value"))
+        assert read == MessageEntry(9, len(data), magic, 8, timestamp, memoryview(b"key"), memoryview(b"value"))
         assert (read.codec, read.is_log_append_time) == (0, True)
 
     @pytest.mark.parametrize("magic", [0, 1])

@@ -7,7 +7,7 @@ from itertools import count
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.described import Described, Listed, Outcome, OwnerId, Part
+from kproxy.txn.described import Described, DescribedPart, Listed, Outcome, OwnerId
 from kproxy.txn.txn_error import TxnError
 
 MAX_TIMEOUT_MS = 900_000
@@ -99,7 +99,7 @@ class FakeTransactions:
     ) -> Described:
         await self._called("begin_member", transactional_id, member, client_id, owner, timeout_ms)
         self._check(transactional_id, owner)
-        return self._with(transactional_id, Part(member, next(self._producer_ids), 0, prepared=False))
+        return self._with(transactional_id, DescribedPart(member, next(self._producer_ids), 0, prepared=False))
 
     async def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         await self._called("prepare_member", transactional_id, member, records)
@@ -116,7 +116,7 @@ class FakeTransactions:
         found = self._find(transactional_id)
         if found.state != "Ongoing":
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} is {found.state}")
-        part = Part("", found.producer_id, found.producer_epoch, prepared=True)
+        part = DescribedPart("", found.producer_id, found.producer_epoch, prepared=True)
         self.ids[transactional_id] = found._replace(state="Empty", started_ms=None, parts=(*found.parts, part))
         return self.ids[transactional_id]
 
@@ -146,13 +146,13 @@ class FakeTransactions:
         if owner not in (None, self._find(name).owner):
             raise TxnError(ErrorCode.PRODUCER_FENCED, "a newer producer has it")
 
-    def _member(self, name: str, member: str) -> Part:
+    def _member(self, name: str, member: str) -> DescribedPart:
         found = next((part for part in self._find(name).parts if part.name == member), None)
         if found is None:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"no member {member}")
         return found
 
-    def _with(self, name: str, part: Part | None, without: Part | None = None) -> Described:
+    def _with(self, name: str, part: DescribedPart | None, without: DescribedPart | None = None) -> Described:
         found = self._find(name)
         gone = without.name if without is not None else part.name if part is not None else ""
         kept = [one for one in found.parts if one.name != gone]

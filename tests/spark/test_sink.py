@@ -10,7 +10,7 @@ from kproxy.client import ControlError, OwnerId
 from kproxy.spark import sink
 from kproxy.spark.sink import TaskMessage, batch_writer, stream_writer
 from kproxy.spark.sink_options import ControlAddress
-from kproxy.spark.sink_task import Written
+from kproxy.spark.sink_task import WrittenAttempt
 from kproxy.spark.spark_errors import KafkaError, OptionError
 from tests.spark.sink_samples import OWNER, PLAIN, FakeControl
 
@@ -27,7 +27,7 @@ def control(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeControl:
 
 
 def _message(member: str | None, owner: OwnerId = OWNER) -> TaskMessage:
-    return TaskMessage(Written(member, 1), owner, "query")
+    return TaskMessage(WrittenAttempt(member, 1), owner, "query")
 
 
 def test_a_batch_of_a_stream_is_one_commit(control: FakeControl) -> None:
@@ -58,7 +58,7 @@ def test_an_empty_batch_asks_for_nothing(control: FakeControl) -> None:
 
 
 def test_a_batch_that_was_committed_before_is_not_committed_again(control: FakeControl) -> None:
-    done = TaskMessage(Written(None, 0, is_committed=True), OWNER, "query")
+    done = TaskMessage(WrittenAttempt(None, 0, is_committed=True), OWNER, "query")
     # One task asked before the commit of a driver that has died was in the log: what it wrote is there already.
     stream_writer(PLAIN, _SCHEMA).commit([done, _message("late")], 7)
     batch_writer(PLAIN | {"batch.id": "2026-11"}, _SCHEMA).commit([done])

@@ -8,7 +8,7 @@ import pytest
 from kproxy.client import ControlError
 from kproxy.spark.sink_control import Decider
 from kproxy.spark.sink_rows import Columns
-from kproxy.spark.sink_task import TaskNames, Written, write_attempt
+from kproxy.spark.sink_task import TaskNames, WrittenAttempt, write_attempt
 from kproxy.spark.spark_errors import KafkaError, OptionError
 from kproxy.txn.prepared_parts import MOST_MEMBERS
 from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, batch, options
@@ -23,7 +23,7 @@ def _write(
     batches: Iterator[pa.RecordBatch],
     names: TaskNames = _FIRST,
     batch_id: str | None = None,
-) -> Written:
+) -> WrittenAttempt:
     decider = Decider(control, _ON_MOCK, OWNER, FakeClock())
     return write_attempt(batches, _VALUE, _ON_MOCK, decider, names, batch_id)
 
@@ -39,14 +39,14 @@ def test_rows_are_written_and_prepared() -> None:
 
 def test_no_rows_need_no_member() -> None:
     control = FakeControl()
-    assert _write(control, iter([batch()])) == Written(None, 0)
+    assert _write(control, iter([batch()])) == WrittenAttempt(None, 0)
     assert control.asked == []
 
 
 def test_rows_of_a_committed_batch_are_read_and_not_written() -> None:
     control = FakeControl(committed=("q/4", "q/5"))
     rows = iter([batch(), batch("a"), batch("b")])
-    assert _write(control, rows, batch_id="q/5") == Written(None, 0, is_committed=True)
+    assert _write(control, rows, batch_id="q/5") == WrittenAttempt(None, 0, is_committed=True)
     assert not list(rows)  # a stateful operator before the sink saves its state when its last row is read
     # A member that begins after the commit of its batch is aborted by nobody else, and readers would wait at its rows.
     assert [name for name, _ in control.asked] == ["begin_member", "describe", "abort_member"]
@@ -78,7 +78,7 @@ def test_a_batch_of_too_many_tasks_fails_before_a_row_is_written() -> None:
     last, too_many = TaskNames("q", "5", MOST_MEMBERS - 1, 1), TaskNames("q", "5", MOST_MEMBERS, 2)
     assert _write(control, iter([batch("a")]), last).records == 1
     asked = len(control.asked)
-    assert _write(control, iter([batch()]), too_many) == Written(None, 0)
+    assert _write(control, iter([batch()]), too_many) == WrittenAttempt(None, 0)
     with pytest.raises(KafkaError, match=r"more than 1,000 tasks.*coalesce\(1000\)"):
         _write(control, iter([batch("a")]), too_many)
     assert len(control.asked) == asked

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kproxy.txn.states import TRANSITIONS, State
+from kproxy.txn.states import TRANSITIONS, TransactionState
 from tools import generate_states
 
 
@@ -11,7 +11,7 @@ def test_each_transition_is_an_arrow() -> None:
     assert diagram.count("-->") == len(TRANSITIONS) + 2
     for (state, _), following in TRANSITIONS.items():
         assert f"{state.value} --> {following.value}: " in diagram
-    assert all(state.value in diagram for state in State)
+    assert all(state.value in diagram for state in TransactionState)
 
 
 def test_only_the_diagrams_place_changes() -> None:

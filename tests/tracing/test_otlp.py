@@ -1,7 +1,7 @@
 from kproxy import __version__
 from kproxy.proxy.traces import TraceParent
 from kproxy.tracing.otlp import OtlpExporter
-from kproxy.tracing.spans import Event, Span, SpanContext
+from kproxy.tracing.spans import Span, SpanContext, SpanEvent
 from tests.tracing.otlp_stub import attributes, collector
 
 
@@ -14,7 +14,7 @@ def span() -> Span:
         parent=TraceParent(1 << 127, 5, True),
         links=[SpanContext(6, 7)],
         attributes={"messaging.system": "kafka", "kproxy.api_version": 9, "kproxy.partitions": ["t-0", "t-1"]},
-        events=[Event("commit asked", 2_000)],
+        events=[SpanEvent("commit asked", 2_000)],
         error="NOT_ENOUGH_REPLICAS",
     )
 

@@ -3,9 +3,9 @@ from hypothesis import strategies as st
 
 from kproxy.txn.described import (
     Described,
+    DescribedPart,
     Listed,
     Outcome,
-    Part,
     described_from,
     described_json,
     listed_from,
@@ -13,7 +13,7 @@ from kproxy.txn.described import (
 )
 
 NUMBERS = st.integers(-1, 2**63 - 1)
-PARTS = st.builds(Part, st.text(), NUMBERS, NUMBERS, st.booleans())
+PARTS = st.builds(DescribedPart, st.text(), NUMBERS, NUMBERS, st.booleans())
 OUTCOMES = st.builds(Outcome, st.booleans(), st.text(), NUMBERS)
 DESCRIBED = st.builds(
     Described,

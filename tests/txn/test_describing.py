@@ -3,7 +3,7 @@
 import pytest
 
 from kproxy.codec.messages import Message
-from kproxy.txn.described import Described, Listed, Part
+from kproxy.txn.described import Described, DescribedPart, Listed
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, LogPosition
@@ -56,11 +56,11 @@ def test_a_decision_is_reported() -> None:
 
 def test_parts_wait_by_name() -> None:
     told = told_of(claim(1, P0), member(1, P0, M, 2, "m"), prepare(2, M))
-    assert told.parts == (Part("m", *M, True),)
+    assert told.parts == (DescribedPart("m", *M, True),)
     told = told_of(claim(1, P0), member(1, P0, M, 2, "m"))
-    assert told.parts == (Part("m", *M, False),)
+    assert told.parts == (DescribedPart("m", *M, False),)
     told = told_of(claim(1, P0), prepare(1, P0))
-    assert (told.parts, told.state) == ((Part("", *P0, True),), "Empty")
+    assert (told.parts, told.state) == ((DescribedPart("", *P0, True),), "Empty")
 
 
 def test_an_id_that_is_given_up_is_dead() -> None:
@@ -91,7 +91,7 @@ def test_what_a_claim_has_aborted_is_complete() -> None:
 @pytest.mark.parametrize("prepared", [True, False])
 def test_a_member_at_the_broker_has_until_its_time_out(prepared: bool) -> None:
     told = told_of(claim(1, P0), native_member(1, P0, M, 2, "m", NATIVE), *([prepare(2, M)] if prepared else []))
-    assert told.parts == (Part("m", *M, prepared, 1001 + NATIVE.timeout_ms),)
+    assert told.parts == (DescribedPart("m", *M, prepared, 1001 + NATIVE.timeout_ms),)
 
 
 def test_of_an_id_that_nobody_has_claimed_nothing_is_known() -> None:

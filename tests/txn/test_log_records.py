@@ -13,7 +13,7 @@ from kproxy.codec.messages import Message
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.log_records import Entry, Kind, UnknownRecord, decode, encode
+from kproxy.txn.log_records import Entry, RecordKind, UnknownRecord, decode, encode
 from kproxy.txn.view_values import BrokerTransaction
 from tests.txn.log_bodies import any_body, names
 from verification.models.transaction_log import bodies
@@ -108,8 +108,13 @@ GOLDEN: list[tuple[str, str]] = [
 
 
 def test_every_kind_is_tested() -> None:
-    assert [Entry("id", body).kind for body in SAMPLES] == [*Kind, Kind.MEMBER, Kind.CLAIM, Kind.PARTITIONS]
-    assert [int(kind) for kind in Kind] == list(range(11))
+    assert [Entry("id", body).kind for body in SAMPLES] == [
+        *RecordKind,
+        RecordKind.MEMBER,
+        RecordKind.CLAIM,
+        RecordKind.PARTITIONS,
+    ]
+    assert [int(kind) for kind in RecordKind] == list(range(11))
 
 
 @pytest.mark.parametrize(("body", "golden"), list(zip(SAMPLES, GOLDEN, strict=True)), ids=lambda x: type(x).__name__)

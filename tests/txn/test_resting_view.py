@@ -12,7 +12,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.resting_view import EMPTY, pack, unpack
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.view_values import Claim, Decided, Joined, Ongoing
+from kproxy.txn.view_values import DecidedEpoch, IdClaim, Joined, Ongoing
 from kproxy.txn.views import Views
 from tests.txn.test_views import PLACE, Feed
 from verification.models.transaction_log.bodies import claim, decision, partitions, producer
@@ -25,7 +25,7 @@ def decided() -> IdView:
     """A view with something in each field that a view at rest may have."""
     client, names = Producer(9, 4), ("generation", "producer_id", "first_epoch", "epochs", "timeout_ms")
     numbers = dict(zip(names, (2, PART.producer_id, 3, 16, 60_000), strict=True))
-    claim = Claim(
+    claim = IdClaim(
         **numbers,
         nonce=b"n" * 16,
         client=client,
@@ -41,7 +41,7 @@ def decided() -> IdView:
         epochs.add(epoch)
     view.committed, view.aborted_members = {PART.producer_id: epochs}, {7: EpochSet(b"\1")}
     view.aborted = {Producer(PART.producer_id, 5), Producer(PART.producer_id, 6)}
-    view.last = Decided(PART, client, Producer(9, 5), True, "client", by_claim=False, at=AT)
+    view.last = DecidedEpoch(PART, client, Producer(9, 5), True, "client", by_claim=False, at=AT)
     view.batch_ids.extend(["a", "b"])
     view.expired, view.touched = True, AT
     return view
@@ -82,7 +82,7 @@ def _change(name: str, value: Any) -> Callable[[IdView], None]:
         _change("first_sequences", {PART: {("t", 0): 5}}),
         _change("pending", {PART: [TransactionOffsets()]}),
         _change("prepared", {PART: None}),
-        _change("unended", {PART: None}),
+        _change("ending", {PART: None}),
         lambda view: view.unmirrored.add(PART, TransactionOffsets(group_id="g")),
     ],
 )

@@ -3,46 +3,76 @@
 import pytest
 
 from kproxy.errors import LocalProtocolError
-from kproxy.txn.states import TRANSITIONS, Event, State, next_state
+from kproxy.txn.states import TRANSITIONS, TransactionEvent, TransactionState, next_state
 
-C, A = State.COMPLETE_COMMIT, State.COMPLETE_ABORT
+C, A = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
 
 
 @pytest.mark.parametrize(
     ("events", "states"),
     [
-        ([Event.BEGAN, Event.COMMIT_ASKED, Event.COMMITTED], [State.ONGOING, State.PREPARE_COMMIT, C]),
-        ([Event.BEGAN, Event.ABORT_ASKED, Event.ABORTED], [State.ONGOING, State.PREPARE_ABORT, A]),
-        ([Event.BEGAN, Event.COMMIT_ASKED, Event.ABORTED], [State.ONGOING, State.PREPARE_COMMIT, A]),
         (
-            [Event.BEGAN, Event.COMMIT_ASKED, Event.REFUSED, Event.ABORT_ASKED, Event.ABORTED],
-            [State.ONGOING, State.PREPARE_COMMIT, State.ONGOING, State.PREPARE_ABORT, A],
+            [TransactionEvent.BEGAN, TransactionEvent.COMMIT_ASKED, TransactionEvent.COMMITTED],
+            [TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, C],
         ),
-        ([Event.BEGAN, Event.ABORTED, Event.BEGAN], [State.ONGOING, A, State.ONGOING]),
-        ([Event.INITIALIZED, Event.BEGAN, Event.PREPARED], [State.EMPTY, State.ONGOING, State.EMPTY]),
-        ([Event.EXPIRED], [State.DEAD]),
+        (
+            [TransactionEvent.BEGAN, TransactionEvent.ABORT_ASKED, TransactionEvent.ABORTED],
+            [TransactionState.ONGOING, TransactionState.PREPARE_ABORT, A],
+        ),
+        (
+            [TransactionEvent.BEGAN, TransactionEvent.COMMIT_ASKED, TransactionEvent.ABORTED],
+            [TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, A],
+        ),
+        (
+            [
+                TransactionEvent.BEGAN,
+                TransactionEvent.COMMIT_ASKED,
+                TransactionEvent.REFUSED,
+                TransactionEvent.ABORT_ASKED,
+                TransactionEvent.ABORTED,
+            ],
+            [
+                TransactionState.ONGOING,
+                TransactionState.PREPARE_COMMIT,
+                TransactionState.ONGOING,
+                TransactionState.PREPARE_ABORT,
+                A,
+            ],
+        ),
+        (
+            [TransactionEvent.BEGAN, TransactionEvent.ABORTED, TransactionEvent.BEGAN],
+            [TransactionState.ONGOING, A, TransactionState.ONGOING],
+        ),
+        (
+            [TransactionEvent.INITIALIZED, TransactionEvent.BEGAN, TransactionEvent.PREPARED],
+            [TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.EMPTY],
+        ),
+        ([TransactionEvent.EXPIRED], [TransactionState.DEAD]),
     ],
 )
-def test_ways_through_the_table(events: list[Event], states: list[State]) -> None:
-    state, seen = State.EMPTY, []
+def test_ways_through_the_table(events: list[TransactionEvent], states: list[TransactionState]) -> None:
+    state, seen = TransactionState.EMPTY, []
     for event in events:
         state = next_state(state, event)
         seen.append(state)
     assert seen == states
 
 
-@pytest.mark.parametrize("pending", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-@pytest.mark.parametrize("event", [Event.BEGAN, Event.COMMIT_ASKED, Event.ABORT_ASKED, Event.INITIALIZED])
-def test_nothing_comes_between_a_decision_and_its_outcome(pending: State, event: Event) -> None:
+@pytest.mark.parametrize("pending", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
+@pytest.mark.parametrize(
+    "event",
+    [TransactionEvent.BEGAN, TransactionEvent.COMMIT_ASKED, TransactionEvent.ABORT_ASKED, TransactionEvent.INITIALIZED],
+)
+def test_nothing_comes_between_a_decision_and_its_outcome(pending: TransactionState, event: TransactionEvent) -> None:
     assert pending.is_pending
     with pytest.raises(LocalProtocolError, match=f"{event.name} in state {pending.value}"):
         next_state(pending, event)
 
 
 def test_an_abort_that_was_asked_for_never_becomes_a_commit() -> None:
-    assert (State.PREPARE_ABORT, Event.COMMITTED) not in TRANSITIONS
-    assert not [key for key in TRANSITIONS if key[0] is State.DEAD]
+    assert (TransactionState.PREPARE_ABORT, TransactionEvent.COMMITTED) not in TRANSITIONS
+    assert not [key for key in TRANSITIONS if key[0] is TransactionState.DEAD]
 
 
 def test_every_state_can_be_reached() -> None:
-    assert {*TRANSITIONS.values(), State.EMPTY} == set(State)
+    assert {*TRANSITIONS.values(), TransactionState.EMPTY} == set(TransactionState)

@@ -14,16 +14,16 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
 from kproxy.txn.repeated_ends import Ended
 from kproxy.txn.requests import TxnRequest
-from kproxy.txn.states import Event, State
+from kproxy.txn.states import TransactionEvent, TransactionState
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.view_values import ASKED, Decided
+from kproxy.txn.view_values import ASKED, DecidedEpoch
 from verification.models.transaction_log.bodies import producer
 
 CLIENT = Producer(7, 3)
 NEXT = Producer(7, 4)
-COMPLETE = {True: State.COMPLETE_COMMIT, False: State.COMPLETE_ABORT}
+COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
 ENDS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 
 
@@ -101,12 +101,12 @@ class TestWhichRequestsAreAdmitted:
         """A claim of another instance has aborted what is open here, or not yet."""
         view, known = IdView("id"), Id()
         part = producer(1, 0)
-        view.client, known.state = CLIENT, State.ONGOING
+        view.client, known.state = CLIENT, TransactionState.ONGOING
         view.aborted.update([part] if ended else [])
         assert known.is_ended_elsewhere(CLIENT, view, part) is ended
         assert not known.is_ended_elsewhere(CLIENT, view, None)
         assert not known.is_ended_elsewhere(NEXT, view, part)
-        known.state = State.PREPARE_COMMIT
+        known.state = TransactionState.PREPARE_COMMIT
         assert not known.is_ended_elsewhere(CLIENT, view, part)
         view.client = NEXT
         assert known.is_ended_elsewhere(NEXT, view, None), "an identity that was given elsewhere"
@@ -115,7 +115,7 @@ class TestWhichRequestsAreAdmitted:
     def test_a_client_without_the_response_to_its_end_elsewhere_has_the_id(self) -> None:
         known, view = Id(NEXT), IdView("id")
         view.client, at = Producer(7, 5), LogPosition(0, 0)
-        view.last = Decided(producer(1, 0), CLIENT, view.client, True, ASKED, by_claim=False, at=at)
+        view.last = DecidedEpoch(producer(1, 0), CLIENT, view.client, True, ASKED, by_claim=False, at=at)
         assert known.is_ended_elsewhere(CLIENT, view, None)
         assert not known.is_ended_elsewhere(NEXT, view, None)
 
@@ -207,7 +207,7 @@ class TestWhatATransactionTakes:
         known.doom("it took too long")
         known.drop()
         known.initialize()
-        assert (known.doomed, known.state, known.parties()) == (None, State.EMPTY, ())
+        assert (known.doomed, known.state, known.parties()) == (None, TransactionState.EMPTY, ())
 
 
 def offsets(*indexes: int) -> TransactionOffsets:
@@ -252,7 +252,7 @@ class TestEnds:
             with pytest.raises(TxnError, match="CONCURRENT_TRANSACTIONS"):
                 asked(committed=not committed)
         known.refuse_other_end(committed=committed)
-        known.apply(Event.REFUSED)
+        known.apply(TransactionEvent.REFUSED)
         known.ask_to_end(committed=not committed)
 
     @pytest.mark.parametrize(
@@ -289,8 +289,8 @@ class TestStates:
         for change in (known.begin, known.initialize):
             with pytest.raises(LocalProtocolError):
                 change()
-        known.apply(Event.COMMITTED)
-        assert known.state is State.COMPLETE_COMMIT
+        known.apply(TransactionEvent.COMMITTED)
+        assert known.state is TransactionState.COMPLETE_COMMIT
 
     @ENDS
     @pytest.mark.parametrize("before", [True, False, None])

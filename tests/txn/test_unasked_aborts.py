@@ -6,7 +6,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.unasked_aborts import has_claim_aborted_data, is_client_unaware, must_be_recorded
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST, LOST_MEMBERS, Claim, Decided
+from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST, LOST_MEMBERS, DecidedEpoch, IdClaim
 from verification.models.transaction_log.bodies import CLIENT, claim, producer
 
 AT, EARLIER, LATER = LogPosition(5, 0), LogPosition(4, 0), LogPosition(6, 0)
@@ -17,8 +17,8 @@ def ended(reason: str, *, committed: bool = False, at: LogPosition = AT, client:
     """The view after a transaction ended so, and a claim that came at ``AT``."""
     view = IdView("id")
     view.client = CLIENT
-    view.claim = Claim.of(claim(1, PART), AT)
-    view.last = Decided(PART, client, CLIENT, committed, reason, by_claim=reason in (LOST, LOST_MEMBERS), at=at)
+    view.claim = IdClaim.of(claim(1, PART), AT)
+    view.last = DecidedEpoch(PART, client, CLIENT, committed, reason, by_claim=reason in (LOST, LOST_MEMBERS), at=at)
     return view
 
 

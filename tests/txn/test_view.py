@@ -18,7 +18,7 @@ from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.unmirrored_offsets import offsets_bytes
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, BrokerTransaction, Ongoing, Unended
+from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, BrokerTransaction, EndingMember, Ongoing
 from verification.models.transaction_log.bodies import (
     CLIENT,
     claim,
@@ -518,17 +518,17 @@ def test_offsets_of_what_is_prepared_are_kept() -> None:
 def test_a_member_of_the_brokers_is_to_be_ended_as_it_was_decided() -> None:
     begun = (claim(1, P0), native_member(1, P0, M, 5, "m", NATIVE), native_member(1, P0, N, 6, "n", NATIVE))
     view = view_of(*begun)
-    assert view.members[M].native == NATIVE
+    assert view.members[M].broker_transaction == NATIVE
     assert view.members[M].expires_ms == 1001 + 900
-    assert not view.unended
+    assert not view.ending
     committed = view_of(*begun, prepare(5, M, [PLACE]), prepare(6, N), decision(1, P0, True, [P0, M, N]))
-    assert committed.unended == {M: Unended(NATIVE, "m", True, False), N: Unended(NATIVE, "n", True, True)}
+    assert committed.ending == {M: EndingMember(NATIVE, "m", True, False), N: EndingMember(NATIVE, "n", True, True)}
     left_out = view_of(*begun, prepare(5, M, [PLACE]), decision(1, P0, True, [P0, M]))
-    assert left_out.unended == {M: Unended(NATIVE, "m", True, False), N: Unended(NATIVE, "n", False, False)}
+    assert left_out.ending == {M: EndingMember(NATIVE, "m", True, False), N: EndingMember(NATIVE, "n", False, False)}
     claimed = view_of(*begun, prepare(5, M, [PLACE]), claim(2, P2))
-    assert claimed.unended == {N: Unended(NATIVE, "n", False, False)}
+    assert claimed.ending == {N: EndingMember(NATIVE, "n", False, False)}
     assert claimed.apply(decision(2, P2, False, [P2, M]), LogPosition(9, 0))
-    assert claimed.unended[M] == Unended(NATIVE, "m", False, False)
+    assert claimed.ending[M] == EndingMember(NATIVE, "m", False, False)
 
 
 def test_an_id_is_not_given_up_before_the_broker_was_informed() -> None:
@@ -536,7 +536,7 @@ def test_an_id_is_not_given_up_before_the_broker_was_informed() -> None:
     assert refuses(view, expiry(1))
     assert refuses(view, ended(N))
     assert view.apply(ended(M), LogPosition(9, 0))
-    assert not view.unended
+    assert not view.ending
     assert refuses(view, ended(M))
     assert view.apply(expiry(1), LogPosition(10, 0))
 
@@ -769,8 +769,8 @@ def test_a_member_that_joined_is_ended_once_by_its_verdict(records: list[Message
                 told.add(Producer(body.producer_id, body.epoch))
         (view,) = decode_views(encode_views([view])).views
         decided = {part for part in joined if view.verdict(part) is not U}
-        assert set(view.unended) == decided - told
-        assert all(one.committed is (view.verdict(part) is C) for part, one in view.unended.items())
+        assert set(view.ending) == decided - told
+        assert all(one.committed is (view.verdict(part) is C) for part, one in view.ending.items())
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,12 +1,12 @@
 """The values of a view: what a claim covers."""
 
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.view_values import Claim, LogPosition
+from kproxy.txn.view_values import IdClaim, LogPosition
 from verification.models.transaction_log.bodies import CLIENT, claim, producer
 
 
 def test_a_claim_covers_its_block_alone() -> None:
-    found = Claim.of(claim(1, producer(100, 64), epochs=64, generation=2), LogPosition(7, 8))
+    found = IdClaim.of(claim(1, producer(100, 64), epochs=64, generation=2), LogPosition(7, 8))
     assert (found.generation, found.first_epoch, found.end_epoch) == (2, 64, 128)
     assert [found.covers(producer(100, epoch)) for epoch in (63, 64, 127, 128)] == [False, True, True, False]
     assert not found.covers(producer(101, 64))

@@ -13,7 +13,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.txn.ids import TXN_BITS
-from kproxy.txn.writes import GIVEN_UP, PATIENCE, STATE_LOST, Timing, TxnSend, Writes, Written
+from kproxy.txn.writes import GIVEN_UP, PATIENCE, STATE_LOST, PartitionWrites, Timing, TxnSend, Writes
 
 PID, EPOCH = TXN_BITS | 7, 3
 TIMING = Timing(backoff=1.0, backoff_max=8.0, trusted=300.0)
@@ -131,7 +131,7 @@ class TestSending:
         for at, send in enumerate(sends):
             assert send_all(core, 5.0) == [send]
             core.written(send, at + 1, -1)
-        assert core.summary()[P] == Written(5, ((1, 1), (2, 2), (3, 3), (4, 4)), 0)
+        assert core.summary()[P] == PartitionWrites(5, ((1, 1), (2, 2), (3, 3), (4, 4)), 0)
         assert [send.reason for send in sends] == ["not_now"] + ["behind_a_failure"] * 3
 
     def test_back_off_doubles_up_to_its_limit_and_begins_again_after_a_success(self) -> None:
@@ -171,7 +171,7 @@ class TestSending:
         core.again(send, 0.0, is_open=False)
         assert send_all(core, 1.0) == [send]
         core.written(send, 4, -1)
-        assert core.summary() == {P: Written(5, (), 4)}
+        assert core.summary() == {P: PartitionWrites(5, (), 4)}
 
     def test_the_earliest_back_off_that_has_not_ended_is_due_next(self) -> None:
         core = writes()
@@ -290,7 +290,7 @@ class TestFailing:
             core.summary()
         send_all(core)
         core.written(send, 0, -1)
-        assert core.summary() == {P: Written(1, (), 0)}
+        assert core.summary() == {P: PartitionWrites(1, (), 0)}
 
     @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR])
     def test_doubtful_answers_are_believed_when_they_last(self, error: ErrorCode) -> None:
@@ -355,7 +355,7 @@ class ModelBroker:
         self.known.clear()
         self.next_sequence = None
 
-    def visible(self, written: Written) -> list[bytes]:
+    def visible(self, written: PartitionWrites) -> list[bytes]:
         copies = dict(written.copies)
         return [content for offset, sequence, content in self.log if copies.get(sequence, offset) == offset]
 

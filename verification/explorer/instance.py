@@ -18,7 +18,7 @@ from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.outside import BrokerWrites, Marker, NotAppended, OwnerTools
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
-from kproxy.txn.writes import Batch, Timing, TxnSend, Writes, Written
+from kproxy.txn.writes import Batch, PartitionWrites, Timing, TxnSend, Writes
 from verification.explorer.engine import Move, Step
 from verification.explorer.world import World, read
 
@@ -237,7 +237,7 @@ class DataWriter:
         """As the product's."""
         return self._writes.failed
 
-    def written(self) -> Mapping[TopicPartition, Written]:
+    def written(self) -> Mapping[TopicPartition, PartitionWrites]:
         """As the product's."""
         return self._writes.summary()
 

@@ -9,7 +9,7 @@ import structlog
 from kproxy.config.identity_file import EVERYBODY, BrokerIdentity, load_identities
 from kproxy.net.broker_sasl.broker_credentials import Password
 from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
-from kproxy.net.network import ByteIO, Listener, Network
+from kproxy.net.network import ByteIO, Network, NetworkListener
 from kproxy.net.watched_file import WatchedFile
 from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.upstream_stats import UpstreamStats
@@ -62,7 +62,7 @@ class _Closed:
         log.warning("a client has no identity at the brokers", principal=self._principal, option=OPTION)
         raise LoginRefused(f"{self._principal!r} is nobody at the brokers: see {OPTION}")
 
-    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[NetworkListener]:
         return await self._network.listen(host, port, backlog)
 
     def wall(self) -> float:

@@ -13,7 +13,7 @@ from kproxy.codec.messages import ApiKey, response_class
 from kproxy.net.broker_sasl.broker_credentials import Credentials
 from kproxy.net.broker_sasl.renewing_io import RenewingIO
 from kproxy.net.brokers.broker_client import BrokerClient
-from kproxy.net.network import ByteIO, Listener, Network
+from kproxy.net.network import ByteIO, Network, NetworkListener
 from kproxy.proxy.broker_login.broker_mechanisms import LoginRefused
 from kproxy.proxy.broker_login.login import Login, LoginFrames
 from kproxy.proxy.routing import Address
@@ -99,7 +99,7 @@ class SaslNetwork:
             raise LoginRefused(str(error)) from None
         return Login(mechanism, credentials.who, credentials.check, version)
 
-    async def listen(self, host: str, port: int, backlog: int) -> Sequence[Listener]:
+    async def listen(self, host: str, port: int, backlog: int) -> Sequence[NetworkListener]:
         """As ``Network``: clients are not asked here."""
         return await self._network.listen(host, port, backlog)
 

@@ -1,6 +1,6 @@
 """Questions to the leaders of partitions: one request carries all of a leader; those that moved are asked again."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -32,7 +32,7 @@ _NOBODY: Final = ErrorCode.REQUEST_TIMED_OUT
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class LeaderQuestion(Generic[T]):
     """A request for many partitions, and how to read its response."""
 
     request: Callable[[Sequence[TopicPartition]], Message]
@@ -107,7 +107,7 @@ class Leaders:
             self._metadata.forget(place)
             raise
 
-    async def once(self, place: TopicPartition, question: Question[T]) -> Told[T]:
+    async def once(self, place: TopicPartition, question: LeaderQuestion[T]) -> Told[T]:
         """The leader's response for one partition, asked for once. As of ``to``."""
         async with self.to(place) as client:
             request = question.request([place])
@@ -118,7 +118,17 @@ class Leaders:
             return Told(error, value)
         raise RemoteProtocolError(f"the answer lacks {place[0]}-{place[1]}")
 
-    async def ask(self, places: Iterable[TopicPartition], question: Question[T]) -> dict[TopicPartition, Told[T]]:
+    async def values(
+        self, places: Collection[TopicPartition], question: LeaderQuestion[T], what: str
+    ) -> dict[TopicPartition, T]:
+        """The value of each place. LogError if a leader has none; OSError if one can't be asked in time.
+
+        ``what`` is asked for.
+        """
+        told = await self.ask(places, question)
+        return {place: told[place].get(place, what) for place in places}
+
+    async def ask(self, places: Iterable[TopicPartition], question: LeaderQuestion[T]) -> dict[TopicPartition, Told[T]]:
         """The responses for all places, errors included that another attempt would not help; asked for in this order.
 
         A place whose leader can't be asked within ``delivery_timeout_ms`` raises OSError from ``Told.get``.
@@ -131,7 +141,7 @@ class Leaders:
         return told
 
     async def _ask_until_answered(
-        self, waiting: dict[TopicPartition, None], question: Question[T], told: dict[TopicPartition, Told[T]]
+        self, waiting: dict[TopicPartition, None], question: LeaderQuestion[T], told: dict[TopicPartition, Told[T]]
     ) -> None:
         backoff = Backoff(self._config)
         now = trio.current_time()
@@ -186,7 +196,7 @@ class Leaders:
         self,
         address: Address,
         places: Sequence[TopicPartition],
-        question: Question[T],
+        question: LeaderQuestion[T],
         found: dict[TopicPartition, Told[T]],
     ) -> None:
         async with self._limiter:
@@ -196,7 +206,7 @@ class Leaders:
                 self._cluster.count_error("broker_log")
 
     async def _exchange(
-        self, address: Address, places: Sequence[TopicPartition], question: Question[T]
+        self, address: Address, places: Sequence[TopicPartition], question: LeaderQuestion[T]
     ) -> dict[TopicPartition, Told[T]]:
         async with self._pool.to(address) as client:
             request = question.request(places)

@@ -100,11 +100,11 @@ class ApplicationTransaction(ManagedTransaction):
             self._over.set()
 
 
-class Application:
+class ApplicationTransactions:
     """One application: its transactions, one after another."""
 
     def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
-        """Until its consumer is known to be at its committed offsets nothing is committed."""
+        """Nothing is committed until its consumer is known to be at its committed offsets."""
         self._make: Callable[[ApplicationTransaction | None], ApplicationTransaction] = lambda before: (
             ApplicationTransaction(coordinator, transactional_id, client_id, timeout_ms, before)
         )
@@ -191,21 +191,21 @@ class ApplicationsByRule:
         self._coordinator = coordinator
         self._rules = rules
         self._timeout_ms = timeout_ms
-        self._applications: dict[str, Application] = {}
+        self._applications: dict[str, ApplicationTransactions] = {}
 
     @property
     def some(self) -> bool:
         """Whether there may be any."""
         return bool(self._rules)
 
-    def of_producer(self, client_id: str) -> Application | None:
+    def of_producer(self, client_id: str) -> ApplicationTransactions | None:
         """The application to which a producer belongs."""
         return self._of(of_producer(self._rules, client_id), client_id)
 
-    def of_consumer(self, client_id: str, group_id: str) -> Application | None:
+    def of_consumer(self, client_id: str, group_id: str) -> ApplicationTransactions | None:
         return self._of(of_consumer(self._rules, client_id, group_id), client_id)
 
-    def _of(self, name: str | None, client_id: str) -> Application | None:
+    def _of(self, name: str | None, client_id: str) -> ApplicationTransactions | None:
         if name is None:
             return None
         found = self._applications.get(name)
@@ -213,12 +213,12 @@ class ApplicationsByRule:
             if len(self._applications) >= _MOST_APPLICATIONS:
                 self._applications = {name: one for name, one in self._applications.items() if not one.is_idle}
             transactional_id = f"on-offset-commit-{self._coordinator.instance_id}-{name}"
-            found = Application(self._coordinator, transactional_id, client_id, self._timeout_ms)
+            found = ApplicationTransactions(self._coordinator, transactional_id, client_id, self._timeout_ms)
             self._applications[name] = found
         return found
 
     def parties(self) -> set[int]:
-        """As ``Application.parties``, of all."""
+        """As ``ApplicationTransactions.parties``, of all."""
         return set().union(*(application.parties() for application in self._applications.values()))
 
     def closed(self, connection: int, *, received_all: bool) -> None:

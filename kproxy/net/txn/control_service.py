@@ -15,12 +15,12 @@ from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTrans
 from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.txn.claims import NOBODY, fenced
+from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, covered_parts, prepared_parts, refuse_ambiguous
-from kproxy.txn.states import State
+from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import HAND, LOST_MEMBERS
@@ -38,7 +38,7 @@ class ControlService:
     def __init__(
         self,
         coordinator: Coordinator,
-        native: BrokerControl,
+        at_broker: BrokerControl,
         log: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
         rejects: Rejects,
@@ -47,14 +47,14 @@ class ControlService:
         told: Participants,
         cluster: Cluster,
     ) -> None:
-        """``begun``: what connections ask where a client's requests go. ``native``: transactions that brokers decide.
+        """``begun``: where clients' requests go. ``at_broker``: transactions that brokers decide.
 
         ``told``: asks and informs the brokers about members whose data they keep.
 
         ``read_all`` reads all of the log that there is. It raises OSError or RemoteProtocolError if it can't.
         """
         self._coordinator = coordinator
-        self._native = native
+        self._at_broker = at_broker
         self._log = log
         self._read_all = read_all
         self._rejects = rejects
@@ -65,8 +65,8 @@ class ControlService:
 
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
         name = transactional_id or f"{_DEFAULT_PREFIX}{client_id}"
-        if self._native.has(name):
-            return await self._native.begin(name, client_id, timeout_ms)
+        if self._at_broker.has(name):
+            return await self._at_broker.begin(name, client_id, timeout_ms)
         view = await self._read(name)
         known = view.claim.client_id if view is not None and view.claim is not None else ""
         client_id = client_id or known
@@ -87,9 +87,9 @@ class ControlService:
         if capture is not None:
             with self._begun.ending(capture):
                 await capture.abort()
-        if self._native.has(transactional_id):
-            await self._native.initialize(transactional_id, client_id, timeout_ms)
-        await self._coordinator.initialize_at_log(transactional_id, timeout_ms, NOBODY, client_id)
+        if self._at_broker.has(transactional_id):
+            await self._at_broker.initialize(transactional_id, client_id, timeout_ms)
+        await self._coordinator.initialize_at_log(transactional_id, timeout_ms, client_id)
         return self._describe(transactional_id)
 
     async def commit(
@@ -101,9 +101,9 @@ class ControlService:
         owner: OwnerId | None = None,
         abort_others: bool = False,
     ) -> Described:
-        if self._native.is_open(transactional_id) or self._native.was_committed(transactional_id, batch_id):
+        if self._at_broker.is_open(transactional_id) or self._at_broker.was_committed(transactional_id, batch_id):
             _refuse_parts(transactional_id, members or abort_others)
-            return await self._native.commit(transactional_id, batch_id, _producer(owner))
+            return await self._at_broker.commit(transactional_id, batch_id, _producer(owner))
         view, also = await self._owned(transactional_id, owner), DecisionScope(batch_id, members)
         meant = covered_parts(view, self._scope(transactional_id, owner, also))
         if not view.has_committed(batch_id):
@@ -116,7 +116,7 @@ class ControlService:
         return self._describe(transactional_id)
 
     def _scope(self, name: str, owner: OwnerId | None, also: DecisionScope) -> DecisionScope:
-        """What is meant, by what the owner has begun itself."""
+        """The scope of a decision, by what the owner has begun itself."""
         return also._replace(former=self._open_here(name, owner) is None)
 
     async def _commit(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> None:
@@ -172,7 +172,7 @@ class ControlService:
         return False
 
     def _open_here(self, name: str, owner: OwnerId | None) -> ManagedTransaction | None:
-        """What the owner has open here; what an older one has left is not the newer one's to decide."""
+        """The transaction that the owner has open here; a newer owner does not decide what an older one has left."""
         capture = self._begun.named(name)
         if capture is None or owner is None or capture.request.client == _producer(owner):
             return capture
@@ -192,9 +192,9 @@ class ControlService:
     async def abort(
         self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
     ) -> Described:
-        if self._native.is_open(transactional_id):
+        if self._at_broker.is_open(transactional_id):
             _refuse_parts(transactional_id, members or abort_others)
-            return await self._native.abort(transactional_id, _producer(owner))
+            return await self._at_broker.abort(transactional_id, _producer(owner))
         view = await self._owned(transactional_id, owner)
         capture = self._open_here(transactional_id, owner)
         also = EVERYTHING if abort_others else self._scope(transactional_id, owner, DecisionScope(None, members))
@@ -205,7 +205,7 @@ class ControlService:
         return self._describe(transactional_id)
 
     async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
-        _refuse_parts(transactional_id, self._native.has(transactional_id))
+        _refuse_parts(transactional_id, self._at_broker.has(transactional_id))
         await self._owned(transactional_id, owner)
         capture = self._open_here(transactional_id, owner)
         if capture is None:
@@ -227,8 +227,8 @@ class ControlService:
     ) -> Described:
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
         self._coordinator.log.check_timeout(longest)
-        native = self._native.has(transactional_id)
-        wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, native)
+        at_broker = self._at_broker.has(transactional_id)
+        wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, at_broker)
         known = self._begun.named(transactional_id, member)
         if isinstance(known, MemberTransaction) and known.is_new(wanted, await self._read(transactional_id)):
             return self._describe(transactional_id)
@@ -268,27 +268,29 @@ class ControlService:
     async def list(self) -> Sequence[Listed]:
         await self._asked(self._read_all)
         names = self._log.views.names
-        return [*self._native.list(), *(listed(self._describe(name)) for name in sorted(names))]
+        return [*self._at_broker.list(), *(listed(self._describe(name)) for name in sorted(names))]
 
     async def describe(self, transactional_id: str) -> Described:
-        if self._native.is_open(transactional_id):
-            return self._native.describe(transactional_id)
+        if self._at_broker.is_open(transactional_id):
+            return self._at_broker.describe(transactional_id)
         await self._found(transactional_id)
         return self._describe(transactional_id)
 
     def _describe(self, name: str) -> Described:
-        """What is known now; a transaction that was begun here is open though nothing was written yet."""
+        """The description as of now; a transaction that was begun here is open though nothing was written yet."""
         view = self._log.views.of(name)
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
         capture = self._open_here(name, OwnerId(*view.client))
-        found, owner = describe(view), self._coordinator.log.of(name)
+        found, owner = describe(view), self._coordinator.log.known(name)
         if owner is not None and owner.is_open and owner.id.state.is_pending:
             found = found._replace(state=owner.id.state.value)
         elif capture is not None:
             since = self._network.wall() - (trio.current_time() - capture.since)
             found = found._replace(
-                state=State.ONGOING.value, client_id=capture.client_id, started_ms=found.started_ms or int(since * 1000)
+                state=TransactionState.ONGOING.value,
+                client_id=capture.client_id,
+                started_ms=found.started_ms or int(since * 1000),
             )
         return found
 
@@ -302,14 +304,14 @@ class ControlService:
         if not self._log.opened.is_set():
             await self._asked(self._read_all)  # where there is no log, none is made to look into it
         view = await self._read(name) if self._log.opened.is_set() else None
-        if view is None and self._native.has(name):
+        if view is None and self._at_broker.has(name):
             raise not_here(name)
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
         return view
 
     async def _read(self, name: str) -> IdView | None:
-        """What the log says of an id at its end. TxnError if that can't be known."""
+        """The view of an id at the end of the log. TxnError if it can't be read."""
         return await self._asked(lambda: self._log.read_to_end(name))
 
     async def _asked(self, read: Callable[[], Awaitable[T]]) -> T:

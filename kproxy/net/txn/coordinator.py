@@ -1,4 +1,4 @@
-"""The coordinator of every transactional id whose client comes to this instance (Kafka's ``TransactionCoordinator``).
+"""The path from a client's request about a transaction to its answer (Kafka's ``TransactionCoordinator``).
 
 An id's transactions are decided on kproxy's own log, unless a rule of ``transactions.home`` says that the broker does.
 """
@@ -7,49 +7,66 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import structlog
-import trio
-
+from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
+from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
+from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
+from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.dedup.retry_rules import is_among
+from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.net.txn.id_admission import IdAdmission
 from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.topic_names import topic_names
+from kproxy.proxy.coordinator_requests import AbortRequest, TransactionRequest
 from kproxy.proxy.coordinator_rules import home_of
-from kproxy.proxy.routing import is_own_topic
+from kproxy.proxy.handlers.transaction_admin import marked
+from kproxy.proxy.transaction_messages import (
+    NO_PRODUCER,
+    failed,
+    offsets_committed,
+    offsets_of,
+    partitions_added,
+    places_of,
+)
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.id_limit import IdLimit
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.log_owners import LogOwners
-from kproxy.txn.procedures.owner_policy import CLIENT, Policy
+from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.txn.procedures.owner import Owner
-
-log = structlog.get_logger("kproxy.transactions")
+    from kproxy.txn.procedures.owners import Owners
 
 T = TypeVar("T")
 
-#: How often ids that have expired are searched.
-_SWEEP_SECONDS: Final = 60.0
+#: From these versions on a client speaks the second version of the protocol (KIP-890, transaction.version 2): groups
+#: join a transaction by their offsets, and each EndTxn raises the epoch.
+_OFFSETS_V2: Final = 5
+_END_V2: Final = 5
 #: Transactional ids of which the home is kept, and their characters: a client chooses how long its id is.
 _MOST_KNOWN: Final = 64
 _LONGEST_KNOWN: Final = 256
 
 
 class Coordinator:
-    """Hands each request on to the owner of its id, and sees to it that the client need not wait for its outcome.
+    """Has the owner of an id do what is asked, as a job that outlives the client's connection.
 
-    All raise TxnError with the error for the client.
+    All but ``answer`` and ``answer_abort`` raise TxnError with the error for the client.
     """
 
-    def __init__(self, log: LogOwners, brokers: BrokerOwners, config: TransactionOptions, jobs: Jobs) -> None:
-        """What clients ask for is done by ``jobs``, so that it outlives their connections."""
+    def __init__(
+        self, log: LogOwners, brokers: BrokerOwners, config: TransactionOptions, jobs: Jobs, cluster: Cluster
+    ) -> None:
+        """``cluster`` knows the names of topics that clients name by their ids."""
         #: Of the ids that kproxy's log decides; and of members, also where the broker decides the rest of an id.
         self.log = log
         #: Of the ids that the broker decides.
@@ -58,37 +75,14 @@ class Coordinator:
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
         self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
         self._jobs = jobs
-        self._limit = IdLimit(config.transactional_id_limit)
+        self._cluster = cluster
+        self.admission = IdAdmission(config.transactional_id_limit, lambda name: self._owners(name).exists(name))
 
-    async def run(self) -> None:
-        """Forgets who had the ids that have expired; for ever."""
-        while True:
-            await trio.sleep(_SWEEP_SECONDS)
-            self._limit.sweep(self._exists, trio.current_time())
-
-    def _exists(self, transactional_id: str) -> bool:
-        if self.is_at_broker(transactional_id):
-            return transactional_id in self.brokers
-        return self.log.exists(transactional_id)
-
-    def admit_id(self, transactional_id: str, principal: str) -> None:
-        """Lets a principal have an id. TxnError (POLICY_VIOLATION) if it has as many as it may have."""
-        known = self._exists(transactional_id)
-        if self._limit.admits(transactional_id, principal, trio.current_time(), is_known=known):
-            return
-        most = self._config.transactional_id_limit
-        if self._limit.is_first_refusal(principal):
-            log.warning(
-                "a principal has as many transactional ids as it may have: further ones are refused until some expire "
-                "(transactional.id.timeout.ms), or transactional.id.limit is raised",
-                principal=principal,
-                limit=most,
-            )
-        raise TxnError(ErrorCode.POLICY_VIOLATION, f"{principal} has {most} transactional ids")
+    # -- who decides
 
     @property
     def instance_id(self) -> str:
-        """Of this kproxy."""
+        """The instance.id of this kproxy."""
         return self._config.instance_id
 
     def renews_timestamps(self, client_id: str) -> bool:
@@ -106,8 +100,17 @@ class Coordinator:
             return _is_at_broker(self._config, transactional_id)
         return self._known_home(transactional_id)
 
+    def _owners(self, transactional_id: str) -> "Owners":
+        """The owners where the transactions of an id are decided."""
+        return self.brokers if self.is_at_broker(transactional_id) else self.log
+
+    async def _owner(self, request: TxnRequest) -> "Owner":
+        owners = self._owners(request.transactional_id)
+        known = owners.owner_now(request)
+        return known if known is not None else await self._jobs.run(lambda: owners.owner(request))
+
     def leave(self) -> None:
-        """From now on no producer gets an id here; open transactions may still end."""
+        """Gives no producer an id from now on; open transactions may still end."""
         self.log.leaving = self.brokers.leaving = True
 
     def parties(self) -> Collection[int]:
@@ -119,8 +122,67 @@ class Coordinator:
         """Transactions that are open."""
         return sum(owner.is_open for owner in (*self.log, *self.brokers))
 
+    # -- clients' requests
+
+    async def answer(self, ask: TransactionRequest, version: int) -> Message | None:
+        """The response to a request of this version; None if its connection has to end, being older than its client's.
+
+        A Produce request is answered by ``ProduceAnswers``.
+        """
+        try:
+            return await self._answer(ask.who, ask.request, version, ask.principal)
+        except TxnError as error:
+            if error.error_code == ErrorCode.NETWORK_EXCEPTION:
+                return None
+            return failed(ask.request, version, error.error_code)
+
+    async def _answer(self, who: TxnRequest, request: Message, version: int, principal: str) -> Message:
+        match request:
+            case InitProducerIdRequest():
+                self.admission.admit(who.transactional_id, principal)
+                client = None if who.client == NO_PRODUCER else who.client
+                timeout_ms = request.transaction_timeout_ms
+                producer = await self.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
+                return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+            case AddPartitionsToTxnRequest():
+                return partitions_added(request, version, await self.add_partitions(who, places_of(request)))
+            case AddOffsetsToTxnRequest():
+                await self.add_offsets(who, request.group_id)
+                return AddOffsetsToTxnResponse()
+            case TxnOffsetCommitRequest():
+                return await self._answer_offsets(who, request, version)
+            case EndTxnRequest():
+                producer = await self.end(who, committed=request.committed, bumps=version >= _END_V2)
+                return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+        raise TypeError(f"{type(request).__name__} is not about a transaction")
+
+    async def _answer_offsets(self, who: TxnRequest, request: TxnOffsetCommitRequest, version: int) -> Message:
+        """Topics whose ids no broker knows are refused; the offsets of the others are committed (``KafkaApis``)."""
+        ids = {topic.topic_id for topic in request.topics if not topic.name}
+        names = await topic_names(self._cluster, ids)
+        offsets = offsets_of(request, names)
+        if offsets.topics or not ids:
+            await self.commit_offsets(who, offsets, implicit=version >= _OFFSETS_V2)
+        return offsets_committed(request, version, ErrorCode.NONE, unknown=ids - names.keys())
+
+    async def answer_abort(self, ask: AbortRequest) -> Message:
+        """The response to an operator's marker (``kafka-transactions.sh abort``)."""
+        assert isinstance(ask.request, WriteTxnMarkersRequest)
+        try:
+            await self.abort(ask.transactional_id, ask.client)
+        except TxnError as error:
+            return marked(ask.request, error.error_code)
+        return marked(ask.request, ErrorCode.NONE)
+
+    # -- what owners do
+
     async def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str, policy: Policy = CLIENT
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        client: Producer | None,
+        client_id: str,
+        policy: OwnerPolicy = CLIENT,
     ) -> Producer:
         """The client's producer id and epoch; a producer that had the id is fenced, and what was open is aborted.
 
@@ -128,47 +190,19 @@ class Coordinator:
         """
         if not transactional_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
+        owners = self._owners(transactional_id)
         resumed = client or NOBODY
-        if not self.is_at_broker(transactional_id):
-            return await self.initialize_at_log(transactional_id, timeout_ms, resumed, client_id)
-        if resumed != NOBODY and policy.resumes:
-            await self._continue(transactional_id, resumed)
-        owner = await self.brokers.take(transactional_id, policy)
-        return await self._jobs.run(lambda: owner.initialize(timeout_ms, resumed))
+        return await self._jobs.run(lambda: owners.initialize(transactional_id, timeout_ms, resumed, client_id, policy))
 
-    async def initialize_at_log(
-        self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str
-    ) -> Producer:
-        """As ``init_producer_id``, for what kproxy's log decides: also for the members of an id of the broker's."""
-        return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, resumed, client_id))
-
-    async def _continue(self, transactional_id: str, client: Producer) -> None:
-        """Continues for a client that had its identity before kproxy was restarted, if that is known. TxnError."""
-        try:
-            await self._jobs.run(lambda: self.brokers.of(transactional_id, client))
-        except TxnError as error:
-            if error.error_code is not ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-                raise
-
-    async def _owner(self, request: TxnRequest) -> "Owner":
-        name = request.transactional_id
-        if not self.is_at_broker(name):
-            at_log = self.log.owner_now(request)
-            return at_log if at_log is not None else await self._jobs.run(lambda: self.log.owner(request))
-        known = self.brokers.known(name)
-        if known is not None and not known.is_unknown:
-            return known
-        return await self._jobs.run(lambda: self.brokers.of(name, request.client))
+    async def initialize_at_log(self, transactional_id: str, timeout_ms: int, client_id: str) -> Producer:
+        """As ``init_producer_id``, at kproxy's log: also for the members of an id that the broker decides."""
+        return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, NOBODY, client_id))
 
     async def add_partitions(
         self, request: TxnRequest, places: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Errors by partition; if there are any, none was added."""
-        errors: Mapping[TopicPartition, ErrorCode]
-        if self.is_at_broker(request.transactional_id):
-            errors = {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in places if is_own_topic(place[0])}
-        else:
-            errors = await self.log.topics.errors(places)
+        errors = await self._owners(request.transactional_id).refusals(places)
         if not errors:
             owner = await self._owner(request)
             await self._jobs.run(lambda: owner.join(request, places))
@@ -195,7 +229,7 @@ class Coordinator:
         accepted: Callable[[], None],
         is_job: bool = False,
     ) -> Sequence[Written]:
-        """What became of each batch. ``accepted`` is called once the next request may begin.
+        """Writes batches; the result of each. ``accepted`` is called once the next request may begin.
 
         ``is_job``: the caller is done whether or not its client waits.
         """
@@ -222,16 +256,14 @@ class Coordinator:
         self._jobs.do(lambda: owner.produce_at_once(request, batches, written, implicit=implicit))
 
     def _known(self, transactional_id: str) -> "Owner | None":
-        owners = self.brokers if self.is_at_broker(transactional_id) else self.log
-        return owners.known(transactional_id)
+        return self._owners(transactional_id).known(transactional_id)
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         """The client's producer id and epoch for what follows."""
         try:
             owner = await self._owner(request)
         except TxnError:
-            is_at_log = not self.is_at_broker(request.transactional_id)
-            told = self.log.answer_expired(request, committed=committed) if is_at_log else None
+            told = self._owners(request.transactional_id).answer_expired(request, committed=committed)
             if told is None:
                 raise
             return told

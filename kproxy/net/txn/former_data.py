@@ -20,7 +20,7 @@ _FORBIDDEN: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORT
 
 
 class FormerData:
-    """Of this instance; OSError and RemoteProtocolError if a leader can't be asked."""
+    """Asks leaders; OSError and RemoteProtocolError if a leader can't be asked."""
 
     def __init__(self, leaders: Leaders, config: TransactionOptions, stats: RetryStats) -> None:
         """Reads are counted in ``stats``."""
@@ -41,8 +41,7 @@ class FormerData:
 
     async def ends(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The high watermark of each."""
-        ends = await self._leaders.ask(places, _END)
-        return {place: ends[place].get(place, "ListOffsets") for place in places}
+        return await self._leaders.values(places, _END, "ListOffsets")
 
     async def scan(self, scans: Mapping[TopicPartition, Scan]) -> Mapping[TopicPartition, str]:
         """Has each of ``scans`` take its partition; why not, for those that can't be read."""

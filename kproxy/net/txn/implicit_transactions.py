@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.application_transactions import Application, ApplicationsByRule
+from kproxy.net.txn.application_transactions import ApplicationsByRule, ApplicationTransactions
 from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.proxy.implicit_produce import ImplicitTransaction
@@ -23,7 +23,7 @@ class Parties(NamedTuple):
 
 
 class _NoTransaction:
-    """Where the requests of a client go that writes in transactions only, while none is open for it: nowhere."""
+    """Refuses the requests of a client that writes in transactions only, while none is open for it."""
 
     def took(self, connection: int, *, answered: bool) -> None:
         """Nothing depends on it."""
@@ -39,11 +39,11 @@ class _NoTransaction:
         raise TxnError(ErrorCode.INVALID_TXN_STATE, why)
 
     def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """They are refused by ``write``."""
+        """Never: ``write`` refuses them."""
         return False
 
     def write_at_once(self, batches: Sequence[ClientBatch], written: Callable[[Sequence[Written]], None]) -> None:
-        """It takes nothing at once."""
+        """Never called: nothing is taken at once."""
 
     def failed(self, why: str) -> None:
         """Nothing is open that could be doomed."""
@@ -56,7 +56,7 @@ _NOWHERE: Final = _NoTransaction()
 
 
 class ImplicitTransactions:
-    """What was begun by hand comes first, then the rules of the configuration."""
+    """Transactions that were begun by hand come first, then the rules of the configuration."""
 
     def __init__(self, begun: ManagedTransactions, applications: ApplicationsByRule, requests: SingleRequests) -> None:
         """``requests``: whose Produce requests are transactions, each of its own."""
@@ -81,11 +81,11 @@ class ImplicitTransactions:
         current = application.current if application is not None else None
         return current or self._requests.of(client_id)
 
-    def of_consumer(self, client_id: str, group_id: str) -> Application | None:
+    def of_consumer(self, client_id: str, group_id: str) -> ApplicationTransactions | None:
         return self._applications.of_consumer(client_id, group_id)
 
     def parties(self) -> Parties:
-        """Who takes part in what is open."""
+        """The clients that take part in what is open."""
         begun = self.begun.open()
         connections = self._applications.parties().union(*(capture.parties for capture in begun))
         return Parties(connections, {capture.client_id for capture in begun})

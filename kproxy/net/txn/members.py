@@ -35,8 +35,8 @@ class Joining(NamedTuple):
     client_id: str
     #: By when it will be prepared; of the id, too, where nobody has it.
     timeout_ms: int
-    #: Whether it is the broker that keeps its data from readers until they are decided.
-    native: bool
+    #: Whether the broker keeps its data from readers until they are decided.
+    at_broker: bool
 
 
 class Members:
@@ -46,10 +46,10 @@ class Members:
     next one takes that with the next epoch.
     """
 
-    def __init__(self, tools: OwnerTools, natives: BrokerMembers) -> None:
-        """Nobody has joined. ``natives``: for members whose data the broker keeps from readers."""
+    def __init__(self, tools: OwnerTools, broker_members: BrokerMembers) -> None:
+        """Nobody has joined. ``broker_members``: for members whose data the broker keeps from readers."""
         self._tools = tools
-        self._natives = natives
+        self._broker_members = broker_members
         self._free: deque[tuple[str, Producer]] = deque(maxlen=_MOST_FREE)
 
     async def join(self, wanted: Joining) -> Member:
@@ -87,9 +87,11 @@ class Members:
 
     async def _make(self, wanted: Joining) -> Member:
         producer = await self._producer(wanted.transactional_id)
-        if not wanted.native:
+        if not wanted.at_broker:
             return Member(wanted.transactional_id, wanted.name, producer, self._tools)
-        return await self._natives.make(wanted.transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms)
+        return await self._broker_members.make(
+            wanted.transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms
+        )
 
     def leave(self, member: Member) -> None:
         """The member is prepared or given up; its producer id is for the next one."""
@@ -127,7 +129,7 @@ def _refuse(view: IdView | None, wanted: Joining, own: Collection[Producer]) -> 
 
 
 class MemberTransaction(ManagedTransaction):
-    """What a client that knows nothing of transactions writes as a member of one."""
+    """Data that a client which knows nothing of transactions writes as a member of one."""
 
     def __init__(self, coordinator: Coordinator, members: Members, wanted: Joining) -> None:
         """Nothing is asked for before ``join``."""

@@ -1,4 +1,4 @@
-"""Which copy of a batch counts is forgotten once no reader can meet any of them: retention has deleted them all."""
+"""Forgets which copy of a batch counts once no reader can meet any of them: retention has deleted them all."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -8,13 +8,15 @@ import trio
 from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.broker_log_questions import EARLIEST, LATEST, list_offsets
-from kproxy.net.brokers.leaders import Question, Told
+from kproxy.net.brokers.leaders import LeaderQuestion, Told
 from kproxy.txn.views import Views
 
 if TYPE_CHECKING:
     from kproxy.txn.ids import Producer
 
-Ask: TypeAlias = Callable[[Collection[TopicPartition], Question[int]], Awaitable[Mapping[TopicPartition, Told[int]]]]
+Ask: TypeAlias = Callable[
+    [Collection[TopicPartition], LeaderQuestion[int]], Awaitable[Mapping[TopicPartition, Told[int]]]
+]
 
 #: Longer than a copy can be in flight to a broker.
 _SWEEP_SECONDS: Final = 600.0

@@ -20,6 +20,7 @@ from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
 from kproxy.net.succession import Succession
+from kproxy.net.txn.application_commits import ApplicationCommits
 from kproxy.net.txn.application_transactions import ApplicationsByRule
 from kproxy.net.txn.broker.broker_control import BrokerControl
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
@@ -47,17 +48,18 @@ from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
+from kproxy.net.txn.produce_answers import ProduceAnswers
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.reports import report
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.topic_policies import TopicPolicies
-from kproxy.net.txn.transaction_api import TransactionApi
 from kproxy.net.txn.transaction_log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.trio_time import TrioTime
-from kproxy.net.txn.waits import Reading
+from kproxy.net.txn.waits import CommittedReading
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.memberships import Memberships
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.single_flight import SingleFlight
@@ -74,7 +76,7 @@ _NONCE_BYTES = 16
 
 
 class Transactions:
-    """What a server needs of transactions; its tasks run in the nursery that it is given.
+    """Transactions, as a server needs them; their tasks run in the nursery that it is given.
 
     The log's topic is made when the first transaction needs it. Until there is one nothing can have been committed, and
     data of a transaction that nothing is known of are hidden.
@@ -112,8 +114,9 @@ class Transactions:
         reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.view_changed)
-        turn = self._turn = EndOfTurn(nursery)
-        connections = partial(WriterConnections, cluster, config, stats.produce, nursery, turn)
+        #: The process's.
+        self.turn = EndOfTurn(nursery)
+        connections = partial(WriterConnections, cluster, config, stats.produce, nursery, self.turn)
         trio_time = TrioTime(cluster.network.wall)
         tools = OwnerTools(
             log=self.log,
@@ -139,7 +142,11 @@ class Transactions:
         brokers = BrokerOwners(
             cluster, config, stats.transactions, connections, self.lane_log, self._succession, trio_time, report
         )
-        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs)
+        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs, cluster)
+        self.produce_answers = ProduceAnswers(self.coordinator, self._jobs, cluster)
+        self.application_commits = ApplicationCommits(self._jobs, cluster)
+        #: Which members are in which group, for offsets of clients that do not say.
+        self.memberships = Memberships()
         self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(
             self.log,
@@ -179,18 +186,20 @@ class Transactions:
         #: For connections that show committed data alone.
         stable = StableGroups(cluster).wait if config.on_offset_commit and self.coordinator.any_at_broker else None
         groups = GroupAsks(cluster, self.log, self, self._mirror, reads, log_owners.end_left, stable)
-        self.reading = Reading(self.views, self, self._stable.stable, self._stable.told, groups)
+        self.reading = CommittedReading(self.views, self, self._stable.stable, self._stable.told, groups)
 
     def leave(self) -> None:
-        """From now on no client gets a producer id here; open transactions continue to their end."""
+        """Gives no client a producer id from now on; open transactions continue to their end."""
         self.coordinator.leave()
 
-    def api(self) -> TransactionApi:
-        """What connections ask instead of their brokers."""
-        return TransactionApi(self.coordinator, self._cluster, self.implicit_transactions, self._turn)
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Records that a client's connection has ended; ``received_all``: it surely has every response."""
+        self.coordinator.log.closed(connection)
+        self.implicit_transactions.closed(connection, received_all=received_all)
+        self.memberships.closed(connection, self._cluster.network.wall())
 
     def parties(self) -> Parties:
-        """Who takes part in transactions that are open here."""
+        """The clients that take part in transactions that are open here."""
         connections, client_ids = self.implicit_transactions.parties()
         return Parties(connections.union(self.coordinator.parties()), client_ids)
 
@@ -216,7 +225,7 @@ class Transactions:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.implicit_transactions.begun.run)
-                nursery.start_soon(self.coordinator.run)
+                nursery.start_soon(self.coordinator.admission.run)
                 nursery.start_soon(self.coordinator.brokers.run)
                 nursery.start_soon(self.rejects.run)
                 if await self._is_there():
@@ -257,7 +266,7 @@ class Transactions:
             )
 
     async def _until_wanted(self) -> None:
-        """Until a transaction is to be begun here, or was elsewhere."""
+        """Waits until a transaction is to be begun here, or was elsewhere."""
         while not self.log.wanted.is_set() and not await self._is_there():
             with trio.move_on_after(self._config.metadata_max_age_ms / 1000):
                 await self.log.wanted.wait()
@@ -300,9 +309,8 @@ class Transactions:
             await backoff.pause()
 
     async def _ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        told = await self._leaders.ask(places, list_offsets(LATEST))
         try:
-            return {place: told[place].get(place, "ListOffsets") for place in places}
+            return await self._leaders.values(places, list_offsets(LATEST), "ListOffsets")
         except LogError as error:
             raise TxnError(ErrorCode(error.error_code), str(error)) from error
 

@@ -1,4 +1,4 @@
-"""Which topics may hold data of transactions that kproxy's own log decides: no compacted ones, and none of kproxy's.
+"""Topics that may hold data of transactions that kproxy's own log decides: no compacted ones, and none of kproxy's.
 
 Compaction does not know kproxy's transactions: it deletes a key's committed value when a later record that was aborted
 has the same key.
@@ -35,7 +35,7 @@ _KEPT_SECONDS: Final = 60.0
 _MOST_TOPICS: Final = 10_000
 
 
-class _Known(NamedTuple):
+class _KnownPolicy(NamedTuple):
     compacted: bool
     until: float
 
@@ -46,7 +46,7 @@ class TopicPolicies:
     def __init__(self, cluster: Cluster) -> None:
         """``cluster`` knows the brokers."""
         self._cluster = cluster
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownPolicy] = {}
         self._asking = trio.Lock()
         self._warned = False
 
@@ -81,15 +81,15 @@ class TopicPolicies:
                     known = await self._learn(topic)
         return known.compacted
 
-    def _fresh(self, topic: str) -> _Known | None:
+    def _fresh(self, topic: str) -> _KnownPolicy | None:
         known = self._known.get(topic)
         return known if known is not None and trio.current_time() < known.until else None
 
-    async def _learn(self, topic: str) -> _Known:
+    async def _learn(self, topic: str) -> _KnownPolicy:
         try:
             compacted = await self._ask(topic)
         except TopicDeleted:
-            return _Known(False, 0.0)  # once it is there it may be another
+            return _KnownPolicy(False, 0.0)  # once it is there it may be another
         except Refused as refused:
             self._warn(topic, str(refused))
             compacted = False
@@ -101,7 +101,7 @@ class TopicPolicies:
                 topic=topic,
                 advice="let transactions.home of its transactional id be broker, broker-fenced or auto",
             )
-        known = _Known(compacted, trio.current_time() + _KEPT_SECONDS)
+        known = _KnownPolicy(compacted, trio.current_time() + _KEPT_SECONDS)
         self._known.pop(topic, None)
         if len(self._known) >= _MOST_TOPICS:
             del self._known[next(iter(self._known))]  # the oldest

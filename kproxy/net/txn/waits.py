@@ -25,11 +25,11 @@ class Changes(Protocol):
         """Waits until ``version`` is higher than ``seen``."""
 
 
-class Groups(Protocol):
+class LoggedGroups(Protocol):
     """Returns what the log says of groups' offsets, for ``kproxy.proxy.offset_fetch_overlay``."""
 
     async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
-        """What the broker may not know of them."""
+        """The offsets of groups that the broker may not know."""
         ...
 
     async def before_change(self, ask: BeforeOffsetChange) -> OffsetFetchResponse:
@@ -37,8 +37,8 @@ class Groups(Protocol):
         ...
 
 
-class Reading(NamedTuple):
-    """What connections need of the transaction log to show committed data alone."""
+class CommittedReading(NamedTuple):
+    """The transaction log, as connections need it to show committed data alone."""
 
     decisions: Decisions
     changes: Changes
@@ -47,11 +47,15 @@ class Reading(NamedTuple):
     #: What was found so far.
     last_stable: LastStable
     #: None where no group's offsets can be in the log.
-    groups: Groups | None = None
+    groups: LoggedGroups | None = None
 
 
 async def wait(
-    session: Session, waiting: WaitForLog, reading: Reading | None, wall: float, turn: Callable[[], Awaitable[None]]
+    session: Session,
+    waiting: WaitForLog,
+    reading: CommittedReading | None,
+    wall: float,
+    turn: Callable[[], Awaitable[None]],
 ) -> None:
     """Resumes a response when what it waits for is known. ``wall``: trio's clock to seconds since the epoch.
     ``turn``: waits until there is time for its request.

@@ -19,7 +19,7 @@ from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
 from kproxy.txn.procedures.outside import BrokerWrites
-from kproxy.txn.writes import GIVEN_UP, Batch, Timing, TxnSend, Writes, Written
+from kproxy.txn.writes import GIVEN_UP, Batch, PartitionWrites, Timing, TxnSend, Writes
 
 _OLDEST_PRODUCE: Final = 3
 #: So much is worth a request of its own at any time.
@@ -128,8 +128,8 @@ class TransactionWriter:
         """Kafka's error code if the transaction can only be aborted."""
         return self._writes.failed
 
-    def written(self) -> Mapping[TopicPartition, Written]:
-        """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it has failed."""
+    def written(self) -> Mapping[TopicPartition, PartitionWrites]:
+        """The content of a decision to commit. LocalProtocolError while an outcome is open, or if it has failed."""
         return self._writes.summary()
 
     def abandon(self, error_code: int = GIVEN_UP) -> None:
@@ -155,7 +155,7 @@ class TransactionWriter:
             self._send_at(due)
 
     def _send_soon(self) -> None:
-        """What other tasks hand over in this turn goes in the same requests."""
+        """Sends at the end of the turn: what other tasks hand over in it goes in the same requests."""
         if not self._is_due:
             self._is_due = True
             self._connections.turn.call(self._send_due)

@@ -33,7 +33,7 @@ from kproxy.spark.audit.picture import png_page
 from kproxy.spark.audit.report_page import html_page
 from kproxy.spark.audit.request import Request, choose_topics
 from kproxy.spark.audit.sequences import NUMBERED
-from kproxy.spark.audit.summary import Bucket, Cell, Outcome, Row, Summary, plain
+from kproxy.spark.audit.summary import AuditOutcome, Bucket, Cell, Row, Summary, plain
 from kproxy.spark.audit.tables import BATCHES, JUDGED, PLAIN, SPANS, Limits, table
 
 WORST: Final = 50
@@ -169,11 +169,11 @@ def _stored(run: _Run, name: str, sql: str) -> str:
     return run.engine.store(name, sql, run.directory / name)
 
 
-def _outcome(run: _Run, finding: Finding) -> Outcome:
+def _outcome(run: _Run, finding: Finding) -> AuditOutcome:
     view = _stored(run, finding.name, finding.build(run.limits))
     count = int(run.engine.rows(f"select count(*) as found from {view}")[0]["found"])
     worst = _rows(run, f"select * from {view}", finding.worst) if count else []
-    return Outcome(finding.name, finding.title, finding.severity, finding.meaning, finding.remedy, count, worst)
+    return AuditOutcome(finding.name, finding.title, finding.severity, finding.meaning, finding.remedy, count, worst)
 
 
 def _rows(run: _Run, sql: str, worst: str, most: int = WORST) -> list[Row]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kproxy.spark.audit.charts import Chart, charts, size
 from kproxy.spark.audit.style import CSS
-from kproxy.spark.audit.summary import Cell, Outcome, Row, Summary
+from kproxy.spark.audit.summary import AuditOutcome, Cell, Row, Summary
 from kproxy.spark.audit.svg import svg
 
 _MOST_TOPICS: Final = 20
@@ -76,7 +76,7 @@ def _chart(chart: Chart) -> Iterator[str]:
     yield svg(chart)
 
 
-def _outcome(outcome: Outcome) -> Iterator[str]:
+def _outcome(outcome: AuditOutcome) -> Iterator[str]:
     kind = outcome.severity.value
     yield f'<h2>{escape(outcome.title)} <span class="badge {kind}">{kind}: {outcome.count:,}</span></h2>'
     yield f"<p>{escape(outcome.meaning)}</p><p><b>What to do:</b> {escape(outcome.remedy)}</p>"

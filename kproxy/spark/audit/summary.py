@@ -12,7 +12,7 @@ Row: TypeAlias = Mapping[str, Cell]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AuditOutcome:
     """One finding: how many rows, and the worst of them."""
 
     name: str
@@ -48,7 +48,7 @@ class Summary:
     oldest: Cell
     newest: Cell
     """Timestamps of the records that were judged, UTC; None if there are none."""
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[AuditOutcome]
     totals: Mapping[str, int]
     """Batches, records and bytes that were judged, and how many topics and partitions there are."""
     visibility: Sequence[Row]
@@ -61,16 +61,16 @@ class Summary:
     not_looked_at: Sequence[str]
     """Findings that were not asked for."""
 
-    def found(self, severity: Severity) -> Sequence[Outcome]:
+    def found(self, severity: Severity) -> Sequence[AuditOutcome]:
         """Findings of this severity that have rows."""
         return [each for each in self.outcomes if each.count and each.severity is severity]
 
     @property
-    def broken(self) -> Sequence[Outcome]:
+    def broken(self) -> Sequence[AuditOutcome]:
         return self.found(Severity.BROKEN)
 
     @property
-    def warnings(self) -> Sequence[Outcome]:
+    def warnings(self) -> Sequence[AuditOutcome]:
         return self.found(Severity.WARNING)
 
     @property
@@ -96,7 +96,7 @@ class Summary:
         return {"verdict": self.verdict, "sentence": self.sentence, **data}
 
 
-def _listed(outcomes: Sequence[Outcome]) -> str:
+def _listed(outcomes: Sequence[AuditOutcome]) -> str:
     return ", ".join(f"{each.title.lower()} ({each.count:,})" for each in outcomes)
 
 

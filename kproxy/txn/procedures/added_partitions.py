@@ -5,7 +5,7 @@ from typing import Final
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.txn.procedures.broker_protocol import Protocol, Requests
+from kproxy.txn.procedures.broker_protocol import BrokerCoordinator, Protocol
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.procedures.wait_queue import WaitQueue
 from kproxy.txn.txn_error import TxnError
@@ -24,9 +24,9 @@ _NOT_ADDED: Final = frozenset(
 
 
 class AddedPartitions:
-    """Of one transactional id."""
+    """The added partitions of one transactional id."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: BrokerCoordinator) -> None:
         """Nobody waits."""
         #: The requests that want to write, and wait for their turn.
         self.line = WaitQueue()

@@ -1,16 +1,14 @@
 """One transactional id whose transactions the broker's coordinator decides and kproxy asks for.
 
-The client's identity is the producer id and epoch that InitProducerId gave it. For the broker each transaction has an
-epoch of its own, with sequences from 0: what is late of one can't touch the next (KIP-890). A broker that keeps the
-epoch at an end is asked for a new one before the next transaction begins.
+The client's identity is the producer id and epoch that InitProducerId gave it. The epochs under which its transactions
+are written are the broker's (``TransactionAtBroker``).
 
 What a client sends late to kproxy is known by its connection, its partitions and its own sequences (KAFKA-17754). Which
 client is fenced is for the broker to say: kproxy asks in the name of the identity that it has there (KIP-360).
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -21,87 +19,24 @@ from kproxy.txn.first_batches import FirstBatches
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
-from kproxy.txn.procedures.added_partitions import AddedPartitions
-from kproxy.txn.procedures.broker_protocol import FIRST, OVER, Protocol, Requests
+from kproxy.txn.procedures.broker_protocol import Protocol
 from kproxy.txn.procedures.continuing import continue_client
-from kproxy.txn.procedures.id_lock import Interrupted
-from kproxy.txn.procedures.kept_epoch import KeptEpoch
-from kproxy.txn.procedures.outside import BrokerWrites, Connections, Counters, Time
-from kproxy.txn.procedures.owner import Owner
-from kproxy.txn.procedures.owner_policy import CLIENT
-from kproxy.txn.procedures.transaction import Transaction
+from kproxy.txn.procedures.transaction_at_broker import FENCED, TransactionAtBroker
 from kproxy.txn.repeated_ends import Ended
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of
 from kproxy.txn.resting_client import RestingClient
-from kproxy.txn.states import Event, State
+from kproxy.txn.states import TransactionState
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
 
-if TYPE_CHECKING:
-    from kproxy.txn.writes import TxnSend
 
-#: A newer producer has the id, or the broker has ended the transaction, which took too long: to Kafka that is the same.
-_FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-
-
-class BrokerOwner(Owner):
+class BrokerOwner(TransactionAtBroker):
     """Asks the broker's coordinator on behalf of one client at a time."""
-
-    def __init__(
-        self,
-        transactional_id: str,
-        requests: Requests,
-        connections: Connections,
-        stats: Counters,
-        kept: KeptEpoch,
-        time: Time,
-    ) -> None:
-        """``connections``: closed by ``close``. ``kept``: what the next kproxy needs of a client of its own."""
-        super().__init__(stats, connections, time)
-        self._time = time
-        self._kept = kept
-        #: Of a client that continues after a restart of kproxy.
-        self._first_batches: FirstBatches | None = None
-        #: It has not ended a transaction since: it may have one open that it began before.
-        self._is_continued = False
-        self.policy = CLIENT
-        self._name = transactional_id
-        self._requests = requests
-        self._added = AddedPartitions(requests)
-        self._protocol: Protocol = FIRST
-        #: Something was refused; it may be that the cluster agreed on less since.
-        self._is_outdated = False
-        self._timeout_ms = 0
-        #: The client's identity for the broker. No transaction begins under it once it is used up.
-        self._upstream = NOBODY
-        self._is_used = False
-        #: The identity that the last InitProducerId named, and the one that it gave.
-        self._resumed = self._given = NOBODY
-        self._last_end = LastEnd.NONE
-        #: The last end that the broker has confirmed.
-        self._last: Ended | None = None
-        #: Whether the client was to get a new epoch with that end and has not got it.
-        self._owes_epoch = False
 
     @property
     def is_busy(self) -> bool:
         """Whether something that it was asked for is under way."""
         return self._lock.locked()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction has begun, is not decided, and may still be: its time is not over."""
-        if self.transaction is None:
-            return False
-        return self._now() <= self.transaction.began_at + self._timeout_ms / 1000
-
-    @property
-    def is_connected(self) -> bool:
-        return super().is_connected or self._requests.is_connected
-
-    def disconnect(self) -> None:
-        super().disconnect()
-        self._requests.disconnect()
 
     # -- which requests are admitted
 
@@ -146,7 +81,7 @@ class BrokerOwner(Owner):
                     stored, self._requests, self._protocol, self._kept, self._time
                 )
             except TxnError as error:
-                if error.error_code not in _FENCED:
+                if error.error_code not in FENCED:
                     raise
                 # asked again, the broker might abort what the newer producer has open
                 self.id.client, self.id.is_fenced = stored.client, True
@@ -160,24 +95,6 @@ class BrokerOwner(Owner):
             elif last is not LastEnd.NONE:
                 self.id.restore(committed=last is LastEnd.COMMITTED)
             self._stats.continued += 1
-
-    def _beside(self, last: LastEnd) -> LastEnd:
-        """What is recorded beside the next epoch.
-
-        Where ends keep the epoch an abort is recorded only beside the epoch that it ended: beside the next one it could
-        be taken for that one's.
-        """
-        return LastEnd.NONE if last is LastEnd.ABORTED and self._protocol.adds else last
-
-    def _doom_continued(self) -> TxnError:
-        """What the client had open before kproxy was restarted can only be aborted."""
-        if self.transaction is None:
-            self.id.begin()
-            self.id.drop()
-        return self.id.doom("kproxy was restarted, and what was open is aborted")
-
-    def _not_added(self, what: str) -> TxnError:
-        return self._doom_continued() if self._is_continued else super()._not_added(what)
 
     def _turn_to_initialize(self, resumed: Producer) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one unless the client asks again, or was replaced by another."""
@@ -213,53 +130,10 @@ class BrokerOwner(Owner):
         known = self._first_batches is None or self._first_batches.knows(places_of(batches))
         return known and super().takes_at_once(batches)
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Where the broker says that the client is fenced it is so from now on, unless it takes the id back."""
-        try:
-            yield
-        except TxnError as error:
-            if error.error_code not in _FENCED or not self.policy.resumes:
-                raise
-            self.id.is_fenced = True
-            self._drop("fenced")
-            raise self.id.replaced() from error
-
-    # -- a transaction begins, and grows
-
-    async def _agreed(self) -> Protocol:
-        """The protocol that the cluster has agreed on, as far as is known. TxnError.
-
-        A coordinator of Kafka 4.3 is stuck with an id for good if an end raises its epoch at level 0.
-        """
-        if self._is_outdated:
-            self._protocol, self._is_outdated = await self._requests.protocol(refresh=True), False
-        return self._protocol
-
-    async def _begin(self) -> Transaction:
-        if self.transaction is None:
-            with self._asking():
-                protocol = await self._agreed()
-                if self._is_used:
-                    await self._renew()
-                # the next kproxy must know the epoch of whatever is written
-                await self._kept.written()
-            native = BrokerWrites(self._name, protocol.produce, self._added.line)
-            writer = self._connections.writer(self._upstream, native)
-            self._sequences.begin()
-            self.transaction = Transaction(self._upstream, writer, self._now())
-            if self.id.begin():
-                self._stats.open += 1
-        return self.transaction
-
-    async def _renew(self) -> None:
-        """Has an epoch that is not used up. TxnError."""
-        resumed = self._upstream if self.policy.resumes else NOBODY
-        self._upstream, self._is_used = await self._requests.init(self._timeout_ms, resumed), False
-        self._kept.put(self._upstream, self._beside(self._last_end))
+    # -- a transaction grows
 
     async def join(self, request: TxnRequest, places: Sequence[TopicPartition]) -> None:
-        """In the second protocol the broker receives them with the first data."""
+        """AddPartitionsToTxn; in the second protocol the broker receives the partitions with the first data."""
         async with self._turn_to_grow(request, COORDINATOR):
             transaction = await self._begin()
             if self._protocol.adds:
@@ -270,7 +144,7 @@ class BrokerOwner(Owner):
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> list[Written]:
-        """Unless ``implicit``, only what was added is written: what is late is not taken for the next."""
+        """Writes batches; of added partitions only, unless ``implicit``: what is late is not taken for the next."""
         places = places_of(batches)
         of_this = implicit and request.client == self.id.client  # else only what was added is added
         async with self._turn(places if of_this else (), accepted):
@@ -292,24 +166,6 @@ class BrokerOwner(Owner):
             accepted()  # the next one waits for the lock after this one: there is no checkpoint in between
             async with self._turns.ordinary():
                 yield
-
-    async def _accept(
-        self, transaction: Transaction, request: TxnRequest, batches: Sequence[ClientBatch]
-    ) -> "list[TxnSend | None]":
-        """Gives batches their place in the order. TxnError."""
-        places, size = places_of(batches), size_of(batches)
-        if not (transaction.announced.issuperset(places) and transaction.writer.has_room(size)):
-            with suppress(Interrupted):  # the writer refuses the batches then, and their sequences are used up
-                await self._wait(lambda: self._make_room(transaction, places, size))
-        return transaction.accept(request.client, batches, self._sequences)
-
-    async def _make_room(self, transaction: Transaction, places: Sequence[TopicPartition], size: int) -> None:
-        await self._added.announce(transaction, self._protocol, places)
-        await transaction.writer.room(size)
-
-    def _check_written(self, transaction: Transaction) -> None:
-        self._is_outdated |= transaction.writer.failed is not None and self.id.doomed is None
-        super()._check_written(transaction)
 
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """The group's coordinator checks member and generation. TxnError with its error."""
@@ -362,7 +218,7 @@ class BrokerOwner(Owner):
         if bumps:
             why = "kproxy was restarted; transactions.home: broker is for clients of this protocol"
             raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
-        if committed and self.transaction is None and self.id.state is not State.COMPLETE_COMMIT:
+        if committed and self.transaction is None and self.id.state is not TransactionState.COMPLETE_COMMIT:
             raise self._doom_continued()
 
     def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
@@ -392,63 +248,6 @@ class BrokerOwner(Owner):
                 raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
         self._last = Ended(self.id.client, committed, self._upstream)
         self.id.client, self._owes_epoch = self._upstream, False
-
-    async def _decide(self, transaction: Transaction, *, committed: bool) -> None:
-        """Has the broker end it; TxnError if it was to be committed and can't be, or there was no definite response."""
-        if committed:
-            with suppress(Interrupted):
-                await self._wait(transaction.writer.flush)
-            self._check_written(transaction)
-            self.id.refuse_doomed()
-        else:
-            transaction.writer.abandon()
-        if transaction.announced or transaction.moves_groups:
-            with self._asking():
-                await self._ask_to_end(transaction, committed=committed)
-        else:
-            self.id.ask_to_end(committed=committed)
-        if committed:
-            self._committed()
-        else:
-            self._drop("client")
-
-    async def _ask_to_end(self, transaction: Transaction, *, committed: bool) -> None:
-        protocol = await self._agreed()
-        self.id.ask_to_end(committed=committed)
-        try:
-            following = await self._requests.end(transaction.producer, protocol, committed=committed)
-        except TxnError as error:
-            if self.policy.gives_up:
-                self._give_up(error, committed)
-                return
-            if error.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                raise
-            if error.error_code is not ErrorCode.INVALID_TXN_STATE:
-                self.id.apply(Event.REFUSED)
-                raise
-            if committed:
-                # the broker treats it as the repeated end of its own abort, as it will the client's abort
-                self.id.apply(Event.REFUSED)
-                raise self.id.doom("it took longer than it may") from error
-            following = None  # the broker has received nothing that could be aborted
-        self._upstream, self._is_used = following or transaction.producer, following is None
-        self._last_end = LastEnd.COMMITTED if committed else LastEnd.ABORTED
-        if following is not None or not committed:
-            self._kept.put(self._upstream, self._last_end)
-
-    def _give_up(self, error: TxnError, committed: bool) -> None:
-        """The end is not certain, or was not what was asked for; the next epoch comes after it in any case. TxnError.
-
-        The error unless an abort was asked for, and the broker has made one.
-        """
-        is_over = error.error_code in OVER
-        self._is_used = True
-        self._drop("fenced" if is_over else "failed")
-        if not is_over:
-            raise error
-        self._stats.count_fenced()
-        if committed:
-            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the broker has ended the transaction") from error
 
     # -- at rest
 
@@ -495,11 +294,6 @@ class BrokerOwner(Owner):
     def expire(self) -> None:
         """The brokers have forgotten the client, so the next kproxy need not know it."""
         self._kept.forget()
-
-    def close(self) -> None:
-        """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""
-        self._drop("failed")
-        super().close()
 
 
 def _only_at_home(what: str) -> TxnError:

@@ -31,7 +31,7 @@ class Protocol(NamedTuple):
 
     @property
     def level(self) -> int:
-        """Of ``transaction.version``: which of the two protocols it is."""
+        """The level of ``transaction.version``, which says which of the two protocols it is."""
         return FIRST_LEVEL if self.adds else SECOND_LEVEL
 
     @staticmethod
@@ -53,7 +53,7 @@ REPLACED: Final = frozenset(
 OVER: Final = REPLACED | {ErrorCode.INVALID_TXN_STATE}
 
 
-class Requests(Port):
+class BrokerCoordinator(Port):
     """Asks the broker's coordinator of a transactional id, until its response is definite. TxnError."""
 
     async def protocol(self, *, refresh: bool = False) -> Protocol:

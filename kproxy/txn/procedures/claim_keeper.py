@@ -27,7 +27,7 @@ from kproxy.txn.view_values import Ongoing
 
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
-    from kproxy.txn.view_values import Claim
+    from kproxy.txn.view_values import IdClaim
 
 #: Claims in a row that were lost to others, before the client has to retry.
 _MOST_CLAIMS = 10
@@ -42,16 +42,16 @@ class _Superseded(TxnError):
 
 
 class ClaimKeeper:
-    """Of one transactional id; used by one task at a time."""
+    """The claim of one transactional id; used by one task at a time."""
 
     def __init__(self, transactional_id: str, tools: OwnerTools, known: TransactionalId | None = None) -> None:
         """Nothing is claimed yet. ``known`` has the client's identity, if anybody else needs it."""
         self._known = known or TransactionalId(tools.stats.count_fenced)
         self.transactional_id = transactional_id
         self._tools = tools
-        #: Of the instance for which is claimed.
+        #: The instance for which this keeper claims.
         self.instance_id = tools.instance_id
-        self.claim: Claim | None = None
+        self.claim: IdClaim | None = None
         #: The instance whose claim came before this keeper's last one.
         self.former_instance = ""
         #: Whether other instances had the id for the same client: they may lag, and still write for it.
@@ -80,11 +80,11 @@ class ClaimKeeper:
 
     @property
     def view(self) -> IdView | None:
-        """What the log says of the id, as far as it has been read."""
+        """The view of the id, as far as the log has been read."""
         return self._tools.log.views.of(self.transactional_id)
 
     async def read_to_end(self) -> IdView | None:
-        """What the log says of the id now. TxnError if that can't be known."""
+        """The view of the id at the end of the log. TxnError if it can't be read."""
         try:
             view = await self._tools.log.read_to_end(self.transactional_id)
         except (OSError, RemoteProtocolError) as error:
@@ -114,13 +114,13 @@ class ClaimKeeper:
         self.has_left |= self.is_former(part)
 
     def take_over(self, view: IdView) -> None:
-        """From now on claims for the client that has the id."""
+        """Takes the client over: this keeper claims for the client that has the id from now on."""
         assert view.claim is not None
         self.client, self.client_id, self.timeout_ms = view.client, view.claim.client_id, view.claim.timeout_ms
         self._basis = view.claim.nonce
 
     def serve(self, view: IdView) -> None:
-        """From now on claims on behalf of the instance and the client that have the id."""
+        """Acts for others: this keeper claims on behalf of the instance and the client that have the id from now on."""
         assert view.claim is not None
         self._basis = view.claim.nonce
         self.claim, self.client, self.client_id = None, view.client, view.claim.client_id
@@ -258,7 +258,7 @@ class ClaimKeeper:
         self.client = view.client
         return True, view
 
-    def _note_former(self, former: "Claim | None", *, is_same: bool) -> None:
+    def _note_former(self, former: "IdClaim | None", *, is_same: bool) -> None:
         """Records whose claim came before this one. A client with another identity writes nothing there."""
         self.former_instance = former.instance_id if former is not None else ""
         if not is_same or (former is not None and former.instance_id != self._tools.instance_id):

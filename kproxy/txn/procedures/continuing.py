@@ -10,15 +10,21 @@ from kproxy.codec._generated.describe_transactions import (
 )
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.broker_protocol import OVER, Protocol, Requests
+from kproxy.txn.procedures.broker_protocol import OVER, BrokerCoordinator, Protocol
 from kproxy.txn.procedures.kept_epoch import KeptEpoch
 from kproxy.txn.procedures.outside import Time
-from kproxy.txn.states import State
+from kproxy.txn.states import TransactionState
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
 
 _COMPLETE: Final = frozenset(
-    state.value for state in (State.EMPTY, State.ONGOING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    state.value
+    for state in (
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
 )
 #: Ends write their markers within some ms, if the partitions are available.
 _END_SECONDS: Final = 5.0
@@ -26,7 +32,7 @@ _PAUSE_SECONDS: Final = 0.02
 
 
 async def continue_client(
-    stored: StoredEpoch, requests: Requests, protocol: Protocol, kept: KeptEpoch, time: Time
+    stored: StoredEpoch, requests: BrokerCoordinator, protocol: Protocol, kept: KeptEpoch, time: Time
 ) -> tuple[Producer, LastEnd]:
     """The client's next epoch at the broker, and what it has to be told. TxnError.
 
@@ -35,7 +41,7 @@ async def continue_client(
     described = await _settled(requests, time)
     if described is None or described.producer_id != stored.upstream.producer_id:
         raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the broker has forgotten the client of this kproxy")
-    upstream, is_open = stored.upstream, described.transaction_state == State.ONGOING.value
+    upstream, is_open = stored.upstream, described.transaction_state == TransactionState.ONGOING.value
     if described.producer_epoch > upstream.epoch + (0 if is_open else 1):
         # nothing is asked then: the broker would abort what the other producer has open
         raise TxnError(ErrorCode.PRODUCER_FENCED, "another producer has the id")
@@ -50,8 +56,8 @@ async def continue_client(
     return upstream, seen
 
 
-async def _settled(requests: Requests, time: Time) -> Described | None:
-    """What the coordinator says of the id once no end is in flight; None if it can't say. TxnError."""
+async def _settled(requests: BrokerCoordinator, time: Time) -> Described | None:
+    """The coordinator's description of the id once no end is in flight; None if it has none. TxnError."""
     if not await requests.describes():
         return None
     with time.scope(_END_SECONDS):
@@ -64,22 +70,24 @@ async def _settled(requests: Requests, time: Time) -> Described | None:
 
 
 def _outcome(described: Described, stored: StoredEpoch) -> LastEnd:
-    """How the client's last transaction ended, as far as the broker and the log say."""
+    """The end of the client's last transaction, as far as the broker and the log say."""
     state = described.transaction_state
-    if state == State.COMPLETE_COMMIT.value:
+    if state == TransactionState.COMPLETE_COMMIT.value:
         return LastEnd.COMMITTED
-    if state == State.ONGOING.value:
+    if state == TransactionState.ONGOING.value:
         return LastEnd.LOST
     if described.producer_epoch != stored.upstream.epoch:
         # raised since: by the next InitProducerId of a kproxy that had recorded the outcome, or by an abort
-        is_known = state == State.EMPTY.value and stored.last is not LastEnd.NONE
+        is_known = state == TransactionState.EMPTY.value and stored.last is not LastEnd.NONE
         return stored.last if is_known else LastEnd.LOST
-    if state == State.COMPLETE_ABORT.value and stored.last is not LastEnd.ABORTED:
+    if state == TransactionState.COMPLETE_ABORT.value and stored.last is not LastEnd.ABORTED:
         return LastEnd.LOST
     return stored.last
 
 
-async def _abort(requests: Requests, protocol: Protocol, upstream: Producer, seen: LastEnd) -> tuple[Producer, LastEnd]:
+async def _abort(
+    requests: BrokerCoordinator, protocol: Protocol, upstream: Producer, seen: LastEnd
+) -> tuple[Producer, LastEnd]:
     """Ends what is open; what the broker says to that decides: a commit that comes late may be first."""
     try:
         return await requests.end(upstream, protocol, committed=False) or upstream, seen

@@ -1,4 +1,4 @@
-"""What is in the partitions of a transaction that another instance has begun, and what follows from it.
+"""The data in partitions of a transaction that another instance has begun, and what follows from them.
 
 The log has the partitions, each announced before its first data, and the client's sequence of the first record in each.
 All else is in the partitions. They are fenced before they are read: what the former instance acknowledged is in what is
@@ -17,7 +17,7 @@ from kproxy.errors import KproxyError
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView
 from kproxy.txn.visibility import entries
-from kproxy.txn.writes import Written
+from kproxy.txn.writes import PartitionWrites
 
 #: Bytes that are read at a time.
 _READ_BYTES: Final = 1 << 20
@@ -25,7 +25,7 @@ _MAGIC_V2: Final = 2
 
 
 class Uncertain(KproxyError):
-    """It can't be told what was written: the transaction can only be aborted."""
+    """The data that were written are not certain: the transaction can only be aborted."""
 
 
 class SentBatch(NamedTuple):
@@ -37,9 +37,9 @@ class SentBatch(NamedTuple):
 
 
 class Former(NamedTuple):
-    """What is there of an open transaction."""
+    """The data of an open transaction."""
 
-    written: Mapping[Producer, Mapping[TopicPartition, Written]]
+    written: Mapping[Producer, Mapping[TopicPartition, PartitionWrites]]
     """Of each former epoch that has data, in order."""
     following: Mapping[TopicPartition, int]
     """The client's next sequence in each partition that the log names."""
@@ -95,8 +95,8 @@ class Scan:
 
 
 def summary(view: IdView, parts: Sequence[Producer], scans: Mapping[TopicPartition, Scan]) -> Former:
-    """What these epochs of an id wrote, the first first, from what their partitions hold. Uncertain."""
-    written: dict[Producer, dict[TopicPartition, Written]] = {}
+    """The data that these epochs of an id wrote, in their order, from what their partitions hold. Uncertain."""
+    written: dict[Producer, dict[TopicPartition, PartitionWrites]] = {}
     following: dict[TopicPartition, int] = {}
     sent: dict[TopicPartition, list[SentBatch]] = {}
     for place, scan in scans.items():
@@ -119,7 +119,7 @@ def summary(view: IdView, parts: Sequence[Producer], scans: Mapping[TopicPartiti
             sent.setdefault(place, []).extend(batches)
             following[place] = advance(batches[-1].sequence, batches[-1].records)
             end = headers[-1].base_offset + headers[-1].last_offset_delta + 1
-            written.setdefault(part, {})[place] = Written(end, ())
+            written.setdefault(part, {})[place] = PartitionWrites(end, ())
     ordered = {part: written[part] for part in parts if part in written}
     return Former(ordered, following, sent)
 

@@ -1,4 +1,4 @@
-"""What an open transaction's former epochs wrote: fenced, so that nothing can follow, then read from the partitions.
+"""The data of an open transaction's former epochs: fenced, so that nothing can follow, then read from partitions.
 
 The instance before may be dead, or only slow, and says nothing. The fence comes before the read: what the former
 instance acknowledged is in what is read, and whatever it has in flight is refused.
@@ -12,7 +12,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.procedures.former import Former, Scan, Uncertain, summary
-from kproxy.txn.procedures.outside import NotPermitted, PartitionData, Time
+from kproxy.txn.procedures.outside import NotPermitted, PartitionReads, Time
 from kproxy.txn.view import IdView
 
 #: After so long the transaction is aborted: its client waits, and so do readers.
@@ -26,13 +26,13 @@ _GENERATIONS: Final = 2
 class FormerEpochs:
     """Fences and reads what open transactions wrote through other instances."""
 
-    def __init__(self, data: PartitionData, time: Time) -> None:
+    def __init__(self, data: PartitionReads, time: Time) -> None:
         """``data``: the partitions."""
         self._data = data
         self._time = time
 
     async def read(self, view: IdView, parts: Sequence[Producer]) -> Former:
-        """What these epochs of an id wrote, the first first. Uncertain."""
+        """The data that these epochs of an id wrote, in their order. Uncertain."""
         with self._time.scope(_MOST_SECONDS):
             try:
                 return await self._read(view, parts)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.packed import Plain
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.outside import Counters, Event, Report, Time
+from kproxy.txn.procedures.outside import Counters, Report, Signal, Time
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch, StoredEpochs
 from kproxy.txn.txn_error import TxnError
 
@@ -18,7 +18,7 @@ _MOST_SECONDS: Final = 5.0
 
 
 class EpochLog(Protocol):
-    """Where the epochs of this instance's clients are (``LaneLog``)."""
+    """The log with the epochs of this instance's clients (``LaneLog``)."""
 
     @property
     def enabled(self) -> bool:
@@ -26,7 +26,7 @@ class EpochLog(Protocol):
         ...
 
     @property
-    def opened(self) -> Event:
+    def opened(self) -> Signal:
         """Set when the log has been read once."""
         ...
 
@@ -38,17 +38,17 @@ class EpochLog(Protocol):
         """Whether an entry, as last read, was written before a time."""
         ...
 
-    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> Event:
+    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> Signal:
         """Takes an entry; set when it is durable, or will never be."""
         ...
 
     def now_ms(self) -> int:
-        """In ms since 1970."""
+        """The brokers' time, in ms since 1970."""
         ...
 
 
 class KeptEpoch:
-    """Of one transactional id."""
+    """The kept epoch of one transactional id."""
 
     def __init__(self, log: EpochLog, transactional_id: str, stats: Counters, time: Time, report: Report) -> None:
         self._log = log
@@ -67,7 +67,7 @@ class KeptEpoch:
         self._is_slow = False
 
     def begin(self, client: Producer, timeout_ms: int) -> None:
-        """From now on the entries are this client's."""
+        """Begins the entries of a client."""
         self._client, self._timeout_ms = client, timeout_ms
 
     def pack(self) -> Plain | None:
@@ -82,7 +82,7 @@ class KeptEpoch:
         self._client = None if client is None else Producer(*client)
 
     def leave(self, *, replaced: bool = False) -> None:
-        """This client can't be continued, as its epoch rises with each end, or as it was ``replaced``.
+        """Records that this client can't be continued: its epoch rises with each end, or it was ``replaced``.
 
         The entry says so from now on: clients that were replaced are to hear of it from the next kproxy, too.
         """

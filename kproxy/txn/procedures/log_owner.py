@@ -1,8 +1,4 @@
-"""One transactional id as this instance owns it: begin, write, decide; each step counts when the log shows it.
-
-prepare (a state that admits nothing else) -> append -> complete (what the view says after the record). The broker's
-response to an append decides nothing, nor does the response to the client; the view does.
-"""
+"""One transactional id as this instance owns it, decided on kproxy's log: which request may begin, write and decide."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -23,45 +19,23 @@ from kproxy.txn.prepared_parts import (
     is_any_prepared,
     prepared_parts,
 )
-from kproxy.txn.procedures.announcements import Announcements
-from kproxy.txn.procedures.claim_keeper import ClaimKeeper
-from kproxy.txn.procedures.decisions import Decisions
 from kproxy.txn.procedures.id_lock import Interrupted
-from kproxy.txn.procedures.outside import OwnerTools
-from kproxy.txn.procedures.owner import Owner
-from kproxy.txn.procedures.partition_ends import PartitionEnds
-from kproxy.txn.procedures.pending_offsets import PendingOffsets
-from kproxy.txn.procedures.takeover import Takeover, restore
-from kproxy.txn.procedures.transaction import Transaction
+from kproxy.txn.procedures.takeover import restore
+from kproxy.txn.procedures.transaction_at_log import RESTARTED, TransactionAtLog
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of, size_of
-from kproxy.txn.states import Event
+from kproxy.txn.states import TransactionEvent
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.unasked_aborts import has_claim_aborted_data, is_client_unaware, must_be_recorded
-from kproxy.txn.verdict import Verdict
+from kproxy.txn.unasked_aborts import is_client_unaware, must_be_recorded
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import ASKED, HAND
 
 #: Decisions of parts that others' claims came before.
 _MOST_TRIES: Final = 10
-_RESTARTED: Final = "kproxy was restarted in the transaction"
 
 
-class LogOwner(Owner):
+class LogOwner(TransactionAtLog):
     """Coordinates one id for as long as nobody else claims it."""
-
-    def __init__(self, transactional_id: str, tools: OwnerTools) -> None:
-        """``tools`` are shared with the other owners of this instance."""
-        super().__init__(tools.stats, tools.connections(), tools.time)
-        self.keeper = ClaimKeeper(transactional_id, tools, self.id)
-        self._tools = tools
-        ends = PartitionEnds(tools.ends, tools.topics, tools.time)
-        self._announcements = Announcements(self.keeper, tools, ends, self._sequences)
-        self._offsets = PendingOffsets(self.keeper, tools.groups)
-        self._decisions = Decisions(self.keeper, tools, ends)
-        self._takeover = Takeover(self.keeper, tools)
-        #: Whether a transaction may have begun with a former coordinator that the log knows nothing of.
-        self._adopted = False
 
     # -- who may ask
 
@@ -74,7 +48,7 @@ class LogOwner(Owner):
         """
         if self.id.is_unknown:
             return self.keeper.has_left or not self._lock.locked()
-        is_idle = self.transaction is None and self._decisions.undecided is None and not self._lock.locked()
+        is_idle = self.transaction is None and self._decider.undecided is None and not self._lock.locked()
         return self.keeper.has_left or (is_idle and self.keeper.is_elsewhere(self.keeper.view))
 
     async def initialize(self, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
@@ -88,7 +62,7 @@ class LogOwner(Owner):
             self.keeper.instance_id = self._tools.instance_id
             await self.keeper.claim_to_initialize(resumed)
             self._drop("initialized")
-            self._adopted, self._decisions.undecided = False, None
+            self._adopted, self._decider.undecided = False, None
             self.id.initialize()
             return self.keeper.client
 
@@ -103,7 +77,7 @@ class LogOwner(Owner):
             return False
         if self.id.is_unknown or view.client != self.keeper.client:
             self._drop("fenced")
-            self._decisions.undecided, self.id.doomed = None, None
+            self._decider.undecided, self.id.doomed = None, None
             self.id.forget_connections()
             await self._adopt(view)
         return True
@@ -140,7 +114,7 @@ class LogOwner(Owner):
             self._stats.resumed += 1
             restore(await self._begin(), former, view, self._sequences)
         elif view.is_doomed:
-            self.id.doom(_RESTARTED)
+            self.id.doom(RESTARTED)
 
     def _admit(self, request: TxnRequest, coordinator: str | None) -> None:
         self.used_at = self._now()
@@ -159,7 +133,7 @@ class LogOwner(Owner):
 
     def _refuse_while_deciding(self) -> None:
         """TxnError while a decision is under way, unless it waits for data: an abort comes before it then."""
-        if self._decisions.undecided is None and not self._turns.is_waiting:
+        if self._decider.undecided is None and not self._turns.is_waiting:
             self.id.refuse_pending()
 
     # -- a transaction begins, and grows
@@ -182,85 +156,6 @@ class LogOwner(Owner):
             await self._announcements.fence_others(transaction, places, self._wait)
             transaction.joined.update(places)
 
-    def discard(self) -> None:
-        """What is open is nothing of this owner's any more."""
-        if self.id.drop():
-            self._stats.open -= 1
-        self._abandon()
-
-    def _leave(self) -> TxnError:
-        """Another instance continues the open transaction."""
-        view = self.keeper.view
-        assert view is not None
-        self.discard()
-        return self.keeper.continued_elsewhere(view)
-
-    async def _begin(self) -> Transaction:
-        if self.transaction is not None:
-            return self.transaction
-        former_claim = self.keeper.claim
-        producer = await self.keeper.take_epoch()
-        if self.keeper.claim is not former_claim and self._has_aborted_data():
-            self.id.restore(committed=False)  # to abort must be a success then
-            raise self.id.doom("another instance began the transaction")
-        self._adopted = False
-        self._sequences.begin()
-        self.transaction = Transaction(producer, self._connections.writer(producer), self._now())
-        self.id.begin()
-        self._stats.open += 1
-        self._tools.traces.begun(self.keeper.transactional_id, self.keeper.client_id)
-        return self.transaction
-
-    def _has_aborted_data(self) -> bool:
-        """Whether the claim of this instance has aborted data: another one began the transaction just before it."""
-        is_other = self.keeper.former_instance != self._tools.instance_id
-        return is_other and has_claim_aborted_data(self.keeper.view)
-
-    async def _begin_to_end(self, *, committed: bool) -> Transaction:
-        """As ``_begin``; an abort succeeds, whatever the claim for it has aborted."""
-        try:
-            return await self._begin()
-        except TxnError as error:
-            if committed or error is not self.id.doomed:
-                raise
-            return await self._begin()
-
-    async def _lose(self, why: str) -> TxnError:
-        """Has the open transaction aborted by a claim of ours, unless somebody else's has done it; what to answer."""
-        view = self.keeper.view
-        if view is not None and view.client != self.keeper.client:
-            self._stats.count_fenced()
-            self._drop("fenced")
-            return self.keeper.fenced()
-        if self.transaction is None:
-            # an abort saw it before it waited for its turn; a claim now would abort what is open there
-            return TxnError(ErrorCode.NOT_COORDINATOR, "another instance has the transaction")
-        open_part = self.transaction.producer
-        if view is None or view.verdict(open_part) is Verdict.UNDECIDED:
-            try:
-                await self.keeper.claim_again(open_part)
-            except TxnError:
-                if self.keeper.is_former(open_part):
-                    raise self._leave() from None
-                raise
-        else:
-            self.keeper.claim = None  # a claim now would abort a transaction of another instance
-        self._drop("failed")
-        return self.id.doom(why)
-
-    def _drop(self, reason: str) -> None:
-        if self.transaction is not None and self.transaction.is_continued:
-            # what the client has no response to it may give up, and use its sequences for something else
-            self._sequences.clear()
-        super()._drop(reason)
-
-    def _count_aborted(self, reason: str) -> None:
-        if self.transaction is None:
-            return  # it is counted
-        places = self.transaction.announced
-        super()._count_aborted(reason)
-        self._tools.traces.ended(self.keeper.transactional_id, reason, places)
-
     # -- data
 
     async def produce(
@@ -279,17 +174,6 @@ class LogOwner(Owner):
             accepted()
         return await self._results(transaction, sends)
 
-    def _not_added(self, what: str) -> TxnError:
-        """Also for what was added at a kproxy that ended before the log knew it."""
-        if self._adopted:
-            # to abort must be a success then: a client gives up for good otherwise
-            self._adopted = False
-            self.id.restore(committed=False)
-            return self.id.doom(_RESTARTED)
-        if self.transaction is not None and self.transaction.is_continued:
-            return self.id.doom(_RESTARTED)
-        return super()._not_added(what)
-
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         """Appends the offsets to the log; they move when the transaction is committed."""
         async with self._turn_to_grow(request, offsets.group_id):
@@ -299,7 +183,7 @@ class LogOwner(Owner):
             if is_other_generation(offsets, transaction.members):
                 raise TxnError(ErrorCode.ILLEGAL_GENERATION, "the transaction has offsets of another generation")
             if not implicit and offsets.group_id in transaction.former_groups:
-                raise self.id.doom(_RESTARTED)  # whether what is there was late can't be told
+                raise self.id.doom(RESTARTED)  # whether what is there was late can't be told
             if not implicit:
                 self.id.take_offsets(transaction.added_groups, offsets, request.connection)
             if (why := await self._offsets.append(transaction, offsets)) is not None:
@@ -323,7 +207,7 @@ class LogOwner(Owner):
                 # empty, but the log has to know of it
                 await self._decide(await self._begin_to_end(committed=committed), committed, bumps)
             else:
-                await self._decisions.check_nothing_open()
+                await self._decider.check_nothing_open()
                 self.id.end_nothing(committed=committed)
             if is_any_prepared(self.keeper.view, beside):
                 why = "another claim came before the decision: what was prepared still is"
@@ -353,7 +237,7 @@ class LogOwner(Owner):
 
     def _turn_to_end(self, request: TxnRequest, committed: bool) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one for an abort by the client that has the id. TxnError while it is being decided."""
-        if self._decisions.undecided is not None:
+        if self._decider.undecided is not None:
             return self._turns.ordinary()
         if committed:
             self.id.refuse_pending()
@@ -370,72 +254,17 @@ class LogOwner(Owner):
             self.id.doomed = None  # the client has aborted what was lost
         return found
 
-    async def _decide(
-        self,
-        transaction: Transaction,
-        committed: bool,
-        bumps: bool,
-        beside: DecidedParts = NOTHING_BESIDE,
-        reason: str = ASKED,
-    ) -> None:
-        """Has the log show a decision. TxnError if it was to be committed and is aborted. ``reason`` of an abort."""
-        self.id.ask_to_end(committed=committed)
-        self._tools.traces.step(self.keeper.transactional_id, "commit asked" if committed else "abort asked")
-        try:
-            why = await self._why_not(transaction) if committed else reason
-            if why is None:
-                self._tools.traces.step(self.keeper.transactional_id, "data acknowledged")
-            as_asked = why is None or not committed  # else the client has to abort, which raises its epoch
-            verdict = await self._decisions.decide(
-                transaction, why, bumps=bumps and as_asked, beside=beside if as_asked else NOTHING_BESIDE
-            )
-        except BaseException:
-            # its outcome has to be known before any response; nothing proceeds before
-            self._count_aborted("failed")
-            self._abandon()
-            self._decisions.leave_open(transaction)
-            raise
-        if verdict is Verdict.COMMITTED:
-            self._committed()
-            self._tools.traces.ended(self.keeper.transactional_id, "committed", transaction.announced)
-            return
-        self._drop("client" if why in (ASKED, HAND) else "failed")
-        if committed:
-            raise self.id.doom(why or "another claim aborted the transaction")
-
-    async def _find_out(self) -> None:
-        """Learns from the log, or by a claim, the outcome of a decision that got no response. TxnError."""
-        verdict = await self._decisions.find_out()
-        if verdict is Verdict.COMMITTED:
-            self.id.apply(Event.COMMITTED)
-        elif verdict is not None:
-            self.id.apply(Event.ABORTED)
-            self.id.doom("the decision did not reach the log")
-
-    async def _why_not(self, transaction: Transaction) -> str | None:
-        """Why a transaction can't be committed; None if it can: all its data are acknowledged.
-
-        One that only decides what others have prepared waits for no broker, so nothing that comes later aborts it:
-        the log would say that data of the owner's are lost.
-        """
-        if transaction.is_empty:
-            return await self._decisions.find_fault(transaction)
-        try:
-            return await self._wait(lambda: self._decisions.find_fault(transaction))
-        except Interrupted as error:
-            return error.message
-
     async def prepare(self, request: TxnRequest) -> None:
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
         async with self._turn_to_grow(request, None):
             transaction = await self._begin()
             why = await self._why_not(transaction) if not transaction.is_continued else "another instance began it"
-            if why is None and not await self._decisions.prepare(transaction):
+            if why is None and not await self._decider.prepare(transaction):
                 why = "the log did not take it"
             if why is not None:
                 raise await self._lose(why)
             self.transaction = None
-            self.id.apply(Event.PREPARED)
+            self.id.apply(TransactionEvent.PREPARED)
             self._stats.open -= 1
             self._tools.traces.ended(self.keeper.transactional_id, "prepared", transaction.announced)
 
@@ -462,14 +291,14 @@ class LogOwner(Owner):
     def _turn_to_decide(self, client: Producer | None, committed: bool) -> AbstractAsyncContextManager[None]:
         """The turn; an urgent one for an abort, unless it names another client than this instance knows. TxnError."""
         if committed or client not in (None, self.keeper.client):
-            if self._decisions.undecided is None:
+            if self._decider.undecided is None:
                 self.id.refuse_pending()
             return self._turns.ordinary()
         self._refuse_while_deciding()
         return self._turn_to_abort("the transaction was aborted by hand")
 
     async def _follow(self, client: Producer | None) -> IdView:
-        """What the log says now; if another claim holds, this owner continues under that one. TxnError."""
+        """The view at the end of the log; if another claim holds, this owner continues under that one. TxnError."""
         view = await self.keeper.read_to_end()
         if view is None or view.claim is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "the log does not know the transactional id")

@@ -1,23 +1,26 @@
-"""Which instance coordinates a transactional id that kproxy's own log decides, and what ends that nobody else ends.
+"""The instance that coordinates a transactional id at kproxy's own log, and the end of what nobody else ends.
 
 Any instance may own any id: the log decides between them. An id is claimed for a client that asks for a producer id,
 for one that continues after a restart of its kproxy, and, by the instance that sees it, to end what is overdue.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.claims import NOBODY, refuse_replaced
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.txn.claims import refuse_replaced
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.asking_clients import AskingClients
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
-from kproxy.txn.procedures.outside import Lock, OwnerTools, Topics
+from kproxy.txn.procedures.outside import Lock, OwnerTools
 from kproxy.txn.procedures.owner import disconnect_idle
+from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
 from kproxy.txn.repeated_ends import last_end
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
@@ -42,25 +45,10 @@ _LATE_SECONDS: Final = 60.0
 _MOST_UNPACKED: Final = 1_000
 #: Ids that are given up in one look at all of them.
 _MOST_EXPIRED: Final = 10
-#: A client that asks here for so long, and nowhere else, has lost its instance: this one takes its id over.
-_PATIENCE_SECONDS: Final = 3.0
-#: Ids of other instances whose clients ask here.
-_MOST_ASKING: Final = 10_000
-
-
-class _Asking(NamedTuple):
-    """A client that asks here for an id of another instance."""
-
-    #: Which client, and the last record of the id by then.
-    mark: tuple[Producer, int]
-    #: When it asked first and last, by ``Time.now``, and over which connection, the newest.
-    since: float
-    last: float
-    connection: int
 
 
 class Terms(NamedTuple):
-    """How long ids and their transactions may last."""
+    """The longest times of ids and their transactions."""
 
     #: Of a transaction, in ms (``transaction.max.timeout.ms``).
     longest_ms: int
@@ -90,8 +78,7 @@ class LogOwners:
         self._owners: dict[str, LogOwner] = {}
         #: By id: one takeover may wait for partitions that have no leader, and others must not wait for it.
         self._taking_over: dict[str, Lock] = {}
-        #: By id of another instance.
-        self._asking: dict[str, _Asking] = {}
+        self._asking = AskingClients(self._now)
         #: Whether no former self of this instance is there any more.
         self._is_alone = False
         #: Set when kproxy stops: no transaction begins here after that.
@@ -103,8 +90,10 @@ class LogOwners:
 
     # -- owners
 
-    async def initialize(self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str) -> Producer:
-        """As ``LogOwner.initialize``."""
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str, policy: OwnerPolicy = CLIENT
+    ) -> Producer:
+        """As ``Owners.initialize``; clients of each kind are served alike."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         self.check_timeout(timeout_ms)
@@ -138,10 +127,9 @@ class LogOwners:
         view = self._tools.log.views.of(transactional_id)
         return view is not None and not view.expired
 
-    @property
-    def topics(self) -> Topics:
-        """Which topics may hold data of these transactions."""
-        return self._tools.topics
+    async def refusals(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
+        """As ``Topics.errors``."""
+        return await self._tools.topics.errors(places)
 
     @property
     def any(self) -> bool:
@@ -151,10 +139,6 @@ class LogOwners:
     def __iter__(self) -> "Iterator[LogOwner]":
         """All."""
         return iter(self._owners.values())
-
-    def of(self, transactional_id: str) -> "LogOwner | None":
-        """The owner of an id, if it is this instance's."""
-        return self._owners.get(transactional_id)
 
     def _any(self, transactional_id: str) -> "LogOwner":
         """The owner of an id; a new one if there is none.
@@ -215,13 +199,13 @@ class LogOwners:
         if not (self._is_mine(view) or self._is_silent(view)):
             # else a replaced client would ask for the coordinator, come here, and retry for ever
             refuse_replaced(view, request.client)
-            if not self._has_waited(view, request):
+            if not self._asking.has_waited(view, request):
                 raise TxnError(ErrorCode.NOT_COORDINATOR, f"{view.claim.instance_id} coordinates the transactional id")
         owner = self._new(transactional_id)
         if not self._is_mine(view):
-            owner.id.refuse_older(self._newest_asking(request))
+            owner.id.refuse_older(self._asking.newest(request))
         await owner.adopt(view)
-        self._asking.pop(transactional_id, None)
+        self._asking.forget(transactional_id)
         found = self._owners.setdefault(transactional_id, owner)
         if found is not owner:
             owner.discard()  # a producer has initialized the id meanwhile
@@ -230,25 +214,6 @@ class LogOwners:
     def _is_mine(self, view: IdView) -> bool:
         """Whether this instance, or its former self, coordinates the id."""
         return view.claim is not None and view.claim.instance_id == self._tools.instance_id
-
-    def _newest_asking(self, request: TxnRequest) -> int:
-        """The newest connection over which the client has asked since it came here."""
-        asking = self._asking.get(request.transactional_id)
-        return max(request.connection, asking.connection if asking is not None else 0)
-
-    def _has_waited(self, view: IdView, request: TxnRequest) -> bool:
-        """Whether the client that has the id asks here for long enough, while the log has nothing new of the id."""
-        if request.client == NOBODY:
-            return False
-        now, mark = self._now(), (request.client, view.touched.offset)
-        newest = self._newest_asking(request)
-        known = self._asking.get(view.transactional_id)
-        is_same = known is not None and known.mark == mark and now <= known.last + _PATIENCE_SECONDS
-        since = known.since if known is not None and is_same else now
-        if len(self._asking) >= _MOST_ASKING:
-            self._asking.clear()
-        self._asking[view.transactional_id] = _Asking(mark, since, now, newest)
-        return now >= since + _PATIENCE_SECONDS
 
     def _forget(self, transactional_id: str, owner: "LogOwner") -> None:
         owner.close()
@@ -267,7 +232,7 @@ class LogOwners:
             self._forget(name, self._owners[name])
 
     def _turn(self, view: IdView, within_ms: int) -> float:
-        """How much later than others this instance does for an id what any may do: so seldom two do it at once."""
+        """The delay after which this instance does for an id what any may do: seldom do two do it at the same time."""
         return within_ms * turn_of(self._tools.instance_id, view.transactional_id)
 
     def _is_silent(self, view: IdView, more_ms: float = 0.0) -> bool:
@@ -341,7 +306,7 @@ class LogOwners:
             views.rest()  # those that were checked, and that nobody has asked for
 
     def end_former(self) -> None:
-        """What this instance's former self left open, and nobody can continue: readers need not wait for its time-out.
+        """Aborts what this instance left open before its restart, if nobody can continue it: readers wait less.
 
         Where nothing was written but by members it is left to them: they may be elsewhere.
         """
@@ -386,7 +351,7 @@ class LogOwners:
         self._start(view.transactional_id, partial(self._keeper_for(view).end_open, since))
 
     def _keeper_for(self, view: IdView) -> ClaimKeeper:
-        """What claims an id on behalf of the instance and the client that have it."""
+        """A keeper that claims an id on behalf of the instance and the client that have it."""
         keeper = ClaimKeeper(view.transactional_id, self._tools)
         keeper.serve(view)
         return keeper

@@ -1,4 +1,4 @@
-"""What procedures ask for of the outside: the log, brokers, groups, time. The shell performs it, and so can a test.
+"""Requests of procedures to the outside: the log, brokers, groups, time. The shell performs them, and so can a test.
 
 A procedure is a coroutine that waits for nothing but what is named here. trio drives it where it serves clients; an
 explorer drives the same code through every order of what may happen.
@@ -19,7 +19,7 @@ from kproxy.txn.procedures.former import Scan
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
-from kproxy.txn.writes import Batch, TxnSend, Written
+from kproxy.txn.writes import Batch, PartitionWrites, TxnSend
 
 if TYPE_CHECKING:
     from kproxy.txn.procedures.former_epochs import FormerEpochs
@@ -34,7 +34,7 @@ class Log(Protocol):
 
     @property
     def views(self) -> Views:
-        """What the log says of each id."""
+        """The views of all ids."""
         ...
 
     async def read_to_end(self, transactional_id: str) -> IdView | None:
@@ -103,8 +103,8 @@ class Writer(Protocol):
         """Kafka's error code if the transaction can only be aborted."""
         ...
 
-    def written(self) -> Mapping[TopicPartition, Written]:
-        """What a decision to commit has to say. LocalProtocolError while an outcome is open, or if it has failed."""
+    def written(self) -> Mapping[TopicPartition, PartitionWrites]:
+        """The content of a decision to commit. LocalProtocolError while an outcome is open, or if it has failed."""
         ...
 
     def abandon(self) -> None:
@@ -113,7 +113,7 @@ class Writer(Protocol):
 
 
 class Connections(Protocol):
-    """Where a transactional id's data are sent: connections that outlive its transactions."""
+    """Connections for the data of a transactional id; they outlive its transactions."""
 
     @property
     def is_open(self) -> bool:
@@ -144,8 +144,8 @@ class NotPermitted(RemoteProtocolError):
     """kproxy's principal has no right to write markers, or the broker does not serve them."""
 
 
-class PartitionData(Protocol):
-    """What is in partitions; OSError and RemoteProtocolError if a leader can't be asked."""
+class PartitionReads(Protocol):
+    """Reads and fences partitions; OSError and RemoteProtocolError if a leader can't be asked."""
 
     async def fence(self, places: Sequence[TopicPartition], markers: Sequence[Marker]) -> Mapping[TopicPartition, bool]:
         """Writes markers that fence; False where a higher epoch had fenced one of them before. NotPermitted."""
@@ -177,10 +177,10 @@ class Groups(Protocol):
 
 
 class Topics(Protocol):
-    """Which topics may hold data of transactions that kproxy's own log decides."""
+    """Topics, and whether they may hold data of transactions that kproxy's own log decides."""
 
     async def errors(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
-        """Of these partitions those that may not, with the error for the client. TxnError if that is unknown."""
+        """The partitions that may not, with the error for the client. TxnError if that is unknown."""
         ...
 
     def is_known_writable(self, place: TopicPartition) -> bool:
@@ -192,7 +192,7 @@ class Topics(Protocol):
         ...
 
 
-class Ends(Protocol):
+class HighWatermarks(Protocol):
     """The ends of partitions."""
 
     async def __call__(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -204,13 +204,13 @@ class Scope(Protocol):
     """A stretch of a procedure that can be cut short; trio's ``CancelScope``."""
 
     def __enter__(self) -> Self:
-        """It begins."""
+        """Begins it."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """It ends; what was cut short goes no further."""
+        """Ends it; what was cut short goes no further."""
         ...
 
     @property
@@ -223,15 +223,15 @@ class Scope(Protocol):
         ...
 
 
-class Event(Protocol):
-    """What happens once; trio's ``Event``."""
+class Signal(Protocol):
+    """An event that happens once; trio's ``Event``."""
 
     def is_set(self) -> bool:
         """Whether it has happened."""
         ...
 
     def set(self) -> None:
-        """It happens."""
+        """Wakes all that wait for it."""
         ...
 
     async def wait(self) -> None:
@@ -278,7 +278,7 @@ class Time(Protocol):
         """A scope that is cancelled after so many seconds, if ever."""
         ...
 
-    def event(self) -> Event:
+    def event(self) -> Signal:
         """An event that has not happened."""
         ...
 
@@ -287,7 +287,7 @@ class Time(Protocol):
         ...
 
 
-class Durations(Protocol):
+class Histogram(Protocol):
     """A histogram."""
 
     def observe(self, seconds: float) -> None:
@@ -296,7 +296,7 @@ class Durations(Protocol):
 
 
 class Counters(Protocol):
-    """What is counted of transactions (``kproxy.proxy.transaction_stats``)."""
+    """Counts transactions (``kproxy.proxy.transaction_stats``)."""
 
     open: int
     commits: int
@@ -305,7 +305,7 @@ class Counters(Protocol):
     unrecorded: int
 
     @property
-    def appends(self) -> Durations:
+    def appends(self) -> Histogram:
         """Time to append a decision, until its outcome is known."""
         ...
 
@@ -330,11 +330,11 @@ class Listener(Protocol):
         ...
 
     def step(self, transactional_id: str, name: str) -> None:
-        """It has come a step further."""
+        """Reports that it has come a step further."""
         ...
 
     def ended(self, transactional_id: str, outcome: str, places: Collection[TopicPartition]) -> None:
-        """It is "committed", "prepared", or aborted, for which the outcome is the reason."""
+        """Reports its end: "committed", "prepared", or aborted, for which the outcome is the reason."""
         ...
 
 
@@ -357,7 +357,7 @@ class OwnerTools:
     log: Log
     stats: Counters
     groups: Groups
-    ends: Ends
+    ends: HighWatermarks
     topics: Topics
     former: "FormerEpochs"
     #: Connections for the data of one transactional id.

@@ -1,4 +1,4 @@
-"""What both owners of a transactional id share: whose turn it is, what is open, and what counts as committed."""
+"""The common part of both owners of a transactional id: whose turn it is, what is open, what counts as committed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
@@ -15,7 +15,7 @@ from kproxy.txn.procedures.id_lock import IdLock, Interrupted
 from kproxy.txn.procedures.outside import Connections, Counters, Time
 from kproxy.txn.procedures.transaction import Transaction, why_not_written, written_of
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written, places_of
-from kproxy.txn.states import Event
+from kproxy.txn.states import TransactionEvent
 from kproxy.txn.transactional_id import TransactionalId, not_added
 from kproxy.txn.txn_error import TxnError
 
@@ -113,7 +113,7 @@ class Owner(ABC):
     async def produce(
         self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
     ) -> Sequence[Written]:
-        """What became of each batch. ``accepted`` is called when they have their place in the order.
+        """Writes batches; the result of each. ``accepted`` is called when they have their place in the order.
 
         ``implicit``: partitions join the transaction by being written (KIP-890).
         """
@@ -193,7 +193,7 @@ class Owner(ABC):
             raise
 
     async def _results(self, transaction: Transaction, sends: "Sequence[TxnSend | None]") -> list[Written]:
-        """What became of batches, once that is definite. A batch that was not written dooms the transaction."""
+        """The results of batches, once they are definite. A batch that was not written dooms the transaction."""
         await transaction.writer.settled([send for send in sends if send is not None])
         return self._written(transaction, sends)
 
@@ -207,7 +207,7 @@ class Owner(ABC):
             self.id.doom_unwritten(why)
 
     def _drop(self, reason: str) -> None:
-        """What is open is aborted, or will be by the next epoch.
+        """Drops what is open: it is aborted, or will be by the next epoch.
 
         The batches that an abort gives up may doom the transaction meanwhile; they do not doom the next one.
         """
@@ -227,7 +227,7 @@ class Owner(ABC):
 
     def _committed(self) -> None:
         self.transaction = None
-        self.id.apply(Event.COMMITTED)
+        self.id.apply(TransactionEvent.COMMITTED)
         self._stats.open -= 1
         self._stats.commits += 1
 

@@ -1,10 +1,10 @@
-"""How the owner of a transactional id asks the broker, by the kind of client for which it asks."""
+"""The ways in which an owner of a transactional id asks the broker, by the kind of client for which it asks."""
 
 from typing import Final, NamedTuple
 
 
-class Policy(NamedTuple):
-    """What depends on the kind of client for which the broker is asked."""
+class OwnerPolicy(NamedTuple):
+    """A kind of client for which the broker is asked."""
 
     #: A new epoch is asked for in the name of the last one: the broker refuses if a newer producer has the id. Else the
     #: producer that asks last has it.
@@ -17,6 +17,6 @@ class Policy(NamedTuple):
 
 
 #: Clients of KIP-98.
-CLIENT: Final = Policy(resumes=True, gives_up=False, idle_s=None)
+CLIENT: Final = OwnerPolicy(resumes=True, gives_up=False, idle_s=None)
 #: kproxy itself, for clients that know nothing of transactions.
-MANAGED: Final = Policy(resumes=False, gives_up=True, idle_s=3_600.0)
+MANAGED: Final = OwnerPolicy(resumes=False, gives_up=True, idle_s=3_600.0)

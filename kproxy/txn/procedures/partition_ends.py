@@ -1,4 +1,4 @@
-"""What kproxy's log says of a partition before a transaction writes there: the end that it had at that time.
+"""The end of a partition that kproxy's log names before a transaction writes there.
 
 No data of the transaction lie below that offset. All that kproxy's own transactions write passes here first, for every
 kind of client (KIP-98's, the control API's, members, applications): so here partitions are refused that may not be
@@ -11,9 +11,9 @@ from typing import Final
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.txn.procedures.outside import Ends, Time, Topics
+from kproxy.txn.procedures.outside import HighWatermarks, Time, Topics
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.writes import Written
+from kproxy.txn.writes import PartitionWrites
 
 #: Partitions whose ends are remembered, so that the next transaction need not ask for them.
 _MOST_ENDS: Final = 10_000
@@ -24,7 +24,7 @@ _AHEAD_SECONDS: Final = 1.0
 class PartitionEnds:
     """The ends of the partitions that one transactional id writes."""
 
-    def __init__(self, ask: Ends, topics: Topics, time: Time) -> None:
+    def __init__(self, ask: HighWatermarks, topics: Topics, time: Time) -> None:
         """``ask`` gives the ends of partitions, from their leaders."""
         self._ask = ask
         self._topics = topics
@@ -37,7 +37,7 @@ class PartitionEnds:
         self._usual: set[TopicPartition] = set()
 
     async def of(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """For each partition an offset that its end has reached.
+        """An offset that the end of each partition has reached.
 
         TxnError if one may not be written (POLICY_VIOLATION: its topic is compacted), or is unavailable.
         """
@@ -71,7 +71,7 @@ class PartitionEnds:
         return {**ends, **{place: self._ends[place] for place in usual if place in self._ends}}
 
     async def _ahead(self, places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """These partitions if the ends of all of them are known after a short time; else none."""
+        """The partitions if the ends of all of them are known after a short time; else none."""
         with self._time.scope(_AHEAD_SECONDS):
             try:
                 await self.of(places)
@@ -89,14 +89,16 @@ class PartitionEnds:
             return places
         return missing
 
-    def note(self, written: Mapping[TopicPartition, Written], former: Iterable[Iterable[TopicPartition]] = ()) -> None:
+    def note(
+        self, written: Mapping[TopicPartition, PartitionWrites], former: Iterable[Iterable[TopicPartition]] = ()
+    ) -> None:
         """Records the ends of committed data, and where other instances have written of the same transaction."""
         self._usual = {*written, *(place for places in former for place in places)}
         self._ends.update({place: done.end_offset for place, done in written.items()})
         for topic, _ in written:
             self._ids.setdefault(topic, self._topic_id(topic))
 
-    def recreated(self, written: Mapping[TopicPartition, Written]) -> str | None:
+    def recreated(self, written: Mapping[TopicPartition, PartitionWrites]) -> str | None:
         """A topic that was deleted and recreated after its end was asked for, so that a wrong offset was announced.
 
         For brokers that have no ids of topics: data lie below the announced offset, however far the topic has grown.

@@ -31,10 +31,9 @@ from kproxy.txn.late_requests import AddedGroups
 from kproxy.txn.prepared_parts import NOTHING_BESIDE, DecidedParts
 from kproxy.txn.procedures.outside import Writer
 from kproxy.txn.procedures.partition_ends import PartitionEnds
-from kproxy.txn.requests import ClientBatch
-from kproxy.txn.requests import Written as WrittenBatch
+from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.views import Views
-from kproxy.txn.writes import GIVEN_UP, TxnSend, Written
+from kproxy.txn.writes import GIVEN_UP, PartitionWrites, TxnSend
 
 if TYPE_CHECKING:
     from kproxy.codec._generated.transaction_offsets import TransactionOffsets
@@ -65,7 +64,7 @@ class Transaction:
         #: Whether another instance began it.
         self.is_continued = False
         #: What other instances have written for it, by the epoch of each.
-        self.former: Mapping[Producer, Mapping[TopicPartition, Written]] = {}
+        self.former: Mapping[Producer, Mapping[TopicPartition, PartitionWrites]] = {}
         #: Groups whose offsets other instances have taken for it.
         self.former_groups: Collection[str] = ()
         #: Each member, without its offsets, that has offsets in the log: a commit checks that it is still current.
@@ -83,7 +82,7 @@ class Transaction:
         return not (self.announced or self.members or self.former)
 
     def unannounced(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that the log does not name yet."""
+        """The partitions that the log does not name yet."""
         return [place for place in places if place not in self.announced]
 
     def accept(
@@ -142,7 +141,7 @@ class Transaction:
         self,
         nonce: bytes,
         next_client: Producer,
-        written: Mapping[TopicPartition, Written] | None,
+        written: Mapping[TopicPartition, PartitionWrites] | None,
         reason: str,
         beside: DecidedParts = NOTHING_BESIDE,
     ) -> TransactionDecision:
@@ -205,13 +204,13 @@ def why_not_written(transaction: Transaction) -> str | None:
     return f"a batch of the transaction was not written: {error_name(writer.failed)}"
 
 
-def written_of(send: TxnSend | None) -> WrittenBatch:
+def written_of(send: TxnSend | None) -> Written:
     """The error code that a client receives for a batch whose outcome is known."""
     if send is None:
-        return WrittenBatch(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
+        return Written(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
     if send.error_code:
-        return WrittenBatch(send.error_code, -1, -1)
-    return WrittenBatch(0, send.base_offset, send.log_append_time_ms)
+        return Written(send.error_code, -1, -1)
+    return Written(0, send.base_offset, send.log_append_time_ms)
 
 
 def written_before(place: TopicPartition, base_offset: int, records: int) -> TxnSend:
@@ -226,7 +225,7 @@ def _refused(batch: ClientBatch) -> TxnSend:
 
 
 def _turns(batches: list[tuple[int, ClientBatch]]) -> list[list[tuple[int, ClientBatch]]]:
-    """In order; within a turn at most one batch for each partition."""
+    """Batches in order; within a turn at most one of each partition."""
     if len(batches) == 1:
         return [batches]
     turns: list[list[tuple[int, ClientBatch]]] = []
@@ -240,9 +239,9 @@ def _turns(batches: list[tuple[int, ClientBatch]]) -> list[list[tuple[int, Clien
     return turns
 
 
-def _prepared(record: TransactionPrepare) -> Mapping[TopicPartition, Written]:
+def _prepared(record: TransactionPrepare) -> Mapping[TopicPartition, PartitionWrites]:
     return {
-        (topic.name, row.index): Written(
+        (topic.name, row.index): PartitionWrites(
             row.end_offset, tuple((copy.base_sequence, copy.base_offset) for copy in row.copies)
         )
         for topic in record.topics
@@ -250,7 +249,7 @@ def _prepared(record: TransactionPrepare) -> Mapping[TopicPartition, Written]:
     }
 
 
-def _topics(written: Mapping[TopicPartition, Written]) -> list[TransactionDecisionTopic]:
+def _topics(written: Mapping[TopicPartition, PartitionWrites]) -> list[TransactionDecisionTopic]:
     topics: dict[str, TransactionDecisionTopic] = {}
     for (name, index), done in written.items():
         topic = topics.setdefault(name, TransactionDecisionTopic(name))

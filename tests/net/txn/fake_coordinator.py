@@ -10,17 +10,25 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Config
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.id_admission import IdAdmission
+from kproxy.net.txn.jobs import Jobs
+from kproxy.net.txn.produce_answers import ProduceAnswers
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.stats import Stats
 from kproxy.txn.ids import Producer
+from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 
-class FakeCoordinator:
-    """Grants everything, at once."""
+class FakeCoordinator(Coordinator):
+    """Grants everything, at once; what it answers clients is a coordinator's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.admission = IdAdmission(1_000, lambda _: True)
         #: What was asked, in the order in which it began: the name of the request and what it bore.
         self.asked: list[tuple[str, Any]] = []
         self.who: TxnRequest | None = None
@@ -31,17 +39,14 @@ class FakeCoordinator:
         self.accepts: dict[int, trio.Event] = {}
         self.writes: dict[int, trio.Event] = {}
         self.done: list[int] = []
-        self.open = 0
-        self.brokers = SimpleNamespace()
+        self.brokers: Any = SimpleNamespace()
+        self.log: Any = self
 
     @property
-    def log(self) -> "FakeCoordinator":
-        return self
+    def open(self) -> int:
+        return 0
 
     def leave(self) -> None:
-        pass
-
-    def admit_id(self, transactional_id: str, principal: str) -> None:
         pass
 
     def parties(self) -> Collection[int]:
@@ -57,7 +62,12 @@ class FakeCoordinator:
             raise TxnError(self.errors.pop(name), "as the test says")
 
     async def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, client: Producer | None, client_id: str
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        client: Producer | None,
+        client_id: str,
+        policy: OwnerPolicy = CLIENT,
     ) -> Producer:
         self._ask("init", (transactional_id, timeout_ms, client, client_id))
         return Producer(4000, 7)
@@ -74,7 +84,10 @@ class FakeCoordinator:
     async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
         self._ask("offsets_implicit" if implicit else "offsets", offsets, request)
 
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool) -> Producer:
+    async def abort(self, transactional_id: str, client: Producer) -> None:
+        self._ask("abort", (transactional_id, client))
+
+    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         self._ask("end", (committed, bumps), request)
         return Producer(4000, request.client.epoch + bumps)
 
@@ -82,7 +95,13 @@ class FakeCoordinator:
         return False
 
     async def produce(
-        self, request: TxnRequest, batches: Sequence[ClientBatch], *, implicit: bool, accepted: Callable[[], None]
+        self,
+        request: TxnRequest,
+        batches: Sequence[ClientBatch],
+        *,
+        implicit: bool,
+        accepted: Callable[[], None],
+        is_job: bool = False,
     ) -> Sequence[Written]:
         sequence = batches[0].base_sequence
         self._ask("produce", (sequence, [(batch.topic, batch.partition) for batch in batches], implicit), request)
@@ -100,7 +119,8 @@ class FakeTransactions(Transactions):
 
     def __init__(self, cluster: Cluster, config: Config, stats: Stats, nursery: trio.Nursery) -> None:
         super().__init__(cluster, config, stats, nursery)
-        self.coordinator: Any = FakeCoordinator()
+        self.coordinator = FakeCoordinator(cluster)
+        self.produce_answers = ProduceAnswers(self.coordinator, Jobs(nursery), cluster)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()

@@ -14,7 +14,7 @@ from kproxy.testing.fake_broker import Answer, Call, Close
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.txn.ids import BLOCK_EPOCHS
-from kproxy.txn.log_records import Entry, Kind, decode
+from kproxy.txn.log_records import Entry, RecordKind, decode
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from tests.net.txn.instances import Cast, Client, Instance
@@ -40,7 +40,7 @@ class Point(Enum):
 class Gate:
     """Stops one Produce request at a point. ``kind``: of the record for the log; None: data."""
 
-    kind: Kind | None
+    kind: RecordKind | None
     point: Point
     nth: int = 1
     reached: trio.Event = field(default_factory=trio.Event)
@@ -87,7 +87,7 @@ Ask = Callable[[Client, Instance], Awaitable[Any]]
 class Step:
     """``prepare`` leads there, at any instance; ``ask`` is what the client asks for, and asks again."""
 
-    kind: Kind | None
+    kind: RecordKind | None
     prepare: Ask
     ask: Ask
     nth: int = 1
@@ -165,14 +165,14 @@ async def _end(client: Client, at: Instance) -> None:
 
 
 STEPS: Final = {
-    "init": Step(Kind.CLAIM, _nothing, _init),
-    "init-again": Step(Kind.CLAIM, _written, _init),
-    "announce": Step(Kind.PARTITIONS, _joined, _send),
+    "init": Step(RecordKind.CLAIM, _nothing, _init),
+    "init-again": Step(RecordKind.CLAIM, _written, _init),
+    "announce": Step(RecordKind.PARTITIONS, _joined, _send),
     "data": Step(None, _joined, _send),
     "second-data": Step(None, _joined, _send, nth=2),
-    "offsets": Step(Kind.OFFSETS, _written, _offsets),
-    "decision": Step(Kind.DECISION, _with_offsets, _end),
-    "next-block": Step(Kind.CLAIM, _block_used_up, _add_and_send),
+    "offsets": Step(RecordKind.OFFSETS, _written, _offsets),
+    "decision": Step(RecordKind.DECISION, _with_offsets, _end),
+    "next-block": Step(RecordKind.CLAIM, _block_used_up, _add_and_send),
 }
 
 
@@ -194,7 +194,7 @@ def nothing_of_former_owners(cast: Cast) -> None:
     for at, entry in enumerate(log_of(cast)):
         view.apply(entry.body, LogPosition(at, at))
         nonce = getattr(entry.body, "nonce", None)
-        if nonce is not None and entry.kind is not Kind.CLAIM:
+        if nonce is not None and entry.kind is not RecordKind.CLAIM:
             assert view.is_ours(nonce), f"{entry.kind.name} of a former owner"
 
 

@@ -18,7 +18,7 @@ from kproxy.codec._generated.offset_commit import (
 from kproxy.codec._generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.application_transactions import Application, ApplicationsByRule, ApplicationTransaction
+from kproxy.net.txn.application_transactions import ApplicationsByRule, ApplicationTransaction, ApplicationTransactions
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.applications import CommitRule
 from kproxy.txn.ids import Producer
@@ -313,10 +313,12 @@ async def offsets() -> TransactionOffsets:
 
 
 @asynccontextmanager
-async def application(*, at_broker: bool = False, begun: bool = True) -> AsyncIterator[tuple[Asked, Application]]:
+async def application(
+    *, at_broker: bool = False, begun: bool = True
+) -> AsyncIterator[tuple[Asked, ApplicationTransactions]]:
     async with trio.open_nursery() as nursery:
         asked: Any = Asked(nursery, at_broker=at_broker)
-        found = Application(asked, "id", "out", 60_000)
+        found = ApplicationTransactions(asked, "id", "out", 60_000)
         if begun:
             found.joins(IN, rewinds=True)
             found.fetches()
@@ -450,7 +452,9 @@ class TestOneApplication:
         ],
         ids=["joins", "joins and keeps", "leaves", "consumer ends", "producer ends", "ends in order", "another ends"],
     )
-    async def test_what_dooms_it(self, event: Callable[[Application], None], dooms: set[bool], written: bool) -> None:
+    async def test_what_dooms_it(
+        self, event: Callable[[ApplicationTransactions], None], dooms: set[bool], written: bool
+    ) -> None:
         async with application() as (asked, one):
             if written:
                 await put(one.current)

@@ -26,7 +26,7 @@ async def first_protocol(at: Instance, place: TopicPartition) -> None:
     """The partition was added when its topic was not compacted yet."""
     client = Client("id")
     await client.init(at)
-    owner = at.transactions.coordinator.log.of("id")
+    owner = at.transactions.coordinator.log.known("id")
     assert owner is not None
     await owner.join(client.request, [place])
     await client.send(at, [client.batch("1", place)])

@@ -14,8 +14,8 @@ from kproxy.net.txn import offset_mirror
 from kproxy.testing.fake_broker import Close
 from kproxy.testing.fake_broker.controls import Edit
 from kproxy.testing.fake_broker.producers import ProducerStates
-from kproxy.txn.log_records import Kind
-from kproxy.txn.procedures import log_owners
+from kproxy.txn.log_records import RecordKind
+from kproxy.txn.procedures import asking_clients
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.txn_error import TxnError
@@ -100,7 +100,7 @@ async def test_a_client_that_asks_seldom_has_not_lost_its_instance() -> None:
         for _ in range(5):
             with pytest.raises(TxnError, match="NOT_COORDINATOR"):
                 await client.end(b)
-            await trio.sleep(log_owners._PATIENCE_SECONDS + 0.1)
+            await trio.sleep(asking_clients._PATIENCE_SECONDS + 0.1)
         await client.end(a)
 
 
@@ -173,7 +173,7 @@ async def test_a_commit_that_the_former_instance_sends_too_late_is_refused(bumps
     async with stage(2, upstream_request_timeout_ms=60_000) as cast:
         client = Client("id", bumps)
         a, b = await opened(cast, client, "1"), await cast.instance("b")
-        gate, batches = Gate(Kind.DECISION, Point.LATE), [client.batch("2", place) for place in (P0, P1)]
+        gate, batches = Gate(RecordKind.DECISION, Point.LATE), [client.batch("2", place) for place in (P0, P1)]
         gate.close(cast)
         slow = Client("id", bumps, producer=client.producer)
         async with trio.open_nursery() as nursery:
@@ -194,7 +194,7 @@ async def test_an_abort_that_the_former_self_sends_too_late_counts_and_is_answer
         client = Client("id", bumps=True)
         a = await opened(cast, client, "1")
         await a.transactions.coordinator.abort("id", client.producer)
-        gate, before = Gate(Kind.DECISION, Point.LATE), client.producer
+        gate, before = Gate(RecordKind.DECISION, Point.LATE), client.producer
         gate.close(cast)
         slow = Client("id", bumps=True, producer=before)
         async with trio.open_nursery() as nursery:
@@ -221,7 +221,7 @@ async def test_what_a_former_instance_announces_after_the_abort_is_not_continued
         client = Client("id", bumps)
         a, b = await opened(cast, client, "1"), await cast.instance("b")
         await client.end(a, committed=False)
-        gate, batches = Gate(Kind.PARTITIONS, Point.LATE), [client.batch("2", place) for place in (P0, P1)]
+        gate, batches = Gate(RecordKind.PARTITIONS, Point.LATE), [client.batch("2", place) for place in (P0, P1)]
         if not bumps:
             await client.add(a, P0, P1)
         gate.close(cast)
@@ -569,7 +569,7 @@ def lags(monkeypatch: pytest.MonkeyPatch) -> Callable[[Instance], None]:
     """Has the owner of the id at an instance know nothing of what the log takes from now on, until it reads it."""
 
     def lag(at: Instance) -> None:
-        owner = at.transactions.coordinator.log.of("id")
+        owner = at.transactions.coordinator.log.known("id")
         assert owner is not None
         stale, now, read = copy.deepcopy(owner.keeper.view), ClaimKeeper.view, owner.keeper.read_to_end
 

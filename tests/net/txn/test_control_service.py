@@ -18,9 +18,9 @@ from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Close
 from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.log_records import Kind
+from kproxy.txn.log_records import RecordKind
 from kproxy.txn.prepared_parts import DecisionScope
-from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
@@ -623,13 +623,15 @@ async def test_it_began_when_it_was_asked_for_or_when_its_first_record_came() ->
         assert (await a.describe()).started_ms == view.ongoing.since.timestamp_ms
 
 
-@pytest.mark.parametrize(("kind", "state"), [(Kind.PARTITIONS, "Ongoing"), (Kind.DECISION, "PrepareCommit")])
-async def test_what_is_not_in_the_log_yet_is_described(kind: Kind, state: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "state"), [(RecordKind.PARTITIONS, "Ongoing"), (RecordKind.DECISION, "PrepareCommit")]
+)
+async def test_what_is_not_in_the_log_yet_is_described(kind: RecordKind, state: str) -> None:
     async with instances.stage() as cast, trio.open_nursery() as nursery:
         a, gate = MemberGroup(await cast.instance()), LogGate(kind, Point.LATE)
         await a.begin_own()
         gate.close(cast)
-        if kind is Kind.PARTITIONS:
+        if kind is RecordKind.PARTITIONS:
             nursery.start_soon(a.write, "own", "1")
         else:
             await a.write("own", "1")
@@ -642,7 +644,7 @@ async def test_what_is_not_in_the_log_yet_is_described(kind: Kind, state: str) -
 
 
 async def test_a_decision_without_a_response_is_described_as_the_log_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide = Decisions.decide
+    decide = LogDecider.decide
 
     async def and_fail(*what: Any, **how: Any) -> None:
         await decide(*what, **how)
@@ -651,6 +653,6 @@ async def test_a_decision_without_a_response_is_described_as_the_log_has_it(monk
     async with several("a") as (a,):
         await a.begin_own()
         await a.write("own", "1")
-        monkeypatch.setattr(Decisions, "decide", and_fail)
+        monkeypatch.setattr(LogDecider, "decide", and_fail)
         assert await refused(a.commit()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await a.describe()).state == "CompleteCommit"

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_topic import TOPIC
@@ -15,9 +16,9 @@ from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures import log_owners
-from kproxy.txn.procedures.owner_policy import CLIENT, MANAGED, Policy
+from kproxy.txn.procedures.owner_policy import CLIENT, MANAGED, OwnerPolicy
 from kproxy.txn.requests import TxnRequest
-from kproxy.txn.states import State
+from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import TIMEOUT_MS, Client, stage
 from tests.net.txn.log_harness import configured
@@ -100,7 +101,7 @@ class TestOneClient:
             a, client = await cast.instance(), Client("id")
             await client.init(a)
             await client.write(a, "1", P0)
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             owner.keeper.timeout_ms = 1
             with trio.fail_after(120):
@@ -143,12 +144,12 @@ class TestFencing:
             async def hold(call: Call) -> None:
                 await go.wait()
 
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             async with trio.open_nursery() as nursery:
                 cast.fake.cluster.control(ApiKey.PRODUCE, hold, times=1)
                 nursery.start_soon(client.end, a)
-                while owner.id.state is not State.PREPARE_COMMIT:  # noqa: ASYNC110 - nobody announces it
+                while owner.id.state is not TransactionState.PREPARE_COMMIT:  # noqa: ASYNC110 - nobody announces it
                     await trio.sleep(0.001)
                 again = Client("id", connection=client.connection, producer=client.producer)
                 for ask in (again.end(a), again.add(a, P1), again.init(a)):
@@ -280,7 +281,7 @@ class TestInstances:
             view = await b.transactions.log.read_to_end("id")
             assert view is not None
             b.transactions.coordinator.log.end_overdue(view)
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             with trio.fail_after(120):
                 while a.transactions.views.bound(*P0) is not None:  # noqa: ASYNC110 - the log is followed
@@ -450,7 +451,7 @@ class TestClocks:
             assert cast.visible(a.transactions.views) == (["1", "2"] if arrives else ["2"])
 
 
-class AtBroker:
+class AtBroker(BrokerOwners):
     """The owners of ids that the broker decides, and the one that each id has."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -459,22 +460,22 @@ class AtBroker:
         self.go = trio.Event()
         fake: Any = self
         config = configured("h:1", transactions_home=(HomeRule("*", Home.BROKER),))
-        self.coordinator = Coordinator(fake, fake, config, Jobs(nursery))
+        self.coordinator = Coordinator(fake, fake, config, Jobs(nursery), fake)
 
-    async def of(self, *what: Any) -> Any:
-        self.asked.append(("of", *what))
+    async def owner(self, request: TxnRequest) -> Any:
+        self.asked.append(("owner", request.transactional_id, request.client))
         if self.error is not None:
             raise self.error
-        return self
+        return SimpleNamespace()
 
     def known(self, _: str) -> Any:
         return SimpleNamespace(is_unknown=False, produce=self.produce)
 
-    async def take(self, transactional_id: str, policy: Policy) -> Any:
+    async def take(self, transactional_id: str, policy: OwnerPolicy) -> Any:
         self.asked.append("take")
-        return self
+        return SimpleNamespace(initialize=self.initialize_owner)
 
-    async def initialize(self, timeout_ms: int, resumed: Producer) -> Producer:
+    async def initialize_owner(self, timeout_ms: int, resumed: Producer) -> Producer:
         return Producer(4000, 8)
 
     async def produce(self, *_: Any, **__: Any) -> list[Any]:
@@ -487,7 +488,7 @@ class AtBroker:
 class TestAtBroker:
     had = Producer(4000, 7)
 
-    async def initialize(self, at: AtBroker, had: Producer | None, policy: Policy) -> None:
+    async def initialize(self, at: AtBroker, had: Producer | None, policy: OwnerPolicy) -> None:
         assert await at.coordinator.init_producer_id("id", 1000, had, "c", policy) == (4000, 8)
 
     async def test_only_a_client_that_had_an_identity_is_continued(self) -> None:
@@ -497,7 +498,7 @@ class TestAtBroker:
             await self.initialize(at, self.had, MANAGED)
             assert at.asked == ["take", "take"]
             await self.initialize(at, self.had, CLIENT)
-            assert at.asked[2:] == [("of", "id", self.had), "take"]
+            assert at.asked[2:] == [("owner", "id", self.had), "take"]
 
     async def test_an_identity_that_is_not_known_here_is_replaced_and_an_older_one_is_refused(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -507,7 +508,7 @@ class TestAtBroker:
             at.asked, at.error = [], TxnError(ErrorCode.PRODUCER_FENCED, "a newer one")
             with pytest.raises(TxnError, match="PRODUCER_FENCED"):
                 await self.initialize(at, self.had, CLIENT)
-            assert at.asked == [("of", "id", self.had)]
+            assert at.asked == [("owner", "id", self.had)]
 
     @pytest.mark.parametrize("how", [{}, {"is_job": False}, {"is_job": True}])
     async def test_what_was_begun_continues_without_its_client_unless_the_caller_sees_to_that(
@@ -536,7 +537,7 @@ def test_a_client_cannot_fill_memory_with_long_transactional_ids(length: int, is
     rules = HomeRule("b*", Home.BROKER), HomeRule("*", Home.KPROXY)
     config: Any = SimpleNamespace(transactions_home=rules, transactional_id_limit=1)
     nothing: Any = None
-    coordinator = Coordinator(nothing, nothing, config, nothing)
+    coordinator = Coordinator(nothing, nothing, config, nothing, nothing)
     for _ in range(2):
         assert coordinator.is_at_broker("b" * length)
         assert not coordinator.is_at_broker("k" * length)

@@ -8,7 +8,7 @@ from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.testing.fake_broker import Call, CloseAfter
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, TXN_BITS, Producer
-from kproxy.txn.log_records import Entry, Kind
+from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -111,7 +111,7 @@ async def test_3_no_transaction_stays_in_prepare(committed: bool) -> None:
         a, client = await cast.instance("a"), Client("id")
         await client.init(a)
         await client.write(a, "1", P0, P1)
-        gate = Gate(Kind.DECISION, Point.UNACKNOWLEDGED)
+        gate = Gate(RecordKind.DECISION, Point.UNACKNOWLEDGED)
         gate.close(cast)
         asking = Client("id", producer=client.producer)
 
@@ -192,7 +192,7 @@ async def test_5_nobody_is_served_from_a_log_that_is_not_read_to_its_end() -> No
 
         async def hold(call: Call) -> None:
             """The end of the log, which is requested after the second claim."""
-            if [entry.kind for entry in log_of(cast)].count(Kind.CLAIM) == 2:
+            if [entry.kind for entry in log_of(cast)].count(RecordKind.CLAIM) == 2:
                 reading.set()
                 await go.wait()
 
@@ -227,7 +227,7 @@ async def test_6_a_time_out_fences() -> None:
         a, client = await cast.instance(), Client("id")
         await client.init(a)
         await client.write(a, "1", P0)
-        owner = a.transactions.coordinator.log.of("id")
+        owner = a.transactions.coordinator.log.known("id")
         assert owner is not None
         assert owner.transaction is not None
         owner.transaction.began_at -= TIMEOUT_MS
@@ -282,7 +282,7 @@ async def test_8_sequences_wrap_inside_a_batch() -> None:
         await client.add(a, P0)
         first = batch_of(client, LAST_SEQUENCE - 1, "1", "2", "3", "4")
         second = batch_of(client, 2, "5")
-        owner = a.transactions.coordinator.log.of("id")
+        owner = a.transactions.coordinator.log.known("id")
         assert owner is not None
         assert owner.transaction is not None
         # as if two thousand million records had gone before: a broker takes the first of a producer at any sequence
@@ -345,7 +345,7 @@ async def test_10_nothing_is_seen_before_its_decision_is_applied() -> None:
             assert await producer.add(P0) == [0]
             assert await producer.produce("1", P0) == [0]
             consumer = Consumer(reading, 12, "t", await topic_id_of(reading, "t"))
-            gate = Gate(Kind.DECISION, Point.LATE)
+            gate = Gate(RecordKind.DECISION, Point.LATE)
             proxy.brokers.control(ApiKey.PRODUCE, gate.control, times=1)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(producer.end)

@@ -77,7 +77,7 @@ async def test_of_many_offsets_one_record_of_each_member_is_kept() -> None:
         for offset in range(5):
             await client.commit_offsets(a, "g", offset)
         await client.commit_offsets(a, "h", 1)
-        owner = a.transactions.coordinator.log.of("id")
+        owner = a.transactions.coordinator.log.known("id")
         assert owner is not None
         assert owner.transaction is not None
         assert [(one.group_id, one.topics) for one in owner.transaction.members] == [("g", []), ("h", [])]
@@ -104,7 +104,7 @@ class TestTheEpochRises:
             a, client = await cast.instance(), Client("id", bumps=True)
             before = await client.init(a)
             await client.write(a, "aborted", P0)
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             owner.keeper.claim = None
             assert (await client.end(a, committed=False)).epoch == before.epoch + 1
@@ -118,7 +118,7 @@ class TestTheEpochRises:
             a, client = await cast.instance(), Client("id", bumps=True)
             before = await client.init(a)
             await client.write(a, "aborted", P0)
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             assert owner.transaction is not None
             monkeypatch.setattr(type(owner.transaction.writer), "failed", ErrorCode.INVALID_RECORD)
@@ -314,7 +314,7 @@ async def test_who_is_fenced_claims_nothing_when_its_transaction_takes_too_long(
         await new.init(b)
         await new.write(b, "new", P0)
         await a.transactions.log.read_to_end("id")
-        owner = a.transactions.coordinator.log.of("id")
+        owner = a.transactions.coordinator.log.known("id")
         assert owner is not None
         assert owner.transaction is not None
         owner.transaction.began_at -= TIMEOUT_MS
@@ -366,7 +366,7 @@ async def test_a_transaction_whose_claim_is_lost_does_not_grow(grows: str) -> No
         a, client = await cast.instance(), Client("id", bumps=True)
         await client.init(a)
         await client.write(a, "1", P0)
-        owner = a.transactions.coordinator.log.of("id")
+        owner = a.transactions.coordinator.log.known("id")
         assert owner is not None
         owner.keeper.claim = None
         with pytest.raises(TxnError, match="the claim was lost"):
@@ -671,7 +671,7 @@ async def test_an_owner_whose_id_is_elsewhere_is_kept_until_its_client_knows(mon
         old, new = Client("id"), Client("id")
         for left in ("nothing", "open", "undecided"):
             await old.init(a)
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             assert not owner.is_elsewhere
             if left != "nothing":

@@ -55,7 +55,7 @@ async def test_an_instance_that_had_an_id_before_leaves_a_decision_in_flight_ten
         await client.end(a)
         await moved(client, b)
         await client.write(b, "2", P0)
-        assert (owner := a.transactions.coordinator.log.of("id")) is not None
+        assert (owner := a.transactions.coordinator.log.known("id")) is not None
         assert not owner.is_open
         await trio.sleep(TIMEOUT_MS / 1000 - 2)
         asked, passes = held(b, monkeypatch)
@@ -195,15 +195,15 @@ async def test_an_owner_of_which_nothing_is_asked_is_forgotten_and_made_again(mo
         await trio.sleep(6)
         await client.init(a)
         await trio.sleep(6)
-        assert owners.of("id") is not None
+        assert owners.known("id") is not None
         await client.write(a, "1", P0)
         await trio.sleep(15)
-        assert owners.of("id") is not None, "its transaction is open"
+        assert owners.known("id") is not None, "its transaction is open"
         await client.end(a)
         await trio.sleep(6)
-        assert owners.of("id") is not None
+        assert owners.known("id") is not None
         await trio.sleep(6)
-        assert owners.of("id") is None
+        assert owners.known("id") is None
         await client.write(a, "2", P0)
         await client.end(a)
         assert cast.visible(a.transactions.views) == ["1", "2"]
@@ -342,7 +342,7 @@ async def test_what_a_client_has_left_open_is_aborted_when_its_group_asks_for_it
         owners.closed(client.connection)
         owners.end_left("another")
         await trio.testing.wait_all_tasks_blocked()
-        owner = owners.of("id")
+        owner = owners.known("id")
         assert owner is not None
         assert owner.is_open
         owners.end_left("g")

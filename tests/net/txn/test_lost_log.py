@@ -17,7 +17,7 @@ from kproxy.txn.ids import log_partition
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage
-from tests.net.txn.takeover_scene import Gate, Kind, Point
+from tests.net.txn.takeover_scene import Gate, Point, RecordKind
 
 pytestmark = pytest.mark.idle_clock
 
@@ -95,7 +95,7 @@ async def test_a_decision_that_was_acknowledged_and_is_lost_before_it_is_read_is
 
         control = cast.fake.cluster.control(ApiKey.FETCH, hold)
         await held.wait()
-        gate = Gate(Kind.DECISION, Point.UNACKNOWLEDGED)
+        gate = Gate(RecordKind.DECISION, Point.UNACKNOWLEDGED)
         gate.close(cast)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(_fails, client, a))
@@ -177,7 +177,7 @@ async def test_a_snapshot_in_flight_damages_nothing(lose: Lose) -> None:
         await client.init(a)
         await client.write(a, "lost", P0)
         await client.end(a)
-        gate = Gate(Kind.SNAPSHOT, Point.LATE)
+        gate = Gate(RecordKind.SNAPSHOT, Point.LATE)
         gate.close(cast)
         deleted: list[Call] = []
         cast.fake.cluster.control(ApiKey.DELETE_RECORDS, deleted.append)

@@ -13,7 +13,7 @@ from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
-from kproxy.txn.log_records import Entry, Kind
+from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
@@ -38,7 +38,7 @@ async def member_groups(cast: Cast, names: str) -> list[MemberGroup]:
 
 
 def decisions(cast: Cast) -> int:
-    return sum(entry.kind is Kind.DECISION for entry in log_of(cast))
+    return sum(entry.kind is RecordKind.DECISION for entry in log_of(cast))
 
 
 async def test_members_at_several_instances_are_decided_by_one_append() -> None:
@@ -258,8 +258,8 @@ async def test_a_member_that_dies_before_it_is_prepared_is_none() -> None:
 
 
 @pytest.mark.parametrize("point", [Point.LATE, Point.UNACKNOWLEDGED])
-@pytest.mark.parametrize("kind", [Kind.MEMBER, Kind.PREPARE])
-async def test_a_claim_comes_before_or_after_a_members_record(kind: Kind, point: Point) -> None:
+@pytest.mark.parametrize("kind", [RecordKind.MEMBER, RecordKind.PREPARE])
+async def test_a_claim_comes_before_or_after_a_members_record(kind: RecordKind, point: Point) -> None:
     async with stage() as cast:
         a, b = await member_groups(cast, "ab")
         await a.initialize()
@@ -290,7 +290,7 @@ async def test_a_claim_comes_before_or_after_a_members_record(kind: Kind, point:
         else:
             assert told == [ErrorCode.TRANSACTION_ABORTABLE]
             assert await seen(cast, a, b) == []
-        if kind is Kind.PREPARE:
+        if kind is RecordKind.PREPARE:
             assert (told == [None]) is (point is Point.UNACKNOWLEDGED)
 
 
@@ -395,7 +395,7 @@ async def test_a_member_that_was_committed_before_its_kproxy_read_that_it_is_pre
 
         async def unheard(entry: Entry, *details: int) -> None:
             await append(entry, *details)
-            if entry.kind is Kind.PREPARE:
+            if entry.kind is RecordKind.PREPARE:
                 await a.commit("m")
                 raise AppendUnknown(0, ErrorCode.NETWORK_EXCEPTION)
 
@@ -416,7 +416,7 @@ async def test_a_member_is_not_refused_its_own_name_where_its_record_comes_late(
         append, read = log.append, log.read_to_end
 
         async def unheard(*record: Any) -> Any:
-            if record[0].kind is not Kind.MEMBER or len(tries) == late:
+            if record[0].kind is not RecordKind.MEMBER or len(tries) == late:
                 return await append(*record)
             tries.append(record[0].body.name)
             waiting.append(record)
@@ -532,8 +532,8 @@ class Brokers:
         self.done.append("leave")
 
 
-def wanted(name: str = "m", *, native: bool = True, transactional_id: str = "id") -> Joining:
-    return Joining(transactional_id, name, None, "first", 5_000, native)
+def wanted(name: str = "m", *, at_broker: bool = True, transactional_id: str = "id") -> Joining:
+    return Joining(transactional_id, name, None, "first", 5_000, at_broker)
 
 
 def members_at(at: Instance, brokers: Brokers) -> Members:
@@ -547,7 +547,7 @@ class TestJoining:
             brokers = Brokers()
             members = members_at(await cast.instance(), brokers)
             with trio.fail_after(PATIENCE):
-                assert isinstance(await members.join(wanted("n", native=False)), Member)
+                assert isinstance(await members.join(wanted("n", at_broker=False)), Member)
                 await members.join(wanted())
             assert [(row[0], row[1], row[3]) for row in brokers.made] == [("id", "m", 5_000)]
 

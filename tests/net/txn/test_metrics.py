@@ -32,7 +32,7 @@ async def test_prepared_parts_of_all_instances_are_counted() -> None:
         await client.init(a)
         b = await cast.instance("b")
         await client.write(a, "1", P0)
-        owner = a.transactions.coordinator.log.of("id")
+        owner = a.transactions.coordinator.log.known("id")
         assert owner is not None
         assert owner.transaction is not None
         assert owner.keeper.claim is not None

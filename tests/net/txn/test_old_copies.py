@@ -8,7 +8,7 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.brokers.leaders import Question, Told
+from kproxy.net.brokers.leaders import LeaderQuestion, Told
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.views import COPY_BYTES, Views
@@ -38,7 +38,7 @@ class Logs:
         self.copies[PART] = {(*A, 0): 5, (*A, 3): 8, (*B, 0): 5}
 
     async def _ask(
-        self, places: Collection[TopicPartition], question: Question[int]
+        self, places: Collection[TopicPartition], question: LeaderQuestion[int]
     ) -> dict[TopicPartition, Told[int]]:
         self.asked += 1  # where they begin, then where they end
         end = self.asked % 2 == 0

@@ -13,7 +13,7 @@ from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.trio_time import TrioTime
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures import log_owners
+from kproxy.txn.procedures import asking_clients, log_owners
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
@@ -360,7 +360,7 @@ async def test_the_owner_of_an_id_is_asked_and_made_where_there_is_none(is_here:
     await alone.initialize("id", 1, OLD, "client")
     await alone.decide("id", OLD, committed=True, also=None)
     assert owner.asked == ["initialize", "decide"]
-    assert alone.of("id") is owner
+    assert alone.known("id") is owner
     with pytest.raises(TxnError, match="INVALID_TRANSACTION_TIMEOUT"):
         await alone.initialize("id", 0, OLD, "client")
     alone.leaving = True
@@ -495,7 +495,7 @@ async def test_a_client_has_waited_if_it_asks_here_again_and_again_and_the_log_h
         found = []
         for wait in waits:
             await trio.sleep(wait)
-            found.append(alone._has_waited(view, REQUEST._replace(client=client)))
+            found.append(alone._asking.has_waited(view, REQUEST._replace(client=client)))
         return found
 
     assert await asked(0, 2, 1, 3) == [False, False, True, True]
@@ -534,7 +534,7 @@ async def test_an_owner_whose_id_is_elsewhere_is_made_again(
     alone, former, owner, closed = owners(nursery), FakeOwner(), FakeOwner(), list[int]()
     vars(former).update(is_elsewhere=True, close=lambda: closed.append(1))
     alone._owners["id"], alone._new = former, lambda name: owner
-    assert await alone.owner(REQUEST) is alone.of("id") is owner
+    assert await alone.owner(REQUEST) is alone.known("id") is owner
     assert (closed, owner.asked, alone._taking_over) == ([1], ["adopt"], {})
 
 
@@ -590,12 +590,13 @@ async def test_of_many_clients_that_ask_here_all_are_forgotten_at_once(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then they have to wait longer; nothing else is kept of them."""
-    monkeypatch.setattr(log_owners, "_MOST_ASKING", 3)
+    monkeypatch.setattr(asking_clients, "_MOST_ASKING", 3)
     alone = owners(nursery)
 
     def asks(*names: str) -> list[bool]:
         return [
-            alone._has_waited(claimed(name, open_since=5), REQUEST._replace(transactional_id=name)) for name in names
+            alone._asking.has_waited(claimed(name, open_since=5), REQUEST._replace(transactional_id=name))
+            for name in names
         ]
 
     assert asks("1", "2") == [False, False]
@@ -619,7 +620,7 @@ async def test_a_producer_that_initializes_the_id_meanwhile_keeps_it(
 
     discarded = list[str]()
     vars(adopting).update(adopt=adopt, discard=lambda: discarded.append("id"))
-    assert await alone.owner(REQUEST) is alone.of("id") is initialized
+    assert await alone.owner(REQUEST) is alone.known("id") is initialized
     assert discarded == ["id"]
     assert initialized.asked == ["initialize"]
 

@@ -99,7 +99,7 @@ async def fill(client: Client, at: Instance, writing: Writing) -> None:
 @contextmanager
 def overdue(at: Instance) -> Iterator[None]:
     """Within it the open transaction has taken too long: not before, since to begin one may take long, too."""
-    owner = at.transactions.coordinator.log.of("id")
+    owner = at.transactions.coordinator.log.known("id")
     assert owner is not None
     given_ms, owner.keeper.timeout_ms = owner.keeper.timeout_ms, 1
     yield
@@ -177,7 +177,7 @@ class TestWhileWritersWait:
             again = Client("id", bumps, producer=had)
             await writing.ask(partial(again.init, a, resume=True))
             assert "TRANSACTION_ABORTABLE" not in writing.ended
-            owner = a.transactions.coordinator.log.of("id")
+            owner = a.transactions.coordinator.log.known("id")
             assert owner is not None
             assert owner.transaction is not None
             assert owner.transaction.writer.failed is None

@@ -20,7 +20,7 @@ from kproxy.codec._generated.list_offsets import (
 from kproxy.codec.batch import Record, build_batch, iter_records, read_header
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.stable_offsets import StableOffsets
-from kproxy.net.txn.waits import Reading, wait
+from kproxy.net.txn.waits import CommittedReading, wait
 from kproxy.proxy.commands import WaitForLog
 from kproxy.proxy.handlers.base import Park, Stable
 from kproxy.proxy.session import Session
@@ -95,7 +95,7 @@ async def reading(**options: Any) -> AsyncIterator[tuple[Proxied, Log]]:
         proxy.brokers.create_topic("t", 2)
         log = Log()
         offsets = StableOffsets(proxy.cluster, proxy.config, proxy.stats.retries, log, log.bound, log.read_to_end)
-        server, found = proxy.server, Reading(log, log, offsets.stable, offsets.told)
+        server, found = proxy.server, CommittedReading(log, log, offsets.stable, offsets.told)
         server._shared = replace(server._shared, reading=found)
         server._services = replace(server._services, decisions=log, stable=offsets.told)
         try:
@@ -350,7 +350,7 @@ async def waited(session: Asked, reason: Park | Stable, log: Log | None) -> None
     """Has it wait; the log says what partitions are decided up to never."""
     anything: Any = None
     waiting = WaitForLog(anything, anything, anything, reason)
-    found = None if log is None else Reading(log, log, trio.sleep_forever, anything)  # type: ignore[arg-type]
+    found = None if log is None else CommittedReading(log, log, trio.sleep_forever, anything)  # type: ignore[arg-type]
     with trio.fail_after(PATIENCE):
         await wait(cast(Session, session), waiting, found, WALL, trio.lowlevel.checkpoint)
 

@@ -19,7 +19,7 @@ from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition import Partition
 from kproxy.txn.ids import TXN_BITS
-from kproxy.txn.writes import Batch, TxnSend, Written
+from kproxy.txn.writes import Batch, PartitionWrites, TxnSend
 
 PATIENCE = 30.0
 PID, EPOCH = TXN_BITS | 7, 3
@@ -98,7 +98,7 @@ def stored(data: bytes, epoch: int) -> list[Stored]:
     return found
 
 
-def seen(log: list[Stored], written: Written) -> list[bytes]:
+def seen(log: list[Stored], written: PartitionWrites) -> list[bytes]:
     """The values of a log that count."""
     copies = dict(written.copies)
     return [row.value for row in log if copies.get(row.sequence, row.offset) == row.offset]

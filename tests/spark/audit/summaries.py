@@ -3,14 +3,14 @@
 from typing import Any
 
 from kproxy.spark.audit.catalogue import Severity
-from kproxy.spark.audit.summary import Bucket, Outcome, Summary
+from kproxy.spark.audit.summary import AuditOutcome, Bucket, Summary
 
 EVIL = "<script>alert('$1$')</script>&\"orders\""
 
 
-def outcome(name: str, severity: Severity, count: int = 0) -> Outcome:
+def outcome(name: str, severity: Severity, count: int = 0) -> AuditOutcome:
     worst = [{"topic": EVIL, "repeated": number, "at": None} for number in range(min(count, 2))]
-    return Outcome(name, f"Title of {name}", severity, "What it <means>.", "What to do & how.", count, worst)
+    return AuditOutcome(name, f"Title of {name}", severity, "What it <means>.", "What to do & how.", count, worst)
 
 
 def summary(broken: int = 0, warnings: int = 0, unknown: int = 0, **columns: Any) -> Summary:

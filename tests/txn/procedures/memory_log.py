@@ -24,7 +24,7 @@ from kproxy.txn.procedures.partition_ends import PartitionEnds
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.writes import Written
+from kproxy.txn.writes import PartitionWrites
 
 T = TypeVar("T")
 P0, P1 = ("t", 0), ("t", 1)
@@ -108,12 +108,12 @@ class Writer:
         self.failed: int | None = None
         self.recreated: str | None = None
         self.flushed = False
-        self._written = {("t", int(name[1:])): Written(end, (), end - 1) for name, end in written.items()}
+        self._written = {("t", int(name[1:])): PartitionWrites(end, (), end - 1) for name, end in written.items()}
 
     async def flush(self) -> None:
         self.flushed = True
 
-    def written(self) -> Mapping[TopicPartition, Written]:
+    def written(self) -> Mapping[TopicPartition, PartitionWrites]:
         return self._written
 
 

@@ -21,10 +21,9 @@ from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.former import Former
 from kproxy.txn.procedures.log_owner import LogOwner
-from kproxy.txn.requests import ClientBatch, TxnRequest
-from kproxy.txn.requests import Written as WrittenBatch
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.view import IdView
-from kproxy.txn.writes import GIVEN_UP, TxnSend, Written
+from kproxy.txn.writes import GIVEN_UP, PartitionWrites, TxnSend
 from tests.txn.procedures.memory_log import P0, Desk
 
 TIMEOUT_MS = 60_000
@@ -72,8 +71,8 @@ class DataWriter:
     async def settled(self, _: Sequence[TxnSend]) -> None:
         await trio.lowlevel.checkpoint()
 
-    def written(self) -> Mapping[TopicPartition, Written]:
-        return {place: Written(5 + self.accepted.count(place), ()) for place in self.accepted}
+    def written(self) -> Mapping[TopicPartition, PartitionWrites]:
+        return {place: PartitionWrites(5 + self.accepted.count(place), ()) for place in self.accepted}
 
     def abandon(self) -> None:
         self.is_abandoned = True
@@ -175,7 +174,7 @@ class At:
 
     async def write(
         self, place: TopicPartition = P0, sequence: int = 0, *, implicit: bool = True, accepted: list[str] | None = None
-    ) -> Sequence[WrittenBatch]:
+    ) -> Sequence[Written]:
         batch = ClientBatch(*place, memoryview(b"data"), 1, sequence)
         taken = accepted if accepted is not None else []
         return await self.owner.produce(

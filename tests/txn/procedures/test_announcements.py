@@ -13,7 +13,7 @@ from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.writes import TxnSend, Written
+from kproxy.txn.writes import PartitionWrites, TxnSend
 from tests.txn.procedures.memory_log import P0, P1, Desk, at_once
 
 P2 = ("t", 2)
@@ -69,7 +69,7 @@ class TestAnnounce:
     async def test_what_was_added_and_what_the_last_transaction_wrote_comes_with_the_first(self) -> None:
         scene = await begun()
         scene.transaction.joined = {P0, P1}
-        scene.desk.ends.note({P2: Written(9, ())})
+        scene.desk.ends.note({P2: PartitionWrites(9, ())})
         await scene.announce(batch(P0, 7))
         assert scene.announced == [{P0: (5, 7), P1: (5, 0), P2: (9, 0)}]
         await scene.announce(batch(P1))

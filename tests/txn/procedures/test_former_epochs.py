@@ -15,14 +15,14 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.brokers.leaders import LogError, Told
+from kproxy.net.brokers.leaders import Leaders, LogError, Told
 from kproxy.net.txn.former_data import FormerData
 from kproxy.proxy.retry_stats import RetryStats
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
 from kproxy.txn.procedures.former import Former, Uncertain
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.view import IdView
-from kproxy.txn.writes import Written
+from kproxy.txn.writes import PartitionWrites
 from tests.codec.message_sets import entry
 from tests.net.txn.log_harness import configured
 from tests.txn.procedures.memory_log import TRIO_TIME
@@ -35,6 +35,8 @@ ONE, TWO, OTHER = Producer(PID, 3), Producer(PID, 64), Producer(TXN_BITS | 8, 0)
 
 class FakeLeaders:
     """Partitions that one leader has: markers are written to them, and each Fetch has one batch."""
+
+    values = Leaders.values
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[tuple[int, bytes]]] = {P0: [], P1: []}
@@ -134,7 +136,7 @@ async def test_what_an_epoch_wrote_is_read_by_the_clients_sequences() -> None:
     leaders.write(ONE._replace(epoch=2), P0, 5)
     leaders.write(ONE._replace(epoch=3), P0, 2)
     found = await epochs(leaders, stats).read(view_of({ONE: {P0: 10}}), [ONE])
-    assert found.written == {ONE: {P0: Written(8, ())}}
+    assert found.written == {ONE: {P0: PartitionWrites(8, ())}}
     assert found.following == {P0: 13}
     assert found.sent == {P0: [(10, 2, 1), (12, 1, 7)]}
     assert leaders.markers == {P0: [(PID, 4)]}
@@ -175,7 +177,7 @@ async def test_several_epochs_are_one_transaction() -> None:
     view = view_of({TWO: {P0: 7, P1: 2}, ONE: {P1: 0}, OTHER: {P1: 3}})
     found = await read(leaders, view, ONE, TWO, OTHER)
     assert list(found.written) == [ONE, TWO, OTHER]
-    assert found.written[TWO] == {P0: Written(2, ()), P1: Written(3, ())}
+    assert found.written[TWO] == {P0: PartitionWrites(2, ()), P1: PartitionWrites(3, ())}
     assert found.following == {P0: 9, P1: 4}
     assert found.sent == {P0: [(7, 2, 0)], P1: [(0, 2, 0), (2, 1, 2), (3, 1, 3)]}
     fences = [(PID, 65), (TXN_BITS | 8, 1)]
@@ -194,7 +196,7 @@ async def test_an_epoch_that_wrote_nothing_says_where_the_client_begins() -> Non
     view = view_of({ONE: {P0: 5, P1: 0}, TWO: {P0: 7, P1: 9}})
     found = await read(leaders, view, ONE, TWO)
     assert found.following == {P0: 7, P1: 1}
-    assert found.written == {ONE: {P1: Written(1, ())}}
+    assert found.written == {ONE: {P1: PartitionWrites(1, ())}}
     leaders = FakeLeaders()
     leaders.write(TWO, P0, 0)
     found = await read(leaders, view_of({ONE: {P0: 5}, TWO: {P0: 7}}), ONE, TWO)

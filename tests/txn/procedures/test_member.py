@@ -15,7 +15,7 @@ from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call, Close
 from kproxy.txn.ids import TXN_BITS, Producer
-from kproxy.txn.log_records import Entry, Kind
+from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.outside import OwnerTools
@@ -73,7 +73,7 @@ async def wrote(member: Member, *places: tuple[str, int], value: str = "1") -> l
 
 def announced(cast: Cast) -> list[list[tuple[str, int]]]:
     """The partitions that the log names, record by record."""
-    bodies = [entry.body for entry in log_of(cast) if entry.kind is Kind.PARTITIONS]
+    bodies = [entry.body for entry in log_of(cast) if entry.kind is RecordKind.PARTITIONS]
     return [
         [(topic.name, row.index) for topic in body.topics for row in topic.partitions]
         for body in bodies

@@ -15,7 +15,7 @@ from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.owner import Owner
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
-from kproxy.txn.states import Event, State
+from kproxy.txn.states import TransactionEvent, TransactionState
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.writes import TxnSend
 from tests.txn.procedures.memory_log import TRIO_TIME
@@ -262,10 +262,10 @@ class TestOutcomes:
         owner = OneOwner()
         await owner.begun()
         if not is_open:
-            owner.id.apply(Event.ABORTED)
+            owner.id.apply(TransactionEvent.ABORTED)
         owner.id.doom("a test")
         owner._drop("fenced")
-        assert (owner.transaction, owner.writer.abandoned, owner.id.state) == (None, 1, State.COMPLETE_ABORT)
+        assert (owner.transaction, owner.writer.abandoned, owner.id.state) == (None, 1, TransactionState.COMPLETE_ABORT)
         assert (owner._stats.open, owner._stats.aborts.get("fenced", 0)) == ((0, 1) if is_open else (1, 0))
         assert (owner.id.doomed is None) is is_open
         owner._drop("fenced")
@@ -276,7 +276,7 @@ class TestOutcomes:
         await owner.begun()
         owner.id.ask_to_end(committed=True)
         owner._committed()
-        assert (owner.transaction, owner.id.state) == (None, State.COMPLETE_COMMIT)
+        assert (owner.transaction, owner.id.state) == (None, TransactionState.COMPLETE_COMMIT)
         assert (owner._stats.open, owner._stats.commits) == (0, 1)
 
 

@@ -13,7 +13,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.procedures import partition_ends
 from kproxy.txn.procedures.partition_ends import PartitionEnds
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.writes import Written
+from kproxy.txn.writes import PartitionWrites
 from tests.net.txn.instances import Client, stage
 from tests.txn.procedures.memory_log import TRIO_TIME
 
@@ -72,16 +72,16 @@ class TestPartitionEnds:
     async def test_the_usual_partitions_are_announced_without_a_question(self) -> None:
         leaders = Leaders()
         ends = ends_of(leaders)
-        ends.note({B: Written(9, ())}, [[C]])
+        ends.note({B: PartitionWrites(9, ())}, [[C]])
         assert await ends.with_likely([A], [], []) == {A: 5, B: 9}
         assert leaders.asked == [{A}]
 
     async def test_those_of_the_last_transaction_are_announced_unless_they_are(self) -> None:
         ends = ends_of(Leaders())
-        ends.note({B: Written(9, ())}, [[C]])
+        ends.note({B: PartitionWrites(9, ())}, [[C]])
         await ends.of([C])
         assert await ends.with_likely([A], [], [B]) == {A: 5, C: 5}
-        ends.note({A: Written(6, ())})
+        ends.note({A: PartitionWrites(6, ())})
         assert await ends.with_likely([B], [], []) == {A: 6, B: 9}
 
     async def test_an_added_partition_that_does_not_exist_is_left_out(self) -> None:
@@ -114,7 +114,7 @@ class TestPartitionEnds:
         leaders = Leaders()
         ends = ends_of(leaders, Topics(forbidden=("b",)))
         if known:
-            ends.note({B: Written(9, ())})
+            ends.note({B: PartitionWrites(9, ())})
         for asked in (ends.of([A, B]), ends.with_likely([A, B], [], [])):
             with pytest.raises(TxnError, match="POLICY_VIOLATION"):
                 await asked
@@ -123,7 +123,7 @@ class TestPartitionEnds:
     @pytest.mark.parametrize("topics", [Topics(forbidden=("b",)), Topics(unknown=("b",))], ids=["no", "unknown"])
     async def test_a_likely_partition_that_may_not_be_written_is_left_out(self, topics: Topics) -> None:
         ends = ends_of(Leaders(), topics)
-        ends.note({B: Written(9, ())})
+        ends.note({B: PartitionWrites(9, ())})
         assert await ends.with_likely([A], [B, C], []) == {A: 5, C: 5}
 
     async def test_more_partitions_than_are_remembered_are_asked_for_once(
@@ -145,17 +145,19 @@ class TestPartitionEnds:
     async def test_data_before_what_was_announced_show_that_a_topic_was_recreated(self) -> None:
         leaders = Leaders()
         ends = ends_of(leaders)
-        assert ends.recreated({A: Written(1, (), 0)}) is None, "of a partition that was not announced"
+        assert ends.recreated({A: PartitionWrites(1, (), 0)}) is None, "of a partition that was not announced"
         await ends.of([A, B])
-        assert ends.recreated({A: Written(6, (), 5), B: Written(6, (), 5)}) is None
-        assert ends.recreated({A: Written(6, (), 5), B: Written(900, (), 4)}) == "b", "however far it has grown since"
+        assert ends.recreated({A: PartitionWrites(6, (), 5), B: PartitionWrites(6, (), 5)}) is None
+        assert ends.recreated({A: PartitionWrites(6, (), 5), B: PartitionWrites(900, (), 4)}) == "b", (
+            "however far it has grown since"
+        )
         await ends.of([A, B])
         assert leaders.asked == [{A, B}, {B}], "what was announced of that topic is not known any more"
 
     async def test_a_topic_with_another_id_is_another_topic(self) -> None:
         leaders, ids = Leaders(), {"a": b"1", "b": b"1"}
         ends = ends_of(leaders, ids=ids)
-        ends.note({A: Written(900, (), 899), B: Written(900, (), 899)})
+        ends.note({A: PartitionWrites(900, (), 899), B: PartitionWrites(900, (), 899)})
         assert await ends.with_likely([A], [], []) == {A: 900, B: 900}
         ids["b"] = b"2"
         assert await ends.with_likely([A], [], []) == {A: 900}, "a likely partition is not asked for"

@@ -17,7 +17,7 @@ from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import LogPosition
-from kproxy.txn.writes import TxnSend, Written
+from kproxy.txn.writes import PartitionWrites, TxnSend
 from tests.txn.procedures.memory_log import P0, P1, Desk
 from verification.models.transaction_log import bodies
 
@@ -162,7 +162,7 @@ async def test_what_former_instances_knew_of_a_transaction_is_restored() -> None
         body.nonce = a.keeper.claim.nonce
         await a.keeper.append(body)
     sequences: ClientSequences[TxnSend] = ClientSequences()
-    written = {former.producer: {P0: Written(12, ())}}
+    written = {former.producer: {P0: PartitionWrites(12, ())}}
     found = Former(written, {P0: 7, P1: 4}, {P0: [SentBatch(5, 2, 10)]})
     b, takeover = other(a, FormerEpochs(found))
     view, _ = await takeover.take(await b.read(), continues=True)

@@ -24,14 +24,17 @@ from kproxy.txn.procedures.transaction import (
     written_before,
     written_of,
 )
-from kproxy.txn.requests import ClientBatch
-from kproxy.txn.requests import Written as WrittenBatch
-from kproxy.txn.writes import TxnSend, Written
+from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.writes import PartitionWrites, TxnSend
 
 ME, CLIENT, NEXT = Producer(7, 3), Producer(4000, 1), Producer(4000, 2)
 P0, P1, Q0 = ("t", 0), ("t", 1), ("u", 0)
 NONCE = b"n" * 16
-WRITTEN: Mapping[TopicPartition, Written] = {P0: Written(5, ((0, 1), (2, 3))), P1: Written(6, ()), Q0: Written(7, ())}
+WRITTEN: Mapping[TopicPartition, PartitionWrites] = {
+    P0: PartitionWrites(5, ((0, 1), (2, 3))),
+    P1: PartitionWrites(6, ()),
+    Q0: PartitionWrites(7, ()),
+}
 #: As a record says it: topic, partition, end offset, copies.
 SAID = [("t", 0, 5, [(0, 1), (2, 3)]), ("t", 1, 6, []), ("u", 0, 7, [])]
 
@@ -43,13 +46,13 @@ class Writer:
         self.turns: list[list[TopicPartition]] = []
         self.failed: int | None = None
         self.recreated: str | None = None
-        self.has: Mapping[TopicPartition, Written] = {}
+        self.has: Mapping[TopicPartition, PartitionWrites] = {}
 
     def accept(self, batches: Sequence[tuple[str, int, memoryview, int]]) -> list[TxnSend]:
         self.turns.append([(topic, index) for topic, index, _, _ in batches])
         return [TxnSend((topic, index), batch, records, -1) for topic, index, batch, records in batches]
 
-    def written(self) -> Mapping[TopicPartition, Written]:
+    def written(self) -> Mapping[TopicPartition, PartitionWrites]:
         return self.has
 
 
@@ -113,7 +116,7 @@ class TestAccepting:
         one.accept(CLIENT, [batch(P0, 3)], sequences)
         sequences.begin()
         late, new = one.accept(CLIENT, [batch(P0, 3), batch(P1, 0)], sequences)
-        assert written_of(late) == WrittenBatch(ErrorCode.TRANSACTION_ABORTABLE, -1, -1)
+        assert written_of(late) == Written(ErrorCode.TRANSACTION_ABORTABLE, -1, -1)
         assert new is not None
         assert not new.settled
         assert writer.turns == [[P0], [P1]]
@@ -131,7 +134,7 @@ class TestAccepting:
         assert late is not None
         assert why_not_written(one) is None
         (new,) = one.accept(CLIENT, [batch(P0, 4)._replace(crc=2)], sequences)
-        assert written_of(new) == WrittenBatch(ErrorCode.TRANSACTION_ABORTABLE, -1, -1)
+        assert written_of(new) == Written(ErrorCode.TRANSACTION_ABORTABLE, -1, -1)
         assert writer.turns == [[P0], [P0]], "the second is not written"
         assert why_not_written(one) == "two batches of the client have the same sequence number and different records"
 
@@ -174,7 +177,7 @@ class TestRecords:
     async def test_a_decision_names_data_only_if_it_commits_them(self, committed: bool) -> None:
         one, _ = begun()
         former = Producer(7, 2)
-        one.former = {former: {P0: Written(4, ())}}
+        one.former = {former: {P0: PartitionWrites(4, ())}}
         copies = [TransactionPrepareCopy(0, 1)]
         prepared = TransactionPrepare(
             NONCE, 9, 1, [TransactionPrepareTopic("v", [TransactionPreparePartition(2, 8, copies)])]
@@ -228,7 +231,7 @@ class TestCommitting:
         monkeypatch.setattr(module, "_MOST_COPIES_BYTES", 64)
         one, writer = begun()
         writer.failed = failed
-        writer.has = WRITTEN if copies else {P1: Written(6, ())}
+        writer.has = WRITTEN if copies else {P1: PartitionWrites(6, ())}
         ends: Any = Ends()
         ends.topic = recreated
         views: Any = Views(size)
@@ -236,12 +239,12 @@ class TestCommitting:
 
     async def test_a_batch_has_an_offset_or_an_error(self) -> None:
         send = TxnSend(P0, memoryview(b""), 1, 0, settled=True, base_offset=5, log_append_time_ms=6)
-        assert written_of(send) == WrittenBatch(0, 5, 6)
+        assert written_of(send) == Written(0, 5, 6)
         send.error_code = 3
-        assert written_of(send) == WrittenBatch(3, -1, -1)
-        assert written_of(None) == WrittenBatch(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
+        assert written_of(send) == Written(3, -1, -1)
+        assert written_of(None) == Written(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1)
 
     async def test_a_batch_that_another_instance_has_written_has_its_offset(self) -> None:
         send = written_before(P0, 5, 2)
         assert (send.place, send.records, send.sequence, send.settled) == (P0, 2, -1, True)
-        assert written_of(send) == WrittenBatch(0, 5, -1)
+        assert written_of(send) == Written(0, 5, -1)

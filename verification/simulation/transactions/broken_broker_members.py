@@ -22,7 +22,7 @@ async def by_who_decides_alone(self: BrokerEnds) -> None:
 async def noted_first(self: BrokerEnds, left: _Left) -> None:
     """The log says that the broker was informed before it is."""
     view = self._log.views.of(left.transactional_id)
-    one = view.unended.get(left.part) if view is not None else None
+    one = view.ending.get(left.part) if view is not None else None
     if one is None or left in self._noted:
         return
     self._noted.add(left)
@@ -32,9 +32,9 @@ async def noted_first(self: BrokerEnds, left: _Left) -> None:
         await self._is_told(one)
 
 
-def free_at_once(self: MemberIds, member: Producer, native: BrokerTransaction) -> None:
+def free_at_once(self: MemberIds, member: Producer, transaction: BrokerTransaction) -> None:
     """Another member may write under the id of one that is not ended."""
-    self.give_back(native.transactional_id)
+    self.give_back(transaction.transactional_id)
 
 
 def never_fenced(self: MemberIds) -> None:

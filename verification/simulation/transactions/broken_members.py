@@ -67,7 +67,7 @@ async def prepared_when_sent(self: Member, body: Message, sequence: int) -> None
 async def waits_with_nothing(self: LogOwner, transaction: Transaction) -> str | None:
     """A decision is interrupted whether or not it has data to wait for."""
     try:
-        return await self._wait(lambda: self._decisions.find_fault(transaction))
+        return await self._wait(lambda: self._decider.find_fault(transaction))
     except Interrupted as error:
         return error.message
 

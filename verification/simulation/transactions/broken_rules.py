@@ -28,7 +28,7 @@ from kproxy.txn.last_stable import LastStable, Question, Row
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
-from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.procedures.outside import NotAppended
@@ -48,7 +48,7 @@ _INITIALIZE: Final = LogOwner.initialize
 _COMMIT_OFFSETS: Final = Coordinator.commit_offsets
 _ADMIT: Final = TransactionalId.admit
 _ANNOUNCE: Final = Announcements.announce
-_DECIDE: Final = Decisions.decide
+_DECIDE: Final = LogDecider.decide
 _CLAIM: Final = IdView._claim
 _TAKE: Final = Snapshots.take
 _RESTART: Final = LogPartition.restart
@@ -149,7 +149,7 @@ def believed_by_its_acknowledgement() -> tuple[Change, ...]:
     return (TransactionLog, "append", append), (IdView, "is_ours", is_ours)
 
 
-async def told_by_the_broker(self: Decisions, transaction: Transaction, why: str | None, **how: Any) -> Verdict:
+async def told_by_the_broker(self: LogDecider, transaction: Transaction, why: str | None, **how: Any) -> Verdict:
     """A decision holds if the log took it."""
     heard: list[bool] = []
     append = self._keeper._append
@@ -220,7 +220,7 @@ async def commits_offsets_unadded(
     await _COMMIT_OFFSETS(self, request, offsets, implicit=True)
 
 
-def takes_the_newest_identity(self: Decisions, view: IdView, _: Transaction) -> None:
+def takes_the_newest_identity(self: LogDecider, view: IdView, _: Transaction) -> None:
     """A client is given what the view says now, even if that was given to another."""
     self._keeper.client = view.client
 

@@ -9,7 +9,7 @@ from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.txn import prepared_parts
 from kproxy.txn import view as view_module
 from kproxy.txn.procedures import log_owner
-from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
 from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
@@ -29,7 +29,7 @@ MEMBER_VARIANTS: Final = (
         "a member joins under its owner's producer id, and the broker's answer to the decision is reported",
         (
             (Member, "join", broken_members.joins_as_its_owner),
-            (Decisions, "decide", broken_rules.told_by_the_broker),
+            (LogDecider, "decide", broken_rules.told_by_the_broker),
             (log_owner, "is_any_prepared", broken_rules.no),
         ),
         member_scripts.committed_alone,

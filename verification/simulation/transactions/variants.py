@@ -19,7 +19,7 @@ from kproxy.txn.last_stable import LastStable
 from kproxy.txn.procedures import pending_offsets
 from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
-from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.procedures.transaction import Transaction
@@ -70,7 +70,7 @@ class Variant:
 _BUSY: Final = Taste(homes=(Home.KPROXY,), pauses=(0.0,), gaps=(0.0, 0.05), lives=(2, 3))
 _RIVALS: Final = replace(_BUSY, twins=1.0, producers=(2, 3), commits=1.0)
 _SEEDS: Final = 40
-_BY_ACK: Final = (Decisions, "decide", broken_rules.told_by_the_broker)
+_BY_ACK: Final = (LogDecider, "decide", broken_rules.told_by_the_broker)
 #: A kproxy that has lost what the log said shows nothing, or hides what was committed.
 _HIDDEN: Final = (invariants.LOST, invariants.OUTCOME, invariants.STUCK, invariants.SKIPPED, invariants.FALLS)
 
@@ -188,7 +188,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "an EndTxn gives the newest identity of the id",
-        ((Decisions, "_take_decided", broken_rules.takes_the_newest_identity),),
+        ((LogDecider, "_take_decided", broken_rules.takes_the_newest_identity),),
         scripts.ended_while_replaced,
         (invariants.IDENTITY,),
         first=13,

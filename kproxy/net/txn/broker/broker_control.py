@@ -14,7 +14,7 @@ from kproxy.txn.described import Described, Listed, Outcome
 from kproxy.txn.describing import listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.owner_policy import MANAGED
-from kproxy.txn.states import State
+from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
 
 _BY_HAND: Final = "client"
@@ -86,11 +86,11 @@ class BrokerControl:
         with self._begun.ending(capture):
             await (capture.commit() if committed else capture.abort())
         outcome = Outcome(committed, _BY_HAND, int(self._network.wall() * 1000))
-        state = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
+        state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         return self._open(capture)._replace(state=state.value, started_ms=None, last=outcome)
 
     def describe(self, transactional_id: str) -> Described:
-        """What is open here. TxnError (TRANSACTIONAL_ID_NOT_FOUND)."""
+        """The transaction that is open here. TxnError (TRANSACTIONAL_ID_NOT_FOUND)."""
         return self._open(self._found(transactional_id))
 
     def list(self) -> Sequence[Listed]:
@@ -108,7 +108,7 @@ class BrokerControl:
         producer_id, epoch = capture.request.client
         return Described(
             transactional_id=capture.transactional_id,
-            state=State.ONGOING.value,
+            state=TransactionState.ONGOING.value,
             client_id=capture.client_id,
             producer_id=producer_id,
             producer_epoch=epoch,

@@ -21,7 +21,7 @@ from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.broker_protocol import OVER, Protocol
 from kproxy.txn.txn_error import TxnError
-from kproxy.txn.view_values import Unended
+from kproxy.txn.view_values import EndingMember
 
 log = structlog.get_logger("kproxy.transactions")
 
@@ -37,7 +37,7 @@ class _Left(NamedTuple):
 
 
 class BrokerEnds:
-    """Of all transactional ids of the log."""
+    """Ends members' transactions of all transactional ids of the log."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class BrokerEnds:
 
     def _left(self, transactional_id: str) -> Sequence[_Left]:
         view = self._log.views.of(transactional_id)
-        return [_Left(transactional_id, part) for part in view.unended] if view is not None else []
+        return [_Left(transactional_id, part) for part in view.ending] if view is not None else []
 
     async def _end(self, left: _Left) -> None:
         """Ends one; a second caller waits for the first."""
@@ -88,7 +88,7 @@ class BrokerEnds:
 
     async def _end_now(self, left: _Left) -> None:
         view = self._log.views.of(left.transactional_id)
-        one = view.unended.get(left.part) if view is not None else None
+        one = view.ending.get(left.part) if view is not None else None
         if one is None or left in self._noted:
             return
         try:
@@ -104,9 +104,9 @@ class BrokerEnds:
                 reason=str(error),
             )
 
-    async def _is_told(self, one: Unended) -> bool:
+    async def _is_told(self, one: EndingMember) -> bool:
         """Whether it ends, or had ended, as it was decided. TxnError if that is open."""
-        name, producer, level, _ = one.native
+        name, producer, level, _ = one.broker_transaction
         requests = BrokerRequests(self._cluster, name, self._patience_s)
         try:
             await requests.end(producer, Protocol.of(level), committed=one.committed)
@@ -116,17 +116,17 @@ class BrokerEnds:
             return not one.committed  # to abort it is all one; to commit it comes too late
         return True
 
-    async def _note_torn(self, left: _Left, one: Unended) -> None:
-        """Unless another has told it, whose id was used again meanwhile. OSError, RemoteProtocolError."""
+    async def _note_torn(self, left: _Left, one: EndingMember) -> None:
+        """Records a torn end, unless another instance has ended it. OSError, RemoteProtocolError."""
         view = await self._log.read_to_end(left.transactional_id)
-        if view is None or left.part not in view.unended:
+        if view is None or left.part not in view.ending:
             return
         self._stats.torn += 1
         log.error(
             "a transaction was committed in part: the broker aborted a member before it received the commit",
             transactional_id=left.transactional_id,
             member=one.name,
-            broker_transactional_id=one.native.transactional_id,
+            broker_transactional_id=one.broker_transaction.transactional_id,
         )
 
     async def run(self) -> None:

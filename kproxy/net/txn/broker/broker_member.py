@@ -43,22 +43,22 @@ class BrokerMember(Member):
         name: str,
         producer: Producer,
         tools: OwnerTools,
-        native: BrokerTransaction,
+        transaction: BrokerTransaction,
         requests: BrokerRequests,
         slots: MemberIds,
     ) -> None:
-        """``producer``: for its records in kproxy's log. ``native``: nothing was written in it yet.
+        """``producer``: for its records in kproxy's log. ``transaction``: nothing was written in it yet.
 
-        ``slots`` has given the transactional id of ``native``, and is informed whether the member keeps it.
+        ``slots`` has given the transactional id of ``transaction``, and is informed whether the member keeps it.
         """
         super().__init__(transactional_id, name, producer, tools)
-        self.native = native
+        self.broker_transaction = transaction
         self._requests = requests
         self._slots = slots
-        self._protocol = Protocol.of(native.level)
-        writing = BrokerWrites(native.transactional_id, self._protocol.produce, line=())
-        writer = self._connections.writer(native.producer, writing)
-        self._transaction = Transaction(native.producer, writer, tools.time.now())
+        self._protocol = Protocol.of(transaction.level)
+        writing = BrokerWrites(transaction.transactional_id, self._protocol.produce, line=())
+        writer = self._connections.writer(transaction.producer, writing)
+        self._transaction = Transaction(transaction.producer, writer, tools.time.now())
 
     async def join(self, view: IdView, main: Producer) -> bool:
         """As ``Member.join``. If the log names its transaction, nobody else uses the id before that transaction has
@@ -71,13 +71,13 @@ class BrokerMember(Member):
             joined = await super().join(view, main)
         finally:
             if joined:
-                self._slots.joined(self.producer, self.native)
+                self._slots.joined(self.producer, self.broker_transaction)
             else:
-                self._slots.give_back(self.native.transactional_id)
+                self._slots.give_back(self.broker_transaction.transactional_id)
         return joined
 
     def _native(self) -> TransactionMemberNative:
-        name, producer, level, timeout_ms = self.native
+        name, producer, level, timeout_ms = self.broker_transaction
         return TransactionMemberNative(name, *producer, level, timeout_ms)
 
     async def _announce(self, places: Sequence[TopicPartition]) -> None:
@@ -85,7 +85,7 @@ class BrokerMember(Member):
         wanted = self._transaction.unannounced(dict.fromkeys(places))
         if wanted and self._protocol.adds:
             try:
-                await self._turns.wait(lambda: self._requests.add_partitions(self.native.producer, wanted))
+                await self._turns.wait(lambda: self._requests.add_partitions(self.broker_transaction.producer, wanted))
             except Interrupted:
                 self._transaction.announced.update(wanted)  # the broker may have them, and has to receive the abort
                 raise
@@ -98,7 +98,7 @@ class BrokerMember(Member):
         await super().give_up()
         if self._transaction.announced:
             with suppress(TxnError):
-                await self._requests.end(self.native.producer, self._protocol, committed=False)
+                await self._requests.end(self.broker_transaction.producer, self._protocol, committed=False)
 
 
 class BrokerMembers:
@@ -141,8 +141,8 @@ class BrokerMembers:
                 await backoff.pause()
                 continue
             self._slots.fenced(slot)
-            native = BrokerTransaction(slot, begun, protocol.level, longest)
-            return BrokerMember(transactional_id, name, producer, tools, native, requests, self._slots)
+            transaction = BrokerTransaction(slot, begun, protocol.level, longest)
+            return BrokerMember(transactional_id, name, producer, tools, transaction, requests, self._slots)
 
     async def _checked(self, requests: BrokerRequests, slot: str, timeout_ms: int) -> tuple[Protocol, int]:
         protocol = await requests.protocol()

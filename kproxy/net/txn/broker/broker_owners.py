@@ -1,28 +1,31 @@
 """The owners of this instance of the transactional ids whose transactions the brokers decide."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.succession import Succession
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.claims import fenced
+from kproxy.txn.claims import NOBODY, fenced
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.outside import Report, Time
 from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.procedures.owner_policy import CLIENT
+from kproxy.txn.requests import TxnRequest
 from kproxy.txn.stored_epochs import LastEnd
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.txn.procedures.broker_owner import BrokerOwner
     from kproxy.txn.procedures.kept_epoch import EpochLog
-    from kproxy.txn.procedures.owner_policy import Policy
+    from kproxy.txn.procedures.owner_policy import OwnerPolicy
     from kproxy.txn.stored_epochs import StoredEpoch
 
 _SWEEP_SECONDS: Final = 60.0
@@ -70,10 +73,10 @@ class BrokerOwners:
         self.leaving = False
 
     def __iter__(self) -> "Iterator[BrokerOwner]":
-        """Those of which something may be open, or under way."""
+        """The owners of ids of which something may be open, or under way."""
         return iter(self._owners.values())
 
-    def __contains__(self, transactional_id: str) -> bool:
+    def exists(self, transactional_id: str) -> bool:
         """Whether there is an owner of an id here."""
         return transactional_id in self._owners or transactional_id in self._packed
 
@@ -88,14 +91,15 @@ class BrokerOwners:
             owner.used_at = trio.current_time()  # it is neither packed nor forgotten before it is asked
         return owner
 
-    async def of(self, transactional_id: str, client: Producer) -> "BrokerOwner":
-        """The owner of an id. TxnError if its producer id is from nobody here, nor from this kproxy before a restart.
+    def owner_now(self, request: TxnRequest) -> "BrokerOwner | None":
+        owner = self.known(request.transactional_id)
+        return None if owner is None or owner.is_unknown else owner
 
-        ``client``: the identity of the client that asks.
-        """
-        owner = self.known(transactional_id)
-        if owner is not None and not owner.is_unknown:
-            return owner
+    async def owner(self, request: TxnRequest) -> "BrokerOwner":
+        """As ``Owners.owner``. TxnError if neither this kproxy nor the one before a restart has given the identity."""
+        transactional_id, client = request.transactional_id, request.client
+        if (known := self.owner_now(request)) is not None:
+            return known
         stored = await self._stored(transactional_id)
         if stored is not None and stored.client.producer_id == client.producer_id and stored.client > client:
             self._stats.count_fenced()
@@ -108,7 +112,7 @@ class BrokerOwners:
         return owner
 
     async def _stored(self, transactional_id: str) -> "StoredEpoch | None":
-        """What the log has of an id. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be read in time."""
+        """The epoch that the log has of an id. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be read in time."""
         if not self._log.enabled:
             return None
         with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
@@ -116,7 +120,27 @@ class BrokerOwners:
             return (await self._log.epochs()).of(transactional_id)
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log of producer ids can't be read")
 
-    async def take(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
+    async def initialize(
+        self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str, policy: "OwnerPolicy"
+    ) -> Producer:
+        if resumed != NOBODY and policy.resumes:
+            try:  # a client that had its identity before kproxy was restarted continues, if it is known
+                await self.owner(TxnRequest(transactional_id, resumed, 0, client_id))
+            except TxnError as error:
+                if error.error_code is not ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                    raise
+        owner = await self.take(transactional_id, policy)
+        return await owner.initialize(timeout_ms, resumed)
+
+    async def refusals(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
+        """Errors for kproxy's own topics; the broker refuses others itself."""
+        return {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in places if is_own_topic(place[0])}
+
+    def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
+        """Nothing: the broker forgets an id when it expires."""
+        return None
+
+    async def take(self, transactional_id: str, policy: "OwnerPolicy") -> "BrokerOwner":
         """The owner of an id that a client asks to have. TxnError while kproxy stops."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
@@ -125,7 +149,7 @@ class BrokerOwners:
         owner.policy = policy
         return owner
 
-    def _make(self, transactional_id: str, policy: "Policy") -> "BrokerOwner":
+    def _make(self, transactional_id: str, policy: "OwnerPolicy") -> "BrokerOwner":
         from kproxy.net.txn.broker.broker_requests import BrokerRequests
         from kproxy.txn.procedures.broker_owner import BrokerOwner  # not where no broker decides
         from kproxy.txn.procedures.kept_epoch import KeptEpoch
@@ -186,7 +210,7 @@ class BrokerOwners:
             return
         with trio.move_on_after(_SWEEP_SECONDS):
             for name in (await self._log.epochs()).before(oldest_ms):
-                if name not in self and self._log.enabled:
+                if not self.exists(name) and self._log.enabled:
                     self._log.put_epoch(name, None)
 
     def _forget(self, transactional_id: str) -> None:

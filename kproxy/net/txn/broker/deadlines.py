@@ -27,7 +27,7 @@ class Deadlines:
         self._warned: set[Producer] = set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Looks again and again, for ever."""
         while True:
             self.look()
             await self._log.pause(_SWEEP_SECONDS)
@@ -38,11 +38,11 @@ class Deadlines:
         for view in self._log.views.unsettled():
             for part in view.prepared:
                 joined = view.members.get(part)
-                if joined is None or joined.native is None or (until_ms := joined.expires_ms) is None:
+                if joined is None or joined.broker_transaction is None or (until_ms := joined.expires_ms) is None:
                     continue
                 first = until_ms if first is None else min(first, until_ms)
                 left_ms = until_ms - now_ms
-                if left_ms < _NEAR * joined.native.timeout_ms:
+                if left_ms < _NEAR * joined.broker_transaction.timeout_ms:
                     near.add(part)
                     self._warn(view.transactional_id, part, joined.name, left_ms)
         self._stats.prepared_until = first / 1000 if first is not None else None

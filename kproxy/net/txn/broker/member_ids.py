@@ -42,9 +42,9 @@ class MemberIds:
         """A name that no member uses. TxnError if it needs a number, and none is available."""
         return self._free.pop() if self._free else f"{self._prefix}{await self._new_id()}"
 
-    def joined(self, member: Producer, native: BrokerTransaction) -> None:
+    def joined(self, member: Producer, transaction: BrokerTransaction) -> None:
         """The log may say that a member writes in a transaction of its name."""
-        self._used[member] = native
+        self._used[member] = transaction
 
     def give_back(self, name: str) -> None:
         """No record names it with the epoch that it has now."""
@@ -70,9 +70,9 @@ class MemberIds:
     def view_changed(self, entry: Entry) -> None:
         """Takes each record that changed a view."""
         if isinstance(entry.body, TransactionEnded):
-            native = self._used.pop(Producer(entry.body.producer_id, entry.body.epoch), None)
-            if native is not None:
-                self._free.append(native.transactional_id)
-                if Protocol.of(native.level).adds:
-                    self._unfenced[native.transactional_id] = native.timeout_ms
+            transaction = self._used.pop(Producer(entry.body.producer_id, entry.body.epoch), None)
+            if transaction is not None:
+                self._free.append(transaction.transactional_id)
+                if Protocol.of(transaction.level).adds:
+                    self._unfenced[transaction.transactional_id] = transaction.timeout_ms
                     self._any_unfenced.set()

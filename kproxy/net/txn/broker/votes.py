@@ -42,13 +42,13 @@ class Votes:
             for record in prepared_parts(view, also)
             if record.topics and (joined := view.members.get(Producer(record.producer_id, record.epoch))) is not None
         ]
-        natives = [joined for joined in asked if joined.native is not None]
-        if not natives:
+        at_broker = [joined for joined in asked if joined.broker_transaction is not None]
+        if not at_broker:
             return
         tells = await self._tells()
         limit, errors = trio.Semaphore(_AT_A_TIME), list[TxnError]()
         async with trio.open_nursery() as nursery:
-            for joined in natives:
+            for joined in at_broker:
                 await limit.acquire()
                 nursery.start_soon(self._check, view.transactional_id, joined, tells, limit, errors)
         if errors:
@@ -73,18 +73,19 @@ class Votes:
             limit.release()
 
     async def _check_one(self, main: str, joined: "Joined", tells: bool) -> None:
-        native, until_ms = joined.native, joined.expires_ms
-        assert native is not None
+        transaction, until_ms = joined.broker_transaction, joined.expires_ms
+        assert transaction is not None
         assert until_ms is not None
+        name = transaction.transactional_id
         if tells:
-            told = await BrokerRequests(self._cluster, native.transactional_id, self._patience_s).describe()
+            told = await BrokerRequests(self._cluster, name, self._patience_s).describe()
             state = told.transaction_state if told is not None else "unknown"
-            if told is None or state != _OPEN or (told.producer_id, told.producer_epoch) != native.producer:
-                raise _lost(joined, f"the broker has ended {native.transactional_id}, where it wrote (it is {state})")
+            if told is None or state != _OPEN or (told.producer_id, told.producer_epoch) != transaction.producer:
+                raise _lost(joined, f"the broker has ended {name}, where it wrote (it is {state})")
             until_ms = told.transaction_start_time_ms + told.transaction_timeout_ms
         left_ms = until_ms - await self._now_ms(main)
-        if left_ms < min(_MARGIN_MS, native.timeout_ms / 10):
-            raise _lost(joined, f"the broker aborts {native.transactional_id}, where it wrote, in {left_ms:.0f} ms")
+        if left_ms < min(_MARGIN_MS, transaction.timeout_ms / 10):
+            raise _lost(joined, f"the broker aborts {name}, where it wrote, in {left_ms:.0f} ms")
 
 
 def _lost(joined: "Joined", why: str) -> TxnError:

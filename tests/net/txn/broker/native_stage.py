@@ -154,7 +154,7 @@ class Stage:
                 nursery.start_soon(brokers.run)
                 if keeps:
                     nursery.start_soon(lane_log.open, nursery)
-                coordinator = Coordinator(no_log, brokers, config, jobs)
+                coordinator = Coordinator(no_log, brokers, config, jobs, cluster)
                 task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope, gone))
         finally:
             lane_log.close()

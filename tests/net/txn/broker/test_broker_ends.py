@@ -112,7 +112,7 @@ async def test_what_was_decided_is_ended_at_the_broker_and_noted(committed: bool
     async with decided(committed=committed) as scene:
         await scene.ends.finish("id")
         assert scene.stage.read() == (["1"] if committed else [])
-        assert (scene.log.appended, scene.log.view.unended, scene.stats.torn) == ([M], {}, 0)
+        assert (scene.log.appended, scene.log.view.ending, scene.stats.torn) == ([M], {}, 0)
         await scene.ends.finish("id")
         await scene.ends.finish("other")
         assert scene.log.appended == [M]
@@ -203,7 +203,7 @@ async def test_an_end_that_is_not_read_in_the_log_yet_is_noted_once() -> None:
         scene.log.late = True
         nursery.start_soon(scene.ends.run)
         await trio.sleep(5)
-        assert (scene.log.appended, list(scene.log.view.unended)) == ([M], [M])
+        assert (scene.log.appended, list(scene.log.view.ending)) == ([M], [M])
         nursery.cancel_scope.cancel()
 
 
@@ -211,7 +211,7 @@ async def test_its_end_is_read_in_the_log_before_the_id_is_used_again() -> None:
     async with decided() as scene:
         scene.log.late = True
         await scene.ends.finish("id")
-        assert (scene.log.appended, scene.log.view.unended) == ([M], {})
+        assert (scene.log.appended, scene.log.view.ending) == ([M], {})
 
 
 async def test_an_end_that_is_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ async def test_a_member_that_another_kproxy_ended_before_its_turn_is_not_asked_f
 
         monkeypatch.setattr(BrokerRequests, "end", by_another)
         await scene.ends.finish("id")
-        assert (asked, scene.log.view.unended) == ([1], {})
+        assert (asked, scene.log.view.ending) == ([1], {})
 
 
 async def test_a_member_of_an_id_that_is_forgotten_is_not_torn(monkeypatch: pytest.MonkeyPatch) -> None:

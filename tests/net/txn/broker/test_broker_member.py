@@ -119,13 +119,13 @@ class TestIdsOfTheBroker:
     async def test_one_is_used_again_after_a_time_out_that_the_broker_refuses(self) -> None:
         async with scene() as at:
             await told(ErrorCode.INVALID_TRANSACTION_TIMEOUT, at.make(1 << 30))
-            assert (await at.make()).native.transactional_id == FIRST_ID
+            assert (await at.make()).broker_transaction.transactional_id == FIRST_ID
 
     async def test_one_is_used_again_after_a_definite_error(self) -> None:
         async with scene() as at:
             asked = at.inits(lambda number: refused(number) if number == 1 else None)
             await told(DENIED, at.make())
-            assert (await at.make()).native.transactional_id == FIRST_ID
+            assert (await at.make()).broker_transaction.transactional_id == FIRST_ID
             assert len(asked) == 2
 
     async def test_one_for_which_the_broker_does_not_answer_is_never_used_again(self) -> None:
@@ -139,7 +139,7 @@ class TestIdsOfTheBroker:
     async def test_one_whose_member_has_begun_needs_no_other_epoch(self) -> None:
         async with scene(1) as at:
             name = await at.resting()
-            assert (await at.make()).native.transactional_id == name
+            assert (await at.make()).broker_transaction.transactional_id == name
             at.slots.give_back(name)
             assert at.slots.take_unfenced() is None
 

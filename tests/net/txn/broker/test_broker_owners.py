@@ -16,6 +16,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures import owner_policy
 from kproxy.txn.procedures.broker_owner import BrokerOwner
+from kproxy.txn.requests import TxnRequest
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker import fenced_client, native_stage
@@ -204,7 +205,7 @@ class Alone:
         with monkeypatch.context() as patched:
             patched.setattr(BrokerOwner, "resume", lambda owner, stored: self._resume(stored))
             try:
-                await self.owners.of("id", client)
+                await self.owners.owner(TxnRequest("id", client, 0, "c"))
             except TxnError as error:
                 return error.error_code
         return ErrorCode.NONE
@@ -256,7 +257,7 @@ class TestAfterARestart:
         alone = Alone(("id", STORED))
         owner = await alone.owners.take("id", owner_policy.CLIENT)
         owner.id.client = Producer(9, 9)
-        assert await alone.owners.of("id", Producer(9, 9)) is owner
+        assert await alone.owners.owner(TxnRequest("id", Producer(9, 9), 0, "c")) is owner
         assert alone.resumed == 0
 
     async def test_a_log_that_can_not_be_read_in_time_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:

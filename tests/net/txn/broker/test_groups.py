@@ -18,7 +18,7 @@ from kproxy.testing.fake_broker import Call, Close, ClusterConfig
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.transactional_ids import TxnState
-from kproxy.txn.log_records import Kind
+from kproxy.txn.log_records import RecordKind
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import values
@@ -72,7 +72,7 @@ async def written(member_group: MemberGroup, member: str, *places: tuple[str, in
 
 def ended(cast: Cast) -> int:
     """Members whose end is in the log; on a busy machine two instances may each write it."""
-    bodies: list[Any] = [entry.body for entry in log_of(cast) if entry.kind is Kind.ENDED]
+    bodies: list[Any] = [entry.body for entry in log_of(cast) if entry.kind is RecordKind.ENDED]
     return len({(body.producer_id, body.epoch) for body in bodies})
 
 
@@ -93,7 +93,7 @@ async def test_members_at_several_instances_show_together(level: int) -> None:
         await eventually(lambda: len(seen(cast)) == len(seen(cast, 1)) == 3)
         assert sorted(seen(cast)) == sorted(seen(cast, 1)) == ["m1", "m2", "m3"]
         await eventually(lambda: ended(cast) == 3)
-        assert [entry.kind for entry in log_of(cast)].count(Kind.DECISION) == 1
+        assert [entry.kind for entry in log_of(cast)].count(RecordKind.DECISION) == 1
 
 
 async def test_what_is_aborted_or_left_out_never_shows(level: int) -> None:
@@ -264,7 +264,7 @@ async def test_the_deciding_instance_dies_before_the_broker_is_informed(
         monkeypatch.setattr(BrokerEnds, "_end_now", later)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_ends_or_not, a.commit if decided else a.abort, "m1", "m2")
-            await eventually(lambda: any(entry.kind is Kind.DECISION for entry in log_of(cast)))
+            await eventually(lambda: any(entry.kind is RecordKind.DECISION for entry in log_of(cast)))
             await a.at.kill()
             nursery.cancel_scope.cancel()
         assert seen(cast) == []

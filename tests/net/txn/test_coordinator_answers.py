@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,36 +12,20 @@ from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest
 from kproxy.codec._generated.heartbeat import HeartbeatRequest
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
-from kproxy.codec._generated.leave_group import LeaveGroupResponse
-from kproxy.codec._generated.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersRequestWritableTxnMarker,
     WriteTxnMarkersRequestWritableTxnMarkerTopic,
 )
 from kproxy.codec.messages import APIS, ApiKey, ErrorCode
-from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.log_topic import TOPIC
-from kproxy.net.txn.transaction_api import TransactionApi
 from kproxy.proxy.coordinator_requests import (
     AbortRequest,
-    ApplicationCommit,
-    ImplicitProduce,
-    ProducePart,
-    TransactionalProduce,
     TransactionRequest,
 )
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Close
 from kproxy.txn.ids import Producer
-from kproxy.txn.requests import TxnRequest, Written
-from kproxy.txn.txn_error import TxnError
+from kproxy.txn.requests import TxnRequest
 from tests.net.harness import Proxied, eventually, metadata, proxied
 from tests.net.txn.fake_coordinator import FakeCoordinator, FakeTransactions
 from tests.net.txn.wire_producer import TV1, TV2, WireProducer, produce_request, transactional_batch
@@ -52,6 +35,7 @@ pytestmark = pytest.mark.idle_clock
 HOMES = (HomeRule("theirs-*", Home.BROKER), HomeRule("*", Home.KPROXY))
 ME = Producer(4000, 7)
 P0, P1 = ("t", 0), ("t", 1)
+WHO = TxnRequest("id", ME, 3, "c")
 
 
 @asynccontextmanager
@@ -360,301 +344,37 @@ async def test_all_ports_tell_the_same_features_and_ranges() -> None:
         assert told[0] == told[1] == told[2]
 
 
-class Scripted:
-    """A coordinator, a cluster and a capture, in one: what they were asked, and what they answer."""
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.asked: list[Any] = []
-        self.takes = True
-        self.error: Exception | None = None
-        self.lost: Exception | None = None
-        self.start = Jobs(nursery).start
-        self.log = self.metadata = self.coordinators = self.network = self
-        fake: Any = self
-        self.api = TransactionApi(fake, fake, fake, fake)
-
-    def note(self, *what: Any) -> None:
-        self.asked.append(what)
-        if self.error is not None:
-            raise self.error
-
-    def admit_id(self, transactional_id: str, principal: str) -> None:
-        """Any may have any."""
-
-    # -- of the cluster
-
-    def wall(self) -> float:
-        return 7.0
-
-    def known_names(self, refs: Any) -> Any:
-        return None
-
-    async def names(self, refs: Any) -> Any:
-        self.asked.append(list(refs))
-        if self.lost is not None:
-            raise self.lost
-        return {b"i" * 16: "t"}
-
-    async def ask(self, group_id: str, request: Any, _: Any, versions: Any) -> LeaveGroupResponse:
-        self.asked.append((group_id, request.member_id, versions))
-        if self.lost is not None:
-            raise self.lost
-        return LeaveGroupResponse()
-
-    # -- of the coordinator and the capture
-
-    def closed(self, connection: int, **how: Any) -> None:
-        self.note("closed", connection, how)
-
-    async def abort(self, *what: Any) -> None:
-        self.note("abort", *what)
-
-    async def init_producer_id(self, *what: Any) -> Producer:
-        self.note("init", *what)
-        return ME
-
-    def takes_at_once(self, *_: Any) -> bool:
-        return self.takes
-
-    def produce_at_once(self, who: Any, batches: Any, written: Any, *, implicit: bool) -> None:
-        self.note("at once", [(one.topic, one.partition, one.base_sequence) for one in batches], implicit)
-        written([Written(0, 5, -1)] * len(batches))
-
-    async def produce(self, who: Any, batches: Any, *, implicit: bool, accepted: Any) -> Any:
-        self.note("produce", [(one.topic, one.partition) for one in batches], implicit)
-        return [Written(0, 5, -1)] * len(batches)
-
-    def took(self, connection: int, *, answered: bool) -> None:
-        """Done before these requests are made."""
-
-    def came(self, connection: int, batches: Any, arrival_ms: int) -> None:
-        self.asked.append(("came", connection, len(batches), arrival_ms))
-
-    def write_at_once(self, batches: Any, written: Any) -> None:
-        self.note("write at once")
-        written([Written(0, 5, -1)] * len(batches))
-
-    async def write(self, batches: Any, *, refused: bool, accepted: Any) -> Any:
-        self.note("write", [(one.topic, one.partition) for one in batches], refused)
-        return [Written(0, 5, -1)] * len(batches)
-
-    def failed(self, why: str) -> None:
-        self.asked.append(("failed", why))
-
-    def done(self) -> None:
-        self.asked.append(("done",))
-
-    async def commit(self, connection: int, offsets: Any) -> None:
-        try:
-            self.note("commit", connection, await offsets())
-        except TxnError as error:
-            self.asked.append(error.error_code)
-            raise
+async def test_all_that_have_to_know_hear_of_the_end_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    async with decided() as (proxy, coordinator):
+        transactions = proxy.transactions
+        for one in (coordinator, transactions.implicit_transactions, transactions.memberships):
+            monkeypatch.setattr(one, "closed", lambda *what, **how: heard.append((*what, how)))
+        transactions.closed(3, received_all=True)
+    assert heard[:2] == [(3, {}), (3, {"received_all": True})]
+    assert heard[2][0] == 3
 
 
-REFUSED = TxnError(ErrorCode.INVALID_TXN_STATE, "doomed")
-GONE = TxnError(ErrorCode.NETWORK_EXCEPTION, "older than its client's newest")
-WHO = TxnRequest("id", ME, 3, "c")
+async def test_an_operators_marker_aborts() -> None:
+    topics = [WriteTxnMarkersRequestWritableTxnMarkerTopic("t", [0])]
+    request = WriteTxnMarkersRequest([WriteTxnMarkersRequestWritableTxnMarker(1, 0, False, topics)])
+    async with decided() as (_, coordinator):
+        for error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
+            if error:
+                coordinator.errors["abort"] = error
+            answer: Any = await coordinator.answer_abort(AbortRequest("id", ME, request))
+            assert answer.markers[0].topics[0].partitions[0].error_code == error
+        assert coordinator.asked == [("abort", ("id", ME))] * 2
 
 
-def part(index: int, *, topic: bytes = b"t", records: int = 1, error: int = 0) -> ProducePart:
-    return ProducePart(topic, index, memoryview(b"-"), records, 9, error)
+@pytest.mark.parametrize(("client", "known"), [(ME, ME), (Producer(-1, -1), None)])
+async def test_a_client_that_has_an_identity_names_it(client: Producer, known: Producer | None) -> None:
+    async with decided() as (_, coordinator):
+        await coordinator.answer(TransactionRequest(WHO._replace(client=client), InitProducerIdRequest("id", 1234)), 4)
+        assert coordinator.asked == [("init", ("id", 1234, known, "c"))]
 
 
-def rows_of(answer: Any) -> list[tuple[int, int, int]]:
-    return [(index, error, offset) for _, index, error, offset, _ in answer.rows]
-
-
-@asynccontextmanager
-async def scripted() -> AsyncIterator[Scripted]:
-    async with trio.open_nursery() as nursery:
-        yield Scripted(nursery)
-
-
-class TestAtOnce:
-    @pytest.mark.parametrize("version", [11, 12])
-    async def test_batches_that_are_taken_at_once_are_answered_when_they_are_written(self, version: int) -> None:
-        async with scripted() as at:
-            answers: list[Any] = []
-            ask = TransactionalProduce(WHO, [part(0), part(1)])
-            assert at.api.produce_at_once(ask, version, answers.append)
-            assert at.asked == [("at once", [("t", 0, 9), ("t", 1, 9)], version == 12)]
-            assert [rows_of(answer) for answer in answers] == [[(0, 0, 5), (1, 0, 5)]]
-
-    @pytest.mark.parametrize(
-        "second", [part(1, error=3), part(1, records=0), part(1, topic=TOPIC.encode())], ids=["refused", "empty", "own"]
-    )
-    async def test_what_needs_more_than_a_place_in_the_order_is_not(self, second: ProducePart) -> None:
-        async with scripted() as at:
-            for ask in (
-                TransactionalProduce(WHO, [part(0), second]),
-                ImplicitProduce(at, 3, [part(0), second], 77),
-            ):
-                assert not at.api.produce_at_once(ask, 9, at.asked.append)
-            assert at.asked == []
-
-    async def test_nor_is_what_nobody_knows_or_takes(self) -> None:
-        async with scripted() as at:
-            asks = (TransactionalProduce(WHO, [part(0)]), ImplicitProduce(at, 3, [part(0)], 77))
-            for ask in asks:
-                assert not at.api.produce_at_once(ask, 13, at.asked.append)
-            at.takes = False
-            for ask in asks:
-                assert not at.api.produce_at_once(ask, 9, at.asked.append)
-            assert at.asked == []
-            at.takes, at.error = True, REFUSED
-            assert not at.api.produce_at_once(asks[0], 9, at.asked.append)
-
-    async def test_what_is_captured_at_once_is_answered_and_counted(self) -> None:
-        async with scripted() as at:
-            ask, answers = ImplicitProduce(at, 3, [part(0), part(1)], 77), list[Any]()
-            assert at.api.produce_at_once(ask, 9, answers.append)
-            assert at.asked == [("came", 3, 2, 77), ("write at once",), ("done",)]
-            at.asked, at.error = [], REFUSED
-            assert at.api.produce_at_once(ask, 9, answers.append)
-            assert at.asked == [("came", 3, 2, 77), ("write at once",), ("failed", str(REFUSED)), ("done",)]
-            error = REFUSED.error_code
-            assert [rows_of(one) for one in answers] == [[(0, 0, 5), (1, 0, 5)], [(0, error, -1), (1, error, -1)]]
-
-
-class TestProduce:
-    async def test_only_parts_without_an_error_are_written(self) -> None:
-        async with scripted() as at:
-            ask = TransactionalProduce(WHO, [part(0, error=3), part(1), part(2, topic=TOPIC.encode(), error=3)])
-            answer = await at.api.answer(ask, 9, lambda: None)
-            assert rows_of(answer) == [(0, 3, -1), (1, 0, 5), (2, 3, -1)]
-            at.error = REFUSED
-            answer = await at.api.answer(ask, 9, lambda: None)
-            assert rows_of(answer) == [(0, 3, -1), (1, REFUSED.error_code, -1), (2, 3, -1)]
-
-    async def test_a_connection_that_is_older_than_its_clients_gets_no_response(self) -> None:
-        async with scripted() as at:
-            at.error = GONE
-            assert await at.api.answer(TransactionalProduce(WHO, [part(0)]), 9, lambda: None) is None
-
-
-class TestCaptured:
-    async def write(self, at: Scripted, *parts: ProducePart, version: int = 9) -> list[tuple[int, int, int]]:
-        before, accepted = trio.Event(), trio.Event()
-        result = at.api.captured(ImplicitProduce(at, 3, parts, 77), version, before, accepted)
-        await trio.testing.wait_all_tasks_blocked()
-        assert at.asked == []
-        assert not accepted.is_set()
-        before.set()
-        answer = rows_of(await result())
-        assert accepted.is_set()
-        assert at.asked.pop() == ("done",)
-        return answer
-
-    async def test_it_is_written_after_what_came_before_it(self) -> None:
-        async with scripted() as at:
-            assert await self.write(at, part(0), part(1, records=0), part(2)) == [(0, 0, 5), (1, 0, -1), (2, 0, 5)]
-            assert at.asked == [("came", 3, 2, 77), ("write", [("t", 0), ("t", 2)], False)]
-
-    @pytest.mark.parametrize("others", [[], [part(1)]])
-    async def test_a_refused_batch_refuses_the_request(self, others: list[ProducePart]) -> None:
-        async with scripted() as at:
-            rows = [(1, 0, 5)] if others else []
-            assert await self.write(at, part(0, error=3), *others) == [(0, 3, -1), *rows]
-            assert at.asked[1] == ("write", [("t", 1)] if others else [], True)
-
-    async def test_what_holds_no_records_is_not_written(self) -> None:
-        async with scripted() as at:
-            assert await self.write(at, part(0, records=0)) == [(0, 0, -1)]
-            assert at.asked == [("came", 3, 0, 77)]
-
-    async def test_what_is_not_written_dooms_the_transaction(self) -> None:
-        async with scripted() as at:
-            at.error = REFUSED
-            rows = await self.write(at, part(0), part(1, records=0), part(2, error=3), part(3))
-            error = REFUSED.error_code
-            assert rows == [(0, error, -1), (1, 0, -1), (2, 3, -1), (3, error, -1)]
-            assert at.asked[-1] == ("failed", str(REFUSED))
-
-    async def test_so_does_a_topic_that_no_broker_names(self) -> None:
-        async with scripted() as at:
-            at.lost = OSError("closed")
-            rows = await self.write(at, part(0, topic=b"i" * 16), version=13)
-            assert rows == [(0, ErrorCode.NOT_ENOUGH_REPLICAS, -1)], "the word of Produce for it"
-            assert at.asked[-1][0] == "failed"
-
-
-class TestApplicationCommit:
-    async def commit(self, at: Scripted, member: str = "m", instance: str | None = None, name: str = "in") -> Any:
-        """The error of an OffsetCommit, with the topic by name, or by its id."""
-        row = OffsetCommitRequestTopic(
-            name, bytes(16) if name else b"i" * 16, [OffsetCommitRequestPartition(0, 4, committed_metadata="")]
-        )
-        request = OffsetCommitRequest("g", 3, member, group_instance_id=instance, topics=[row])
-        fake: Any = at
-        done = trio.Event()
-        answer: Any = await at.api.committed(ApplicationCommit(fake, 3, request), done)()
-        assert done.is_set()
-        return answer.topics[0].partitions[0].error_code
-
-    async def test_its_offsets_are_the_transactions(self) -> None:
-        async with scripted() as at:
-            assert await self.commit(at) == 0
-            ((what, connection, offsets),) = at.asked
-            assert (what, connection) == ("commit", 3)
-            assert isinstance(offsets, TransactionOffsets)
-            assert [(row.name, row.partitions[0].offset) for row in offsets.topics] == [("in", 4)]
-
-    async def test_topics_are_named_where_the_client_has_their_ids(self) -> None:
-        async with scripted() as at:
-            assert await self.commit(at, name="") == 0
-            assert at.asked[0] == [b"i" * 16]
-            assert [row.name for row in at.asked[1][2].topics] == ["t"]
-
-    @pytest.mark.parametrize("error", [OSError("closed"), RemoteProtocolError("no version")])
-    async def test_without_their_names_nothing_is_committed(self, error: Exception) -> None:
-        async with scripted() as at:
-            at.lost = error
-            assert await self.commit(at, name="") == ErrorCode.ILLEGAL_GENERATION
-            assert at.asked[1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    @pytest.mark.parametrize(
-        ("member", "instance", "leaves"), [("m", None, True), ("m", "i", False), ("", None, False)]
-    )
-    async def test_a_member_that_has_to_rejoin_leaves(self, member: str, instance: str | None, *, leaves: bool) -> None:
-        async with scripted() as at:
-            at.error = REFUSED
-            assert await self.commit(at, member, instance) == ErrorCode.ILLEGAL_GENERATION
-            assert at.asked[2:] == ([("g", "m", (1, 1))] if leaves else [])
-            at.lost = OSError("closed")
-            assert await self.commit(at, member, instance) == ErrorCode.ILLEGAL_GENERATION
-
-
-class TestOthers:
-    async def test_all_that_have_to_know_hear_of_the_end_of_a_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async with scripted() as at:
-            monkeypatch.setattr(at.api.memberships, "closed", partial(at.note, "memberships"))
-            at.api.closed(3, received_all=True)
-            assert at.asked == [
-                ("closed", 3, {}),
-                ("closed", 3, {"received_all": True}),
-                ("memberships", 3, 7.0),
-            ]
-
-    async def test_an_operators_marker_aborts(self) -> None:
-        topics = [WriteTxnMarkersRequestWritableTxnMarkerTopic("t", [0])]
-        request = WriteTxnMarkersRequest([WriteTxnMarkersRequestWritableTxnMarker(1, 0, False, topics)])
-        async with scripted() as at:
-            for error in (None, REFUSED):
-                at.error = error
-                answer: Any = await at.api.abort(AbortRequest("id", ME, request))
-                row = answer.markers[0].topics[0].partitions[0]
-                assert row.error_code == (error.error_code if error else 0)
-            assert at.asked == [("abort", "id", ME)] * 2
-
-    @pytest.mark.parametrize(("client", "known"), [(ME, ME), (Producer(-1, -1), None)])
-    async def test_a_client_that_has_an_identity_names_it(self, client: Producer, known: Producer | None) -> None:
-        async with scripted() as at:
-            request = InitProducerIdRequest("id", 1234)
-            await at.api.answer(TransactionRequest(WHO._replace(client=client), request), 4, lambda: None)
-            assert at.asked == [("init", "id", 1234, known, "c")]
-
-    async def test_other_requests_are_a_mistake_of_the_caller(self) -> None:
-        async with scripted() as at:
-            with pytest.raises(TypeError, match="HeartbeatRequest is not about a transaction"):
-                await at.api.answer(TransactionRequest(WHO, HeartbeatRequest()), 4, lambda: None)
+async def test_other_requests_are_a_mistake_of_the_caller() -> None:
+    async with decided() as (_, coordinator):
+        with pytest.raises(TypeError, match="HeartbeatRequest is not about a transaction"):
+            await coordinator.answer(TransactionRequest(WHO, HeartbeatRequest()), 4)

@@ -14,7 +14,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import EVERYTHING, NOTHING_BESIDE, DecidedParts, prepared_parts
-from kproxy.txn.procedures.decisions import Decisions
+from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -24,13 +24,13 @@ from tests.txn.procedures.memory_log import P0, P1, Desk, Writer
 BUMPS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
 
 
-async def opened(name: str = "a", **written: int) -> tuple[Desk, Decisions, Transaction]:
+async def opened(name: str = "a", **written: int) -> tuple[Desk, LogDecider, Transaction]:
     """An instance whose client has a transaction open."""
     desk = await Desk(name).initialized()
-    return desk, Decisions(desk.keeper, desk.tools, desk.ends), await desk.transaction(**(written or {"p0": 7}))
+    return desk, LogDecider(desk.keeper, desk.tools, desk.ends), await desk.transaction(**(written or {"p0": 7}))
 
 
-async def decided(decisions: Decisions, transaction: Transaction, why: str | None, *, bumps: bool = True) -> Verdict:
+async def decided(decisions: LogDecider, transaction: Transaction, why: str | None, *, bumps: bool = True) -> Verdict:
     return await decisions.decide(transaction, why, bumps=bumps, beside=NOTHING_BESIDE)
 
 
@@ -42,7 +42,7 @@ async def continuing(desk: Desk, transaction: Transaction, *, has_committed: boo
     if has_committed:
         following = await other.transaction(p1=9)
         following.former = {transaction.producer: transaction.writer.written()}
-        await decided(Decisions(other.keeper, other.tools, other.ends), following, None)
+        await decided(LogDecider(other.keeper, other.tools, other.ends), following, None)
     return other
 
 
@@ -76,7 +76,7 @@ class TestADecision:
         desk = Desk()
         desk.keeper.client = Producer(5, LAST_EPOCH)
         await desk.keeper.claim_again()
-        decisions, transaction = Decisions(desk.keeper, desk.tools, desk.ends), await desk.transaction()
+        decisions, transaction = LogDecider(desk.keeper, desk.tools, desk.ends), await desk.transaction()
         asked = desk.asked["producer id"]
         await decided(decisions, transaction, None, bumps=False)
         assert (desk.keeper.client, desk.asked["producer id"]) == (Producer(5, LAST_EPOCH), asked)
@@ -142,7 +142,7 @@ class TestADecision:
             finally:
                 await other.initialized()
                 if has_ended:
-                    following = Decisions(other.keeper, other.tools, other.ends)
+                    following = LogDecider(other.keeper, other.tools, other.ends)
                     await decided(following, await other.transaction(p0=9), None, bumps=False)
 
         desk.log.append_unread = overtaken  # type: ignore[assignment]
@@ -161,14 +161,14 @@ class TestADecision:
         else:
             other = Desk("b", desk.log.records)
             await other.initialized()
-            await decided(Decisions(other.keeper, other.tools, other.ends), await other.transaction(p0=9), None)
+            await decided(LogDecider(other.keeper, other.tools, other.ends), await other.transaction(p0=9), None)
         assert await decided(decisions, second, None) is Verdict.ABORTED
         assert desk.keeper.client == before
 
     async def test_of_a_continued_transaction_covers_what_other_instances_wrote(self) -> None:
         desk, _, former = await opened()
         other = await continuing(desk, former)
-        decisions, transaction = Decisions(other.keeper, other.tools, other.ends), await other.transaction(p1=9)
+        decisions, transaction = LogDecider(other.keeper, other.tools, other.ends), await other.transaction(p1=9)
         transaction.former = {former.producer: former.writer.written()}
         await other.ends.of([P0])
         assert await decided(decisions, transaction, None) is Verdict.COMMITTED
@@ -296,13 +296,13 @@ class TestATransactionThatIsPrepared:
 class TestAnEndWhereNothingIsOpen:
     async def test_claims_nothing_under_a_claim_that_holds(self) -> None:
         desk = await Desk().initialized()
-        await Decisions(desk.keeper, desk.tools, desk.ends).check_nothing_open()
+        await LogDecider(desk.keeper, desk.tools, desk.ends).check_nothing_open()
         assert desk.tools.stats.claims == {"won": 1}
 
     async def test_claims_where_a_former_instance_may_have_begun(self) -> None:
         desk = await Desk().initialized()
         desk.keeper.claim = None
-        await Decisions(desk.keeper, desk.tools, desk.ends).check_nothing_open()
+        await LogDecider(desk.keeper, desk.tools, desk.ends).check_nothing_open()
         assert desk.tools.stats.claims == {"won": 2}
 
     @pytest.mark.parametrize("is_known", [False, True])
@@ -314,7 +314,7 @@ class TestAnEndWhereNothingIsOpen:
         else:
             desk.log.view = None
         desk.keeper.claim = None
-        await Decisions(desk.keeper, desk.tools, desk.ends).check_nothing_open()
+        await LogDecider(desk.keeper, desk.tools, desk.ends).check_nothing_open()
         assert desk.tools.stats.claims == {"won": 1}
 
     async def test_is_refused_where_another_instance_has_the_id(self) -> None:
@@ -324,7 +324,7 @@ class TestAnEndWhereNothingIsOpen:
         await other.keeper.claim_again()
         assert isinstance(desk.log.records[-1], TransactionClaim)
         with pytest.raises(TxnError, match="NOT_COORDINATOR"):
-            await Decisions(desk.keeper, desk.tools, desk.ends).check_nothing_open()
+            await LogDecider(desk.keeper, desk.tools, desk.ends).check_nothing_open()
         assert desk.keeper.has_left
         await desk.keeper.claim_to_initialize(NOBODY)
         assert not desk.keeper.has_left

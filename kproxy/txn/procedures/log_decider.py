@@ -14,8 +14,8 @@ from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 
 
-class Decisions:
-    """Of the transactions of one transactional id; used by the request that has its turn."""
+class LogDecider:
+    """Decides the transactions of one transactional id, for the request that has its turn."""
 
     def __init__(self, keeper: ClaimKeeper, tools: OwnerTools, ends: PartitionEnds) -> None:
         """``ends``: of the partitions, as they were announced."""
@@ -95,7 +95,7 @@ class Decisions:
             await self._keeper.claim_again()
 
     async def _settled(self, transaction: Transaction, view: IdView | None) -> Verdict:
-        """What became of a transaction, by a claim if the log does not show it. TxnError if others continue it."""
+        """The verdict on a transaction, by a claim if the log does not show it. TxnError if others continue it."""
         part = transaction.producer
         if view is None or view.verdict(part) is Verdict.UNDECIDED or view.is_former(part):
             try:
