@@ -74,7 +74,7 @@ def covered_parts(view: "IdView", also: DecisionScope) -> set[Producer]:
     """What was prepared, as far as it is of the batch that is meant; a member that has prepared nothing is left out.
 
     The log says who owned the id when a part was prepared, and not of which batch it is
-    (``verification.models.prepared_owners``).
+    (``verification.explorer.drivers``).
     """
     if also.every:
         return set(view.prepared)

@@ -1,7 +1,7 @@
 """Which epoch at the broker stands for a client of ``broker-fenced``: what the next kproxy needs to continue for it.
 
 Entries of the compacted topic ``__kproxy_producer_state``, beside those of lanes; the version of the key tells them
-apart. ``verification.models.fenced_mapping`` says when they are written.
+apart. ``procedures.continuing`` and ``procedures.kept_epoch`` say when they are written.
 """
 
 from collections.abc import Iterator

@@ -14,11 +14,13 @@ from kproxy.txn.procedures.pending_offsets import PendingOffsets
 from kproxy.txn.procedures.takeover import TakenOver, Takeover
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
 if TYPE_CHECKING:
     from verification.explorer.instance import Instance
 
+_ANSWERED: Final = Takeover.answered
 _NOTE_COPIES: Final = IdView._note_copies
 
 
@@ -86,6 +88,20 @@ async def joins_and_fences_then(self: LogOwner, request: TxnRequest, places: Seq
 
         instance.world.engine.start(f"{instance.name} fences later", instance, fence())
         transaction.joined.update(places)
+
+
+async def gives_up_its_claim(self: Takeover, resumed: Producer) -> IdView | None:
+    """An InitProducerId that is refused gives up the claim, under which a transaction may be open."""
+    try:
+        return await _ANSWERED(self, resumed)
+    except TxnError:
+        self._keeper.claim = None
+        raise
+
+
+def any_identity_is_new(self: IdView, client: Producer) -> bool:
+    """A claim may name any identity, also one that a decision has given to another producer."""
+    return client.producer_id >= 0
 
 
 async def takes_offsets_at_their_word(self: PendingOffsets, transaction: Transaction, offsets: object) -> None:

@@ -1,9 +1,7 @@
 """Clients of one transactional id: what they ask, what they do with each response, and what they have heard."""
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from kproxy.codec._generated.transaction_offsets import (
     TransactionOffsets,
@@ -16,15 +14,19 @@ from kproxy.errors import KproxyError
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE
+from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
+from verification.explorer.client_steps import FIRST, Make, Sending, Waiting
 from verification.explorer.engine import Move, Step, Task
 from verification.explorer.instance import Instance, batch_of
+from verification.explorer.scripts import Script, Told, Txn
 from verification.explorer.world import NAME, PARTITIONS, World
 
-_TIMEOUT_MS: Final = 60_000
+TIMEOUT_MS: Final = 60_000
 #: Seconds until a request is sent again to an instance that does not coordinate the id: it takes it over then.
 _PATIENCE: Final = 3.0
+REPLACED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -33,38 +35,6 @@ _AGAIN: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-
-
-class Txn(NamedTuple):
-    """What a transaction is to write: how many records to each partition; and whether it moves a group's offsets."""
-
-    records: tuple[int, ...] = (1,)
-    commits: bool = True
-    offsets: bool = False
-
-
-class Script(NamedTuple):
-    """What a client does."""
-
-    txns: tuple[Txn, ...]
-    #: The second protocol: partitions join by being written, and each end gives a new identity (KIP-890).
-    second: bool = False
-    #: Its records are in flight at the same time, perhaps through several instances.
-    pipelined: bool = False
-
-
-@dataclass
-class Told:
-    """What a client knows of a transaction."""
-
-    sent: list[str] = field(default_factory=list)
-    acknowledged: list[str] = field(default_factory=list)
-    #: Which ends it has asked for: whether to commit.
-    asked: list[bool] = field(default_factory=list)
-    #: What it has heard: None: nothing yet.
-    committed: bool | None = None
-    #: Whether the group's offsets were acknowledged.
-    offsets: bool = False
 
 
 class Fatal(KproxyError):
@@ -79,88 +49,6 @@ class Lost(Exception):
     """A client's connection has ended."""
 
 
-class Sending(Step):
-    """Waits until a request is sent to an instance."""
-
-    def __init__(self, client: "Client", what: str, make: Callable[[Instance], Coroutine[Step, Any, Any]]) -> None:
-        """``make`` begins what the instance does."""
-        super().__init__("send", what)
-        self._client, self._what, self._make = client, what, make
-
-    def moves(self) -> Iterator[Move]:
-        """To the instance that it used last, or to another one."""
-        client = self._client
-        for number, instance in enumerate(client.world.instances):
-            is_same = number == client.at
-            if is_same or client.world.budget["moves"]:
-                text = f"{client.name} asks {instance.name}: {self._what}"
-                yield Move(text, partial(self._send, number), is_fault=not is_same)
-
-    def _send(self, number: int) -> None:
-        client, world = self._client, self._client.world
-        if number != client.at:
-            world.budget.take("moves")
-            client.leave()
-            client.at = number
-        instance = world.instances[number]
-        waiting = Waiting(client, instance, self._what)
-        assert self.task is not None
-        task = self.task
-        client.waiting.add(waiting)
-        task.resume(waiting)
-        waiting.begin(self._make(instance))
-
-
-class Waiting(Step):
-    """Waits for an instance's response."""
-
-    def __init__(self, client: "Client", instance: Instance, what: str) -> None:
-        """To a request that was sent."""
-        super().__init__("response", what)
-        self._client, self.instance, self._what = client, instance, what
-        self._done: Task | None = None
-
-    def begin(self, coroutine: Coroutine[Step, Any, Any]) -> None:
-        """The instance takes the request."""
-        name = f"{self.instance.name}/{self._what}"
-        self._client.world.engine.start(name, self.instance, coroutine, self._answer)
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether its client still waits for it."""
-        return self.task is not None and self.task.waits is self
-
-    def _answer(self, task: Task) -> None:
-        self._done = task
-        self.facts = (*self.facts, "answered", task.result, task.error)
-        if self.is_awaited and not self._client.world.budget["unheard"]:
-            self._hear()
-
-    def moves(self) -> Iterator[Move]:
-        """The response is read, or the connection ends before."""
-        if self._done is not None:
-            yield Move(f"{self._client.name} reads the response: {self._what}", self._hear)
-        if self._client.world.budget["unheard"]:
-            yield Move(f"{self._client.name} loses its connection: {self._what}", self._lose, is_fault=True)
-
-    def _hear(self) -> None:
-        assert self.task is not None
-        assert self._done is not None
-        self._client.waiting.discard(self)
-        self.task.resume(self._done.result, self._done.error)
-
-    def _lose(self) -> None:
-        self._client.world.budget.take("unheard")
-        self.break_off()
-
-    def break_off(self) -> None:
-        """The connection has ended."""
-        assert self.task is not None
-        self._client.waiting.discard(self)
-        self._client.leave()
-        self.task.resume(error=OSError("the connection ended"))
-
-
 class Client:
     """One producer."""
 
@@ -168,17 +56,26 @@ class Client:
         """It has asked nothing yet."""
         self.world, self.number, self.script = world, number, script
         self.name = f"client {number}"
-        self.at = 0
+        self.at = script.at
         self.connection = 100 * number + 1
         self.identity = NOBODY
         self.told: list[Told] = []
         self.waiting: set[Waiting] = set()
         self.ended = ""
+        #: Whether its first InitProducerId may still be served after it was repeated: that replaces the client.
+        self.has_rival = False
+        #: How often a response said that its transaction can only be aborted; the request and the error that ended it.
+        self.aborts = 0
+        self.refused = ("", ErrorCode.NONE)
         self._sequences: dict[TopicPartition, int] = {}
 
     def start(self) -> None:
         """Begins."""
         self.world.engine.start(self.name, self, self._run(), self._end)
+
+    def moves(self) -> Iterator[Move]:
+        """What may happen to it by itself."""
+        return iter(())
 
     def leave(self) -> None:
         """Its next request comes over another connection."""
@@ -206,21 +103,30 @@ class Client:
             self.ended = f"fatal: {error}"
 
     async def _initialize(self) -> None:
-        async def ask(instance: Instance) -> Producer:
-            return await instance.owners.initialize(NAME, _TIMEOUT_MS, NOBODY, self.name)
+        async def ask(instance: Instance, request: TxnRequest) -> Producer:
+            return await instance.owners.initialize(NAME, TIMEOUT_MS, request.client, self.name, CLIENT)
 
-        self.identity = await self._ask("InitProducerId", ask)
+        is_first = self.identity == NOBODY
+        self._take(await self._ask(FIRST if is_first else "InitProducerId with its identity", ask))
+
+    def _take(self, identity: Producer) -> None:
+        """It continues under an identity that it has received."""
+        if identity != self.identity:
+            self.world.given.append((identity, self.name))
+        self.identity = identity
         self._sequences.clear()
 
     async def _transaction(self, txn: Txn) -> None:
         told = Told()
         self.told.append(told)
+        if txn.renews:
+            await self._initialize()
         counts = list(zip(PARTITIONS, txn.records, strict=False))
-        places = [place for place, count in counts if count]
+        places = [place for place, number in counts if number]
         try:
             if not self.script.second and places:
                 await self._add(places)
-            await self._write_all(told, [place for place, count in counts for _ in range(count)])
+            await self._write_all(told, [place for place, number in counts for _ in range(number)])
             if txn.offsets:
                 await self._move_offsets()
                 told.offsets = True
@@ -229,14 +135,19 @@ class Client:
                 return
         except Abortable:
             pass
+        if txn.ends_renewed:
+            told.asked.append(False)
+            await self._initialize()
+            told.committed = False
+            return
         await self._finish(told, committed=False)
 
-    def _request(self) -> TxnRequest:
+    def request(self) -> TxnRequest:
+        """What it sends names its identity and its connection."""
         return TxnRequest(NAME, self.identity, self.connection, self.name)
 
     async def _add(self, places: Sequence[TopicPartition]) -> None:
-        async def ask(instance: Instance) -> None:
-            request = self._request()
+        async def ask(instance: Instance, request: TxnRequest) -> None:
             owner = await instance.owners.owner(request)
             await owner.join(request, places)
 
@@ -269,8 +180,7 @@ class Client:
         self._sequences[place] = sequence + 1
         second = self.script.second
 
-        async def ask(instance: Instance) -> int:
-            request = self._request()
+        async def ask(instance: Instance, request: TxnRequest) -> int:
             batch = ClientBatch(*place, batch_of(f"<{payload}>"), 1, sequence)
             owner = await instance.owners.owner(request)
             rows = await owner.produce(request, [batch], implicit=second, accepted=lambda: None)
@@ -285,14 +195,12 @@ class Client:
         second, generation = self.script.second, self.world.generation
         if not second:
 
-            async def add(instance: Instance) -> None:
-                request = self._request()
+            async def add(instance: Instance, request: TxnRequest) -> None:
                 await (await instance.owners.owner(request)).add_offsets(request, "g")
 
             await self._ask("AddOffsetsToTxn", add)
 
-        async def ask(instance: Instance) -> None:
-            request = self._request()
+        async def ask(instance: Instance, request: TxnRequest) -> None:
             rows = [TransactionOffsetsTopic("in", [TransactionOffsetsPartition(0, len(self.told))])]
             offsets = TransactionOffsets(group_id="g", generation_id=generation, member_id="m", topics=rows)
             await (await instance.owners.owner(request)).commit_offsets(request, offsets, implicit=second)
@@ -303,9 +211,14 @@ class Client:
         told.asked.append(committed)
         second = self.script.second
 
-        async def ask(instance: Instance) -> Producer:
-            request = self._request()
-            owner = await instance.owners.owner(request)
+        async def ask(instance: Instance, request: TxnRequest) -> Producer:
+            try:
+                owner = await instance.owners.owner(request)
+            except TxnError:  # as ``Coordinator.end``
+                found = instance.owners.answer_expired(request, committed=committed)
+                if found is None:
+                    raise
+                return found
             return await owner.end(request, committed=committed, bumps=second, also=ALONE)
 
         try:
@@ -317,11 +230,12 @@ class Client:
             return
         told.committed = committed
         if second:
-            self.identity = identity
-            self._sequences.clear()
+            self._take(identity)
 
-    async def _ask(self, what: str, make: Callable[[Instance], Coroutine[Step, Any, Any]]) -> Any:
+    async def _ask(self, what: str, make: Make) -> Any:
+        attempt = -1
         while True:
+            attempt += 1
             try:
                 waiting: Waiting = await Sending(self, what, make)
                 return await waiting
@@ -336,5 +250,9 @@ class Client:
                     self.world.budget.take("again")
                     continue
                 if error.error_code is ErrorCode.TRANSACTION_ABORTABLE:
+                    self.aborts += 1
                     raise Abortable(what) from None
+                self.refused = what, ErrorCode(error.error_code)
+                if not attempt and what == "EndTxn commit" and error.error_code in REPLACED:
+                    self.told[-1].is_denied = True
                 raise Fatal(f"{what}: {error}") from None

@@ -179,9 +179,9 @@ class Engine:
 class Scope:
     """As trio's ``CancelScope``."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Nothing is cancelled."""
-        self._engine = engine
+    def __init__(self, engine: Engine, seconds: float | None = None) -> None:
+        """Nothing is cancelled; ``seconds``: the time of the scope, if it ends."""
+        self._engine, self.seconds = engine, seconds
         self._task: Task | None = None
         self.is_cancelled = self._is_caught = False
 
@@ -318,5 +318,5 @@ class Clock:
         """No time passes."""
 
     def scope(self, seconds: float | None = None) -> Scope:
-        """A scope; for granted is taken that its time does not run out."""
-        return Scope(self._engine)
+        """A scope; its time runs out only where the world says so."""
+        return Scope(self._engine, seconds)

@@ -25,8 +25,8 @@ from verification.explorer.world import World, read
 _TIMING: Final = Timing(0.1, 1.0, OLD_S)
 _IN_FLIGHT: Final = 5
 _PATIENCE_MS: Final = 900_000
-#: Ids do not expire.
-_FOR_EVER_MS: Final = 1 << 50
+#: A week: ids expire only where a world says that a fortnight passes.
+_UNUSED_MS: Final = 604_800_000
 
 
 class Reading(Step):
@@ -278,7 +278,7 @@ class Instance:
         self.position = 0
         self._nonces = 0
         self._under_way: set[str] = set()
-        tools = OwnerTools(
+        self.tools = OwnerTools(
             log=self,
             stats=TransactionStats(),
             groups=self,
@@ -291,9 +291,9 @@ class Instance:
             instance_id=name,
             time=world.time,
             traces=NoTraces(),
-            report=_report,
+            report=report,
         )
-        self.owners = LogOwners(tools, Terms(_PATIENCE_MS, _FOR_EVER_MS), self._alone, self._start)
+        self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self._alone, self._start)
 
     def moves(self) -> Iterator[Move]:
         """It reads on, or is killed and started again."""
@@ -312,11 +312,15 @@ class Instance:
         world.budget.take("crash")
         self.is_killed = True
         world.engine.kill(self)
-        new = Instance(world, self.name, self.life + 1)
-        world.instances[world.instances.index(self)] = new
-        new.read()
+        world.instances[world.instances.index(self)] = self.again()
         for client in world.clients:
             client.lost(self)
+
+    def again(self) -> "Instance":
+        """The process after this one, which has read the log."""
+        new = Instance(self.world, self.name, self.life + 1)
+        new.read()
+        return new
 
     # -- the log
 
@@ -431,8 +435,8 @@ def payload_of(batch: memoryview) -> str:
 _MOST_VALUE: Final = 40
 
 
-def _report(*_: object, **__: object) -> None:
-    pass
+def report(*_: object, **__: object) -> None:
+    """Nobody reads it."""
 
 
 def _ignore(_: object) -> None:

@@ -4,17 +4,23 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kproxy.codec.messages import ErrorCode
 from kproxy.txn.verdict import Verdict
+from verification.explorer.client import REPLACED
 from verification.explorer.world import World
 
 if TYPE_CHECKING:
-    from verification.explorer.client import Client, Told
+    from verification.explorer.client import Client
+    from verification.explorer.scripts import Told
 
 TWICE = "no record is seen twice"
 LOST = "what was acknowledged in a committed transaction is seen"
 ABORTED = "nothing of an aborted transaction is seen"
 TORN = "a transaction is seen whole or not at all"
 OFFSETS = "a group's offsets move with their transaction"
+GIVEN = "an identity is one client's"
+FENCED = "a client that nobody replaced is not fenced"
+DOOMED = "a transaction is lost only to a fault"
 STUCK = "every request is answered"
 OPEN = "nothing stays undecided"
 NOTICED = "what was decided stays, and the log names data before they are there"
@@ -33,6 +39,11 @@ def broken(world: World) -> Iterator[tuple[str, str]]:
         for told in client.told:
             yield from _records(client.name, told, seen)
         yield from _offsets(client, set(world.moved()))
+        yield from _errors(client, world)
+    owners = Counter(identity for identity, _ in set(world.given))
+    for identity, count in owners.items():
+        if count > 1:
+            yield GIVEN, f"{count} clients have received {identity}"
 
 
 def _records(name: str, told: "Told", seen: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -40,12 +51,31 @@ def _records(name: str, told: "Told", seen: Mapping[str, int]) -> Iterator[tuple
     missing = [payload for payload in told.acknowledged if not seen[payload]]
     if told.committed and missing:
         yield LOST, f"{name} heard that {missing} are committed"
-    if shown and (told.committed is False or told.asked == [False]):
+    if shown and (told.committed is False or told.is_denied or told.asked == [False]):
         yield ABORTED, f"{shown} of {name} are seen"
     if shown and not told.asked:
         yield ABORTED, f"{shown} are seen, and {name} has asked for no end"
     if shown and missing:
         yield TORN, f"{shown} of {name} are seen, {missing} are not"
+
+
+#: Faults after which kproxy may have to abort a transaction.
+_HARM = frozenset({"lost", "silent", "crash", "time", "still", "forget", "rebalance", "moves", "unused"})
+
+
+def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
+    """Of a client that has the id alone."""
+    if len(world.clients) > 1 or client.has_rival or not {"take", "harm"}.isdisjoint(world.budget.taken):
+        return
+    what, error = client.refused
+    is_expired = "unused" in world.budget.taken and what != "EndTxn commit"
+    is_harmed = bool(_HARM & world.budget.taken)
+    if error == ErrorCode.INVALID_TXN_STATE and not is_harmed:
+        yield DOOMED, f"{client.name} received {error.name} for {what}"
+    if error in REPLACED or (error == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not is_expired):
+        yield FENCED, f"{client.name} received {error.name} for {what}"
+    if client.aborts and not is_harmed:
+        yield DOOMED, f"{client.name} has to abort, and nothing has happened but {sorted(world.budget.taken)}"
 
 
 def _offsets(client: "Client", moved: Collection[int]) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,28 @@
 """What is to be searched: each small world with kproxy's own rules, and with each rule left out that it shows."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from verification.explorer.broker_scenarios import BROKER_SCENARIOS, BrokerScenario
+from verification.explorer.broker_variants import BROKER_VARIANTS
+from verification.explorer.driver_variants import DRIVER_VARIANTS
+from verification.explorer.drivers import DRIVER_SCENARIOS, DriverScenario
 from verification.explorer.scenarios import SCENARIOS, Scenario, bounded
 from verification.explorer.search import Found, search
-from verification.explorer.variants import VARIANTS, Variant
+from verification.explorer.variant import Variant
+from verification.explorer.variants import VARIANTS
+
+Small: TypeAlias = Scenario | BrokerScenario | DriverScenario
+#: All worlds.
+WORLDS: Final[tuple[Small, ...]] = (*SCENARIOS, *BROKER_SCENARIOS, *DRIVER_SCENARIOS)
+#: All rules that are left out in turn.
+RULES: Final = (*VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS)
 
 
 class Job(NamedTuple):
     """One search."""
 
-    scenario: Scenario
+    scenario: Small
     variant: Variant | None
     most_states: int
 
@@ -28,14 +39,24 @@ class Job(NamedTuple):
             with self.variant.applied():
                 return search(self.scenario.make, self.most_states, self.variant.breaks)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process finds it by its names."""
+        return _named, (self.scenario.name, self.variant and self.variant.name, self.most_states)
+
     def is_surprise(self, found: Found) -> bool:
         """Whether kproxy's own rules do not hold, or one that is left out is not missed."""
         return bool(found.traces) if self.variant is None else self.variant.breaks not in found.traces
 
 
+def _named(scenario: str, variant: str | None, most_states: int) -> Job:
+    world = next(one for one in WORLDS if one.name == scenario)
+    rule = next((one for one in RULES if (one.scenario, one.name) == (scenario, variant)), None)
+    return Job(world, rule, most_states)
+
+
 def jobs(names: Sequence[str], most_states: int, *, own: bool, broken: bool) -> list[Job]:
     """The searches whose name has one of ``names`` in it, or all."""
-    by_name = {scenario.name: scenario for scenario in SCENARIOS}
-    found = [Job(scenario, None, most_states) for scenario in SCENARIOS if own]
-    found += [Job(by_name[variant.scenario], variant, most_states) for variant in VARIANTS if broken]
+    by_name = {scenario.name: scenario for scenario in WORLDS}
+    found = [Job(scenario, None, most_states) for scenario in WORLDS if own]
+    found += [Job(by_name[variant.scenario], variant, most_states) for variant in RULES if broken]
     return [job for job in found if not names or any(part in job.name for part in names)]

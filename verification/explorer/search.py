@@ -37,7 +37,7 @@ class _Node(NamedTuple):
         return found[::-1]
 
 
-def search(make: Callable[[], World], most_states: int, looked_for: str = "") -> Found:
+def search(make: Callable[[], World], most_states: int, looked_for: str | None = None) -> Found:
     """Explores until all is seen, there are too many states, or an invariant ``looked_for`` (its name begins so) fails.
 
     Nothing is explored after a state with a broken invariant.
@@ -70,7 +70,7 @@ def search(make: Callable[[], World], most_states: int, looked_for: str = "") ->
             after.close()
         if not moves:
             world.close()
-        if looked_for and any(name.startswith(looked_for) for name in traces):
+        if looked_for is not None and any(name.startswith(looked_for) for name in traces):
             break
     return Found(len(seen), len(seen) > most_states, traces, runs, time.process_time() - began)
 

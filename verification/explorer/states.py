@@ -128,5 +128,8 @@ def key_of(world: World) -> int:
     tasks = tuple([(task.name, walk.of(task.waits), walk.of(task.coroutine)) for task in world.engine.tasks])
     budget = tuple(sorted(world.budget.items()))
     return hash(
-        (log, tuple(partitions), flying, instances, clients, tasks, budget, world.generation, world.time.seconds)
+        (
+            *(log, tuple(partitions), flying, instances, clients, tasks, budget),
+            *(world.generation, world.time.seconds, world.facts()),
+        )
     )

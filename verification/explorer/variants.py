@@ -1,41 +1,22 @@
 """The coordinator without one of its rules, each with the small world that shows what the rule is for."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Final, NamedTuple
-from unittest.mock import patch
+from typing import Final
 
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.former_epochs import FormerEpochs
+from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.procedures.pending_offsets import PendingOffsets
 from kproxy.txn.procedures.takeover import Takeover
 from kproxy.txn.procedures.transaction import Transaction
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView
 from verification.explorer import broken_rules, invariants
+from verification.explorer.variant import Variant
 from verification.simulation.transactions import broken_rules as rules
-
-
-class Variant(NamedTuple):
-    """One rule less."""
-
-    #: What becomes of the rule.
-    name: str
-    changes: tuple[rules.Change, ...]
-    #: The name of the world in which it is missed, and what breaks there.
-    scenario: str
-    breaks: str
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Without the rule until the block ends."""
-        with ExitStack() as stack:
-            for owner, name, new in self.changes:
-                stack.enter_context(patch.object(owner, name, new))
-            yield
-
 
 VARIANTS: Final = (
     Variant(
@@ -130,5 +111,56 @@ VARIANTS: Final = (
         ((LogOwner, "_lose", rules.lost_without_a_claim),),
         "overdue, TV1",
         invariants.OPEN,
+    ),
+    Variant(
+        "a client whose abort a claim has settled keeps its epoch, and used sequences are repeated batches",
+        (
+            (LogOwner, "_raise_epoch", rules.keeps_its_epoch),
+            (ClientSequences, "order", rules.used_is_repeated),
+        ),
+        "aborted, TV2",
+        invariants.LOST,
+    ),
+    Variant(
+        "a client receives the newest identity of its id",
+        ((LogDecider, "_take_decided", rules.takes_the_newest_identity),),
+        "rivals elsewhere, TV2",
+        invariants.GIVEN,
+    ),
+    Variant(
+        "a claim may name an identity that a decision has given",
+        ((IdView, "_is_new_client", broken_rules.any_identity_is_new),),
+        "rivals elsewhere, TV2",
+        invariants.GIVEN,
+    ),
+    Variant(
+        "an InitProducerId that was answered claims the id again",
+        ((LogOwner, "initialize", rules.initializes_again),),
+        "renewed, TV2",
+        invariants.LOST,
+    ),
+    Variant(
+        "an InitProducerId that is refused gives up the claim",
+        ((Takeover, "answered", broken_rules.gives_up_its_claim),),
+        "renewed, TV2",
+        invariants.DOOMED,
+    ),
+    Variant(
+        "the last end is forgotten with its id",
+        ((LogOwners, "answer_expired", rules.keep),),
+        "expired, TV2",
+        invariants.FENCED,
+    ),
+    Variant(
+        "a late batch of the transaction before is taken for a new one",
+        ((ClientSequences, "order", rules.used_is_new),),
+        "late, TV1",
+        invariants.ABORTED,
+    ),
+    Variant(
+        "an EndTxn over an old connection is let in",
+        ((TransactionalId, "admit", rules.admits_any_connection),),
+        "late, TV1",
+        invariants.DOOMED,
     ),
 )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from verification.explorer.instance import Instance
 
 NAME: Final = "id"
+#: Longer than an unused id is kept (``transactional.id.timeout.ms``), in seconds.
+_FORTNIGHT: Final = 1_209_600.0
 PARTITIONS: Final[tuple[TopicPartition, ...]] = (("t", 0), ("t", 1))
 
 
@@ -87,9 +89,16 @@ class Flight:
 class Budget(Counter[str]):
     """How often each fault may still happen."""
 
+    def __init__(self, most: Mapping[str, int]) -> None:
+        """How often each may happen."""
+        super().__init__(most)
+        #: Those that have happened.
+        self.taken: set[str] = set()
+
     def take(self, what: str) -> None:
         """It has happened."""
         self[what] -= 1
+        self.taken.add(what)
 
 
 class World:
@@ -110,6 +119,8 @@ class World:
         #: As one that has read all of the log sees it.
         self.reader = Views()
         self.producer_ids = 100
+        #: Each identity that a client has received, and its name.
+        self.given: list[tuple[Producer, str]] = []
         #: Broken invariants, as they were noticed on the way.
         self.broken: list[str] = []
         #: Of each batch that was once decided for readers: how.
@@ -118,6 +129,10 @@ class World:
     def close(self) -> None:
         """Nobody runs it any more."""
         self.engine.close()
+
+    def facts(self) -> tuple[Any, ...]:
+        """What tells a world of some kind from others of that kind, beside what all worlds have."""
+        return ()
 
     # -- the log
 
@@ -216,12 +231,9 @@ class World:
         found = [*self.engine.moves(), *self._arrivals()]
         for instance in self.instances:
             found += instance.moves()
-        if self.budget["time"]:
-            found.append(Move("80 s pass", self._pass_time, is_fault=True))
-        if self.budget["still"]:
-            for instance in self.instances:
-                do = partial(self._pass_time_for, instance)
-                found.append(Move(f"80 s pass, in which all but {instance.name} stand still", do, is_fault=True))
+        for client in self.clients:
+            found += client.moves()
+        found += self._times()
         if self.budget["forget"]:
             for place, partition in self.partitions.items():
                 if partition.producers.known and self._is_decided(place):
@@ -231,19 +243,41 @@ class World:
             found.append(Move("the group moves on", self._rebalance, is_fault=True))
         return found
 
+    def _times(self) -> Iterator[Move]:
+        """Time passes."""
+        if self.budget["time"]:
+            yield Move("80 s pass", self._pass_time, is_fault=True)
+        if self.budget["unused"]:
+            yield Move("a fortnight passes", self._pass_a_fortnight, is_fault=True)
+        if self.budget["still"]:
+            for instance in self.instances:
+                do = partial(self._pass_time_for, instance)
+                yield Move(f"80 s pass, in which all but {instance.name} stand still", do, is_fault=True)
+
+    def open(self, texts: Sequence[str]) -> None:
+        """Makes the moves whose text begins so, and before each of them the first that needs no fault."""
+        for text in texts:
+            while (wanted := next((move for move in self.moves() if move.text.startswith(text)), None)) is None:
+                next(move for move in self.moves() if not move.is_fault).do()
+            wanted.do()
+
     def _pass_time(self) -> None:
         self.budget.take("time")
         self._pass(self.instances)
+
+    def _pass_a_fortnight(self) -> None:
+        self.budget.take("unused")
+        self._pass(self.instances, _FORTNIGHT)
 
     def _pass_time_for(self, instance: "Instance") -> None:
         self.budget.take("still")
         instance.read()
         self._pass([instance])
 
-    def _pass(self, instances: "Sequence[Instance]") -> None:
+    def _pass(self, instances: "Sequence[Instance]", seconds: float = 80.0) -> None:
         for instance in instances:
             instance.owners.look()
-        self.time.seconds += 80.0
+        self.time.seconds += seconds
         for instance in instances:
             instance.owners.look()
 

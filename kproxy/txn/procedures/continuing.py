@@ -1,6 +1,6 @@
 """A client of ``broker-fenced`` continues after a restart of kproxy, by the epoch that the log has for it.
 
-Each step is one of ``verification.models.fenced_mapping``, which shows what goes wrong without it.
+``verification.explorer.broken_continuing`` leaves each rule out, and the explorer shows the flaw.
 """
 
 from typing import Final

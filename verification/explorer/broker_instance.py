@@ -1,0 +1,249 @@
+"""One kproxy where the broker decides: its owner of the id, and what that asks of the coordinator and its log."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from kproxy.codec._generated.describe_transactions import DescribeTransactionsResponseTransactionState as Described
+from kproxy.codec._generated.end_txn import EndTxnRequest
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.topic_partition import TopicPartition
+from kproxy.net.txn.broker import broker_requests
+from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.broker_owner import BrokerOwner
+from kproxy.txn.procedures.broker_protocol import Protocol
+from kproxy.txn.procedures.kept_epoch import KeptEpoch
+from kproxy.txn.procedures.owner_policy import OwnerPolicy
+from kproxy.txn.requests import TxnRequest
+from kproxy.txn.stored_epochs import StoredEpoch
+from kproxy.txn.txn_error import TxnError
+from verification.explorer.broker_world import BrokerWorld
+from verification.explorer.engine import Event, Move, Step
+from verification.explorer.instance import DataConnections, Instance, report
+from verification.explorer.world import NAME
+
+_AHEAD_SECONDS: Final = 2.0
+_NAMES: Final = {"InitProducerIdRequest": "InitProducerId", "EndTxnRequest": "EndTxn"}
+
+
+class Asking(Step):
+    """Waits for the coordinator's response to a request."""
+
+    def __init__(self, instance: "BrokerInstance", request: Any, left_open: Callable[[], None] | None) -> None:
+        """``left_open`` is called where a request had no response, and is sent again."""
+        super().__init__("ask", type(request).__name__, repr(request))
+        self._instance, self._request, self._left_open = instance, request, left_open
+        self._is_repeated = False
+
+    @property
+    def _world(self) -> BrokerWorld:
+        world = self._instance.world
+        assert isinstance(world, BrokerWorld)
+        return world
+
+    @property
+    def _what(self) -> str:
+        kind = type(self._request).__name__
+        return f"{self._instance.name}'s {_NAMES.get(kind, kind)}"
+
+    def moves(self) -> Iterator[Move]:
+        """It arrives; a commit perhaps again, as its response was lost."""
+        yield Move(f"the broker takes {self._what}", self._arrive)
+        is_commit = isinstance(self._request, EndTxnRequest) and self._request.committed
+        if self._world.budget["repeat"] and is_commit:
+            yield Move(f"the broker takes {self._what}, and kproxy repeats it", self._repeat, is_fault=True)
+
+    def _arrive(self) -> None:
+        assert self.task is not None
+        self.task.resume(self._world.ask(self._request, is_late=False))
+
+    def _repeat(self) -> None:
+        self._world.budget.take("repeat")
+        self._world.ask(self._request, is_late=False)
+        assert self._left_open is not None
+        self._left_open()
+        self._is_repeated = True
+        self.facts = (*self.facts, "repeated")
+
+    def given_up(self) -> None:
+        """It may still arrive."""
+        world, request, what = self._world, self._request, self._what
+        key = ("late", type(request).__name__, repr(request))
+        world.send(f"the broker takes {what}, which is late", lambda: _ignore(world.ask(request, is_late=True)), *key)
+
+
+class Telling(Step):
+    """Waits for what the coordinator says of the id."""
+
+    def __init__(self, world: BrokerWorld) -> None:
+        """In a world."""
+        super().__init__("describe")
+        self._world = world
+
+    def moves(self) -> Iterator[Move]:
+        """It answers."""
+        yield Move("the broker describes the transaction", self._answer)
+
+    def _answer(self) -> None:
+        assert self.task is not None
+        self.task.resume(self._world.describe())
+
+
+class Requests(BrokerRequests):
+    """The product's requests, without its connections."""
+
+    def __init__(self, instance: "BrokerInstance") -> None:
+        """Of the one id."""
+        self._instance, self._name = instance, NAME
+
+    async def protocol(self, *, refresh: bool = False) -> Protocol:
+        """Of the world's level."""
+        return Protocol.of(self._instance.broker.level)
+
+    async def describes(self) -> bool:
+        """As brokers of Kafka 3.0 and later."""
+        return True
+
+    async def describe(self) -> Described | None:
+        """By the coordinator."""
+        found: Described | None = await Telling(self._instance.broker)
+        return found
+
+    async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
+        """As the product's."""
+        with suppress(TxnError), self._instance.world.time.scope(_AHEAD_SECONDS):
+            await self.add_partitions(producer, places)
+
+    async def _ask(
+        self, request: Any, kind: type[Any], *, left_open: Callable[[], None] | None = None, **_: Any
+    ) -> Any:
+        while (answer := await Asking(self._instance, request, left_open)) is ErrorCode.CONCURRENT_TRANSACTIONS:
+            pass
+        if isinstance(answer, ErrorCode):
+            broker_requests._check(answer, self._name)
+            return AddPartitionsToTxnResponse()
+        return answer
+
+    @property
+    def is_connected(self) -> bool:
+        """There are no connections."""
+        return False
+
+    def disconnect(self) -> None:
+        """There are none."""
+
+
+class EpochLog:
+    """``procedures.kept_epoch.EpochLog``: entries become durable one after the other."""
+
+    enabled = True
+
+    def __init__(self, instance: "BrokerInstance") -> None:
+        """It has been read."""
+        self._instance = instance
+        self.opened = Event()
+        self.opened.set()
+        #: Entries that are not durable yet.
+        self.pending: list[tuple[StoredEpoch | None, Event]] = []
+
+    def has_epochs_before(self, recorded_ms: int) -> bool:
+        """Nothing is so old."""
+        return False
+
+    def put_epoch(self, transactional_id: str, stored: StoredEpoch | None) -> Event:
+        """The entry is under way from now on."""
+        done = Event()
+        self.pending.append((stored, done))
+        return done
+
+    def now_ms(self) -> int:
+        """In ms since 1970."""
+        return self._instance.world.time.wall_ms()
+
+    def moves(self) -> Iterator[Move]:
+        """The next entry is durable."""
+        if self.pending:
+            yield Move(f"the log takes {_text(self.pending[0][0])}", self._take)
+
+    def _take(self) -> None:
+        stored, done = self.pending.pop(0)
+        self._instance.broker.recorded = stored
+        done.set()
+
+    def given_up(self) -> None:
+        """What a process that was killed has sent may still come to the log, if the world says so."""
+        world = self._instance.broker
+        for stored, _ in self.pending:
+            if world.budget["late_log"]:
+
+                def take(stored: StoredEpoch | None = stored) -> None:
+                    world.recorded = stored
+                    world.harm()
+
+                world.send(f"the log takes {_text(stored)}, which is late", take, "log", stored)
+
+
+class Owners(BrokerOwners):
+    """The product's owners, without its connections; and as clients ask for them."""
+
+    def __init__(self, instance: "BrokerInstance") -> None:
+        """Of the one id."""
+        self._instance, self._owners, self._packed = instance, dict[str, BrokerOwner](), {}
+        self._stats = TransactionStats()
+        self.leaving = False
+        self.entries = EpochLog(instance)
+
+    def known(self, transactional_id: str) -> BrokerOwner | None:
+        """The owner of an id, if there is one here."""
+        return self._owners.get(transactional_id)
+
+    async def take(self, transactional_id: str, policy: OwnerPolicy) -> BrokerOwner:
+        """No former self is there."""
+        return self.known(transactional_id) or self._make(transactional_id, policy)
+
+    async def _stored(self, transactional_id: str) -> StoredEpoch | None:
+        return self._instance.broker.recorded
+
+    def _make(self, transactional_id: str, policy: OwnerPolicy) -> BrokerOwner:
+        instance, time = self._instance, self._instance.world.time
+        kept = KeptEpoch(self.entries, transactional_id, self._stats, time, report)  # type: ignore[arg-type]  # its log
+        owner = BrokerOwner(transactional_id, Requests(instance), DataConnections(instance), self._stats, kept, time)
+        self._owners[transactional_id] = owner
+        return owner
+
+    def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
+        """The broker says what has expired."""
+        return None
+
+
+class BrokerInstance(Instance):
+    """One process."""
+
+    def __init__(self, world: BrokerWorld, name: str, life: int = 0) -> None:
+        """``life``: how often it was started before."""
+        self.world, self.broker, self.name, self.life = world, world, name, life
+        self.is_killed, self.position, self._nonces = False, 0, 0
+        self.owners: Any = Owners(self)
+
+    def moves(self) -> Iterator[Move]:
+        """Its log takes an entry, or it is killed."""
+        yield from self.owners.entries.moves()
+        if self.world.budget["crash"]:
+            yield Move(f"{self.name} is killed, and started again", self.crash, is_fault=True)
+
+    def again(self) -> "BrokerInstance":
+        """The process after this one."""
+        self.owners.entries.given_up()
+        return BrokerInstance(self.broker, self.name, self.life + 1)
+
+
+def _text(stored: StoredEpoch | None) -> str:
+    return "nothing" if stored is None else f"epoch {stored.upstream.epoch}, {stored.last.name.lower()}"
+
+
+def _ignore(_: object) -> None:
+    pass
