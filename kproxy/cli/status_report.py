@@ -54,7 +54,7 @@ def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     guessed = f", {untimed:,} of them without an equal timestamp" if untimed else ""
     yield "duplicates", f"{found['records_matched']:,} records kept out{guessed}"
     if found["lost_records"]:
-        yield "lost", f"{found['lost_records']:,} acknowledged records are gone from brokers' logs"
+        yield "lost", f"{found['lost_records']:,} acknowledged records are missing in brokers' logs"
     yield "buffers", f"{size(found['buffered_bytes'])} of {size(found['buffer_memory'])}"
     open_now = found["transactions"]
     oldest = f", the oldest for {span(open_now['oldest_open_ms'])}" if open_now["open"] else ""

@@ -86,7 +86,7 @@ class RetryOptions(BrokerOptions, SizeOptions, ClusterOptions):
         ("*",),
         PATTERNS,
         "Patterns of client.ids of idempotent producers whose sequence numbers kproxy keeps valid: an error of the "
-        "broker about them reaches the client only where acknowledged records are gone from the log. Of other clients "
+        "broker about them reaches the client only where the log has lost acknowledged records. Of other clients "
         "requests and errors are relayed. It holds from a client's next InitProducerId on. It needs "
         "crash.recovery.enable, and brokers from Kafka 2.8 on.",
     )

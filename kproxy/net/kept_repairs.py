@@ -51,7 +51,7 @@ class KeptRepairs:
         self._broker_log = broker_log
         self._stats = stats
         self._last: dict[KeptPartition, trio.Event] = {}
-        #: Logs are read by so many at a time, whoever has caused it.
+        #: Logs are read by so many at a time, for all clients.
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
 
     def queue(self, ask: RepairRequest) -> Callable[[], Awaitable[CoordinatorAnswer]]:
@@ -104,7 +104,7 @@ class KeptRepairs:
         if told.lost:
             stats.lost_records += told.lost
             log.error(
-                "acknowledged records are gone from a log",
+                "a log has lost acknowledged records",
                 partition=part.key[1],
                 topic=part.key[0].hex() if len(part.key[0]) == 16 else part.key[0].decode("utf-8", "replace"),
                 records=told.lost,

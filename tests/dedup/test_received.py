@@ -746,7 +746,7 @@ def left_untaken(world: World, *, reads: bool = True, waits: bool = True) -> tup
 
 
 @pytest.mark.parametrize(("time", "text"), [(5, "az"), (6, "aza")])
-def test_what_lies_untaken_behind_a_request_that_waits_may_have_been_repeated_over_a_newer_connection(
+def test_what_lies_untaken_after_a_request_that_waits_may_have_been_repeated_over_a_newer_connection(
     time: int, text: str
 ) -> None:
     """The connection is half-open: its request waits for something else, and the next one is not for that partition."""

@@ -164,7 +164,7 @@ async def test_requests_in_flight_are_repaired_in_their_order() -> None:
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"3", b"4", b"5", b"6", b"7"]
 
 
-async def test_the_client_learns_that_acknowledged_records_are_gone_and_only_of_that_partition() -> None:
+async def test_the_client_learns_of_lost_records_and_only_of_that_partition() -> None:
     async with producing() as (proxy, producer):
         log_of(proxy).truncate(1)
         assert await producer.send(3, b"d", b"d") == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (0, 3)]

@@ -58,9 +58,7 @@ def request(producer_id: int, *sequences: int, epoch: int = 0) -> tuple[bytearra
     data = [
         ProduceRequestPartitionProduceData(
             index=index,
-            records=bytes(
-                build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-            ),
+            records=bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)),
         )
         for index, sequence in enumerate(sequences)
     ]

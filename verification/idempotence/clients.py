@@ -17,7 +17,7 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "librdkafka-2.16.1": {"enable.idempotence": True, **_SOON},
     "kafka-python-3.0.12": {"batch_size": 1000},
     "aiokafka-0.14.0": {"enable_idempotence": True, "max_batch_size": 1000},
-    "franz-go-1.22.2": {"idempotent": "true", "in_flight": "5"},
+    "franz-go-1.22.2": {"idempotent": "true", "in_flight": "1"},
     "sarama-1.61.1-2.8.1": {"idempotent": "true", "in_flight": "1", "retries": "100"},
     "kafkajs-2.2.4": {"idempotent": True, "maxInFlightRequests": 1},
 }

@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the client connects, and what is behind it."""
+    """Where the client connects, and the cluster."""
 
     kafka: RealKafka
     chain: lossy.Chain

@@ -269,7 +269,7 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     if buried is None:
         buried = {sent.offset}
     if sent.resumed_at >= 0 and untimed and sent.beside:
-        return True  # its client was told of it, beside an error, and sent it again nevertheless
+        return True  # its client received the success, beside an error, and repeated the whole request
     return sent.unseen or (sent.resumed_at >= 0 and sent.offset not in buried)
 
 

@@ -261,7 +261,7 @@ function figures(status) {
   const waits = status.unacknowledged_ms ? `oldest unacknowledged: ${span(status.unacknowledged_ms)}` : "nothing unacknowledged";
   const untimed = status.records_matched_untimed;
   const guessed = untimed ? `, ${whole.format(untimed)} of them without an equal timestamp` : "";
-  const lost = status.lost_records ? `; ${whole.format(status.lost_records)} acknowledged records are gone from logs` : "";
+  const lost = status.lost_records ? `; ${whole.format(status.lost_records)} acknowledged records are missing in logs` : "";
   byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out${guessed}${lost}`;
   byId("open").textContent = whole.format(transactions.open);
   byId("open-note").textContent =

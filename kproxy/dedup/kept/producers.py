@@ -1,4 +1,4 @@
-"""What is known of kept producers, by producer id and partition: what they were told, and what is on its way."""
+"""Kept producers, by producer id and partition: for what they have a success, and what is in flight."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -38,18 +38,18 @@ class KeptPartition:
     #: The newest epoch of the client, and its first sequence that counts: what is before was left out by the client.
     epoch: int = -1
     first: int = 0
-    #: The last sequence that the client was told is written, -1: none of this epoch; and the first of those before it
+    #: The last sequence for which the client has a success, -1: none of this epoch; and the first of those before it
     #: without a gap.
     told: int = -1
     told_from: int = -1
-    #: The offset after the last record that it was told is written; -1: none is known.
+    #: The offset after the last record for which it has a success; -1: none is known.
     told_to: int = -1
     #: How many producer ids were used before the one in use (``ids.successor``). An id is in use once a batch is in the
     #: log under it: until then the broker would take any other first, and those before it never.
     generation: int = 0
     #: The sequence of a batch that was refused because those before it are missing; -1: none was since they came.
     gap_at: int = -1
-    #: The first of the sequences that a broker has refused since the client was told of one; -1: none.
+    #: The first of the sequences that a broker has refused since the client had a success; -1: none.
     missing: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class KeptPartition:
         """Records that a batch comes.
 
         A broker takes the first batch of a producer that it does not know at any sequence. So until one is in the log,
-        none goes that follows one which was refused; unless it comes again, and that one does not.
+        none is sent that follows one which was refused; unless its client repeats it, and not that one.
         """
         if epoch > self.epoch:
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
@@ -83,7 +83,7 @@ class KeptPartition:
             self.missing = sequence
 
     def written(self, epoch: int, sequence: int, records: int, base_offset: int) -> int:
-        """Records that the client is told of a batch; how many records that it was told of are shown to be gone.
+        """Records that the client receives a success for a batch; how many acknowledged records turn out to be missing.
 
         An offset below the end of what was written before shows that the log was cut, or made again.
         """
@@ -108,17 +108,17 @@ class KeptPartition:
         return gone
 
     def was_told(self, epoch: int, sequence: int) -> bool:
-        """Whether the client was told that the record of a sequence is written, or that of a later one of its batch."""
+        """Whether the client has a success for the record of a sequence."""
         if epoch != self.epoch or self.told < 0:
             return False
         return not (is_before(self.told, sequence) or is_before(sequence, self.told_from))
 
     def _knows(self, epoch: int, sequence: int) -> bool:
-        """Whether the client was told of a batch before."""
+        """Whether the client had a success for a batch before."""
         return epoch < self.epoch or (self.told >= 0 and not is_before(self.told, sequence))
 
     def lost_from(self, last: int) -> int:
-        """Records that only what is up to ``last`` (a sequence; -1: nothing) is left; how many records are gone."""
+        """Records that only what is up to ``last`` (a sequence; -1: nothing) is left; how many records are missing."""
         gone = distance(last, self.told) if last >= 0 else self.told + 1
         self.told, self.told_to = last, -1
         return gone
@@ -158,7 +158,7 @@ class KeptProducers:
         return found
 
     def _forget(self) -> None:
-        """Forgets the producers that were new the longest ago, and have no batch on its way."""
+        """Forgets the producers that were new the longest ago, and have no batch in flight."""
         looks = len(self._producers) - 1  # not the one at hand
         while self._count > self._most and looks:
             looks -= 1

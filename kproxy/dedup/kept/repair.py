@@ -1,8 +1,8 @@
 """Settles an error that a broker has about the numbers of a kept producer: what to look at, and what to answer.
 
-A broker says OUT_OF_ORDER_SEQUENCE_NUMBER and the like for many causes, of which one is that acknowledged records are
-gone (KIP-98). The procedure ``repair`` finds out which it is. It is driven by the shell: each step that it yields is
-carried out, and what came of it sent in.
+A broker says OUT_OF_ORDER_SEQUENCE_NUMBER and the like for many causes, of which one is that the log has lost
+acknowledged records (KIP-98). The procedure ``repair`` finds out which it is. The shell drives it: it carries out each
+step that the procedure yields, and sends in the result.
 """
 
 from collections.abc import Generator, Mapping
@@ -23,7 +23,7 @@ REPAIRED: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-#: Ids are looked for beyond the newest that is known, of which the broker may have forgotten some.
+#: Ids are searched for beyond the newest that is known: the broker may have forgotten some.
 _MORE_IDS: Final = 8
 #: How often a batch is sent before its client has to send it again.
 _MOST_SENDS: Final = 3
@@ -68,7 +68,7 @@ class Find(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Read the record at an offset; whether it is gone: not deleted by retention, and not one of these producers'."""
+    """Read the record at an offset; whether it is lost: not deleted by retention, and not one of these producers'."""
 
     offset: int
     producer_ids: tuple[int, ...]
@@ -88,12 +88,12 @@ class Send(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the client, or kproxy, is told of a batch."""
+    """The response about a batch, to the client or to kproxy."""
 
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1
-    #: How many acknowledged records are gone.
+    #: How many acknowledged records are missing.
     lost: int = 0
     #: What it was, for the counters.
     cause: str = ""
@@ -174,7 +174,7 @@ def _settle(
 
 
 def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
-    """Search from the end of what the client was told of on: a batch that comes later in its numbers is behind that."""
+    """Search from the end of what the client has a success for: a batch with later numbers is after that."""
     is_later = batch.epoch == partition.epoch and partition.told >= 0 and is_before(partition.told, batch.sequence)
     return Find(newest.ids, max(partition.told_to, 0) if is_later else 0)
 
@@ -182,7 +182,7 @@ def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
 def _when_written(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
 ) -> Generator[Step, Any, Told]:
-    """Answer a batch that others followed. If neither the log shows it nor the client was told, it may be missing."""
+    """Answer a batch that others followed. It may be missing, unless the log shows it, or the client has a success."""
     offset = yield _find(batch, partition, newest)
     if offset < 0 and not partition.was_told(batch.epoch, batch.sequence):
         return first._replace(cause="unsettled")
@@ -190,7 +190,7 @@ def _when_written(
 
 
 def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | int]:
-    """Go on under another id, unless the client itself has a newer epoch."""
+    """Continue under another id, unless the client itself has a newer epoch."""
     if partition.epoch > batch.epoch:
         return Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
     offset = yield _find(batch, partition, newest)
@@ -203,7 +203,7 @@ def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) ->
 
 
 def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
-    """Say so if records are gone of which the client was told that they are written."""
+    """Say so if records are missing for which the client has a success."""
     if partition.told_to < 0 or not (yield Check(partition.told_to - 1, ids)):
         return None
     return Told(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, lost=partition.lost_from(last), cause="lost")
@@ -212,10 +212,10 @@ def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generato
 def _gap(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, *, is_fenced: bool = False
 ) -> Generator[Step, Any, Told | int]:
-    """Wait for the batches before, or go on without them if their client has left them out.
+    """Wait for the batches before, or continue without them if their client has left them out.
 
-    A client repeats in order. Where a batch comes again after a refusal, and nothing before it has, nothing will. A
-    copy of what was left out may still be on its way to the broker: it is fenced off first.
+    A client repeats in order. Where it repeats a batch after a refusal, and nothing before it, the rest is given up. A
+    copy of that may still be in flight to the broker: it is fenced off first.
     """
     insists = batch.sequence == partition.first or batch.sequence == partition.gap_at
     if not insists or any(is_before(one, batch.sequence) for one in partition.open):

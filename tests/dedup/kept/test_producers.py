@@ -14,7 +14,7 @@ def test_sequences_begin_again() -> None:
     assert not is_before(0, SEQUENCE_SPACE - 1)
 
 
-def test_what_a_client_was_told_rises_with_its_epoch_and_sequence() -> None:
+def test_what_a_client_has_a_success_for_rises_with_its_epoch_and_sequence() -> None:
     partition = KeptPartition()
     for sequence in 0, 3:
         assert partition.sends(5, sequence) is Arrival.SENT
@@ -29,7 +29,7 @@ def test_what_a_client_was_told_rises_with_its_epoch_and_sequence() -> None:
     assert (partition.epoch, partition.told, partition.told_to) == (6, -1, 15)
 
 
-def test_what_a_client_was_told_is_known_without_gaps() -> None:
+def test_what_a_client_has_a_success_for_is_known_without_gaps() -> None:
     partition = KeptPartition(epoch=0)
     assert not partition.was_told(0, 0)
     partition.written(0, 4, 2, 14)

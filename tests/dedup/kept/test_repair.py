@@ -1,4 +1,4 @@
-"""Scripts of repairs: what is asked, and what the client is told."""
+"""Scripts of repairs: what is asked, and what the client receives."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ class Log:
         self.steps: list[Step] = []
 
     def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER) -> Told:
-        """What the client is told."""
+        """What the client receives."""
         steps = repair(batch, partition, Told(error))
         answer: Any = None
         try:
@@ -93,7 +93,7 @@ def test_a_broker_that_takes_no_other_sequence_than_0_is_believed() -> None:
 
 
 @pytest.mark.parametrize("remembers", [{0: Remembered(0, 5)}, {0: Remembered(0, -1)}, {}])
-def test_acknowledged_records_that_are_gone_are_told_once(remembers: dict[int, Remembered]) -> None:
+def test_lost_records_are_reported_once(remembers: dict[int, Remembered]) -> None:
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     told = Log(remembers, gone=True).run(batch(10), partition)
     lost = 4 if remembers and remembers[0].last == 5 else 10
@@ -136,7 +136,7 @@ def test_what_insisted_before_any_was_in_the_log_need_not_insist_again() -> None
     assert log.steps == [FenceOff(ID, 1), Send(successor(ID, 1))]
 
 
-def test_not_while_a_predecessor_is_on_its_way() -> None:
+def test_not_while_a_predecessor_is_in_flight() -> None:
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50, gap_at=12, open=[10, 12])
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(12), partition).cause == "waits_for_others"
@@ -166,7 +166,7 @@ def test_an_epoch_that_somebody_else_raised_is_left_for_another_id() -> None:
     assert found.run(batch(10), KeptPartition(epoch=0)) == Told(0, 60, cause="epoch_raised")
 
 
-def test_the_log_is_searched_from_what_the_client_was_told_of_on() -> None:
+def test_the_log_is_searched_from_the_last_success_on() -> None:
     log = Log({0: Remembered(0, 15)}, found=60)
     assert log.run(batch(12), KeptPartition(epoch=0, told=9, told_from=0, told_to=50)).base_offset == 60
     assert log.run(batch(8), KeptPartition(epoch=0, told=9, told_from=0, told_to=50)).base_offset == 60
@@ -179,7 +179,7 @@ def test_a_batch_that_others_followed_and_nobody_knows_of_is_not_called_written(
     known = KeptPartition(epoch=0, told=13, told_from=10)
     assert Log({0: Remembered(0, 15)}).run(batch(12), known).error_code == 0
     early = Log({0: Remembered(0, 15)}).run(batch(8), known)
-    assert early == Told(OUT_OF_ORDER, cause="unsettled")  # what was told begins after it
+    assert early == Told(OUT_OF_ORDER, cause="unsettled")  # its successes begin after it
 
 
 def test_a_new_id_is_in_use_only_when_a_batch_is_in_the_log_under_it() -> None:
@@ -223,7 +223,7 @@ def test_a_sequence_that_begins_again_is_the_next_one() -> None:
     assert log.steps == [Send(ID)]
 
 
-def test_after_some_attempts_the_client_is_told_what_the_broker_says() -> None:
+def test_after_some_attempts_the_client_receives_what_the_broker_says() -> None:
     log = Log({0: Remembered(0, 9)}, sends=[Told(OUT_OF_ORDER)] * 3)
     assert log.run(batch(10), KeptPartition(epoch=0)) == Told(OUT_OF_ORDER, cause="unsettled")
     assert Log({0: Remembered(0, 9)}, sends=[Told(3)]).run(batch(10), KeptPartition(epoch=0)).error_code == 3
