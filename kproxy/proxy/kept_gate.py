@@ -69,6 +69,8 @@ class KeptGate:
     def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
         """Whether all batches of a request have an id that was given to its client; None: one is another's."""
         given = 0
+        if not self._clients.has_room:
+            return False
         for producer_id in _ids_of(frame, layout):
             if is_given(producer_id):
                 if producer_id not in self._own and not self._is_own(producer_id):

@@ -576,13 +576,13 @@ class ProduceGate:
 
         None: they are not. False: it is refused, or its batches are sent apart.
         """
-        if self._kept is None:
+        if self._kept is None or layout.transactional:
             return None
         holds = self._kept.holds(frame, layout)
         if holds is None:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "foreign_producer_id")
             return False
-        if not holds or layout.transactional or layout.acks != _ALL or upstream != slot.api_version:
+        if not holds or layout.acks != _ALL or upstream != slot.api_version:
             return None
         taken = self._kept.take(frame, layout, upstream)
         if taken is None:

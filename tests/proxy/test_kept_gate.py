@@ -112,6 +112,14 @@ def test_without_one_a_given_id_is_nobodys() -> None:
     assert scene.gate.holds(*request(scene.id, 0)) is None
 
 
+def test_where_the_brokers_ids_leave_no_room_for_a_mark_all_are_relayed() -> None:
+    scene = Scene()
+    drawn = (1 << 60) + 5
+    assert scene.gate.holds(*request(drawn, 0)) is None
+    assert scene.clients.give(drawn, b"me") == drawn
+    assert scene.gate.holds(*request(drawn, 0)) is False
+
+
 def test_a_batch_without_a_sequence_is_relayed() -> None:
     scene = Scene()
     assert scene.gate.take(*request(scene.id, -1), VERSION) is None

@@ -21,6 +21,8 @@ class KeptClients:
     ids: GivenIds | None = None
     #: It is not known yet whether there is one.
     awaits_secret: bool = True
+    #: The broker's ids leave no room for a mark, so that any id may be one of the broker's: all are relayed.
+    has_room: bool = True
     producers: KeptProducers = field(default_factory=KeptProducers)
 
     def learns(self, secret: bytes) -> None:
@@ -28,6 +30,14 @@ class KeptClients:
         self.awaits_secret = False
         if any(secret):
             self.ids = GivenIds(secret)
+
+    def give(self, producer_id: int, owner: bytes) -> int:
+        """The id to give to a producer, of the one that the broker assigned."""
+        given = producer_id if self.ids is None else self.ids.given(producer_id, owner)
+        if given is None:
+            self.has_room = False
+            return producer_id
+        return given
 
     def matches(self, client_id: str) -> bool:
         """Whether the numbers of a client are to be kept from its next producer id on."""

@@ -204,6 +204,5 @@ def _give(ctx: Context, response: InitProducerIdResponse) -> None:
         return
     if kept.awaits_secret:  # it asks again
         response.error_code, response.producer_id, response.producer_epoch = _NOT_YET, -1, -1
-    elif kept.ids is not None and ApiKey.DESCRIBE_PRODUCERS in ctx.broker_versions:
-        given = kept.ids.given(response.producer_id, owner_of(ctx, kept))
-        response.producer_id = response.producer_id if given is None else given
+    elif ApiKey.DESCRIBE_PRODUCERS in ctx.broker_versions:
+        response.producer_id = kept.give(response.producer_id, owner_of(ctx, kept))
