@@ -116,7 +116,7 @@ class KeptRepairs:
             place = await self._place(ask, part)
             if place is None:
                 return _UNREACHABLE
-            steps = repair(part.batch, part.partition, first)
+            steps = repair(part.batch, part.partition, first, ask.call.connection)
             step = next(steps)
             while True:
                 step = steps.send(await self._perform(ask, part, place, step, pool))

@@ -38,6 +38,8 @@ class KeptCall:
     parts: list[KeptPart]
     version: int
     timeout_ms: int
+    #: The serial number of the connection over which it came.
+    connection: int
     #: The batches about whose numbers the broker has an error; None: it has not answered.
     wrong: list[tuple[KeptPart, Told]] | None = None
     #: All of its batches have a response, or will have none.

@@ -108,9 +108,10 @@ class KeptGate:
             KeptPart(place.key, batch, producers.partition(batch.producer_id, place.key), place.start, place.end)
             for place, batch in zip(layout.partitions, batches, strict=True)
         ]
-        arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence)) for part in parts]
+        connection = self._ctx.client.connection
+        arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence, connection)) for part in parts]
         sent = [part for part, arrival in arrived if arrival is Arrival.SENT]
-        call = KeptCall(frame, sent, version, layout.timeout_ms)
+        call = KeptCall(frame, sent, version, layout.timeout_ms, connection)
         self._first.update({part.partition: call for part in sent if part.partition.told < 0})
         if len(sent) < len(parts):
             refused = {part.key: arrival for part, arrival in arrived if arrival is not Arrival.SENT}

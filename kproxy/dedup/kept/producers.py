@@ -47,15 +47,17 @@ class KeptPartition:
     #: How many producer ids were used before the one in use (``ids.successor``). An id is in use once a batch is in the
     #: log under it: until then the broker would take any other first, and those before it never.
     generation: int = 0
-    #: The sequence of a batch that was refused because those before it are missing; -1: none was since they came.
+    #: The sequence of a batch that was refused because those before it are missing, -1: none was since they came; and
+    #: the connection over which it came: only there its client repeats it after it has read the refusal.
     gap_at: int = -1
+    gap_by: int = -1
     #: The first of the sequences that a broker has refused since the client had a success; -1: none.
     missing: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
 
-    def sends(self, epoch: int, sequence: int) -> Arrival:
-        """Records that a batch comes.
+    def sends(self, epoch: int, sequence: int, connection: int) -> Arrival:
+        """Records that a batch comes over a connection (its serial number).
 
         A broker takes the first batch of a producer that it does not know at any sequence. So until one is in the log,
         none is sent that follows one which was refused; unless its client repeats it, and not that one.
@@ -68,12 +70,19 @@ class KeptPartition:
             if self.gap_at >= 0 and is_before(sequence, self.gap_at):
                 self.gap_at = -1
             if self.told < 0 and self.missing >= 0 and is_before(self.missing, sequence):
-                if self.gap_at != sequence:
-                    self.gap_at = sequence
+                if not self.insists(sequence, connection):
+                    self.gap_at, self.gap_by = sequence, connection
                     return Arrival.EARLY
                 self.first, self.missing = sequence, -1
         self.open.append(sequence)
         return Arrival.SENT
+
+    def insists(self, sequence: int, connection: int) -> bool:
+        """Whether a batch was refused over this connection for those before it, and none of these has come since.
+
+        A copy over a connection that its client has left proves nothing.
+        """
+        return self.gap_at == sequence and self.gap_by == connection
 
     def ends(self, sequence: int, *, refused: bool = False) -> None:
         """Records that a batch has its response, or will have none; ``refused``: it is not known to be written."""

@@ -112,13 +112,16 @@ class _Newest(NamedTuple):
     ids: tuple[int, ...]
 
 
-def repair(batch: KeptBatch, partition: KeptPartition, first: Told) -> Repair:
-    """Find out what an error means, and what becomes of the batch. ``first``: the broker's response to it."""
+def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: int) -> Repair:
+    """Find out what an error means, and what becomes of the batch.
+
+    ``first``: the broker's response to it; ``connection``: the serial number of that over which it came.
+    """
     told = first
     for _ in range(_MOST_SENDS):
         newest = yield from _look(batch, partition)
         state = newest.state
-        settled = yield from _settle(batch, partition, newest, first)
+        settled = yield from _settle(batch, partition, newest, first, connection)
         if isinstance(settled, Told):
             return settled
         sent: Told = yield Send(successor(batch.producer_id, settled))
@@ -153,12 +156,12 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
 
 
 def _settle(
-    batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, connection: int
 ) -> Generator[Step, Any, Told | int]:
     """Judge a batch by what the leader remembers; a generation: send it under the id of that."""
     state = newest.state
     if state is not None and state.epoch > batch.epoch:
-        return (yield from _when_fenced(batch, partition, newest))
+        return (yield from _when_fenced(batch, partition, newest, connection))
     last = state.last if state is not None and state.epoch == batch.epoch else -1
     if batch.epoch == partition.epoch and partition.told >= 0 and (last < 0 or is_before(last, partition.told)):
         lost = yield from _lost(partition, last, newest.ids)
@@ -170,7 +173,7 @@ def _settle(
     knows_nothing = state is None and last < 0
     if knows_nothing or batch.sequence == (advance(last, 1) if last >= 0 else 0):
         return newest.generation
-    return (yield from _gap(batch, partition, newest))
+    return (yield from _gap(batch, partition, newest, connection))
 
 
 def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
@@ -189,7 +192,9 @@ def _when_written(
     return Told(0, offset, cause="written")
 
 
-def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, Told | int]:
+def _when_fenced(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int
+) -> Generator[Step, Any, Told | int]:
     """Continue under another id, unless the client itself has a newer epoch."""
     if partition.epoch > batch.epoch:
         return Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
@@ -198,7 +203,7 @@ def _when_fenced(batch: KeptBatch, partition: KeptPartition, newest: _Newest) ->
         return Told(0, offset, cause="epoch_raised")
     told = partition.told if batch.epoch == partition.epoch else -1
     if told >= 0 and is_before(advance(told, 1), batch.sequence):
-        return (yield from _gap(batch, partition, newest, is_fenced=True))
+        return (yield from _gap(batch, partition, newest, connection, is_fenced=True))
     return newest.generation + 1
 
 
@@ -210,16 +215,16 @@ def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generato
 
 
 def _gap(
-    batch: KeptBatch, partition: KeptPartition, newest: _Newest, *, is_fenced: bool = False
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int, *, is_fenced: bool = False
 ) -> Generator[Step, Any, Told | int]:
     """Wait for the batches before, or continue without them if their client has left them out.
 
     A client repeats in order. Where it repeats a batch after a refusal, and nothing before it, the rest is given up. A
     copy of that may still be in flight to the broker: it is fenced off first.
     """
-    insists = batch.sequence == partition.first or batch.sequence == partition.gap_at
+    insists = batch.sequence == partition.first or partition.insists(batch.sequence, connection)
     if not insists or any(is_before(one, batch.sequence) for one in partition.open):
-        partition.gap_at = batch.sequence
+        partition.gap_at, partition.gap_by = batch.sequence, connection
         return Told(SEND_AGAIN, cause="waits_for_others")
     if batch.epoch <= LAST_EPOCH and not is_fenced:
         yield FenceOff(newest.ids[-1], batch.epoch + 1)

@@ -17,7 +17,7 @@ def test_sequences_begin_again() -> None:
 def test_what_a_client_has_a_success_for_rises_with_its_epoch_and_sequence() -> None:
     partition = KeptPartition()
     for sequence in 0, 3:
-        assert partition.sends(5, sequence) is Arrival.SENT
+        assert partition.sends(5, sequence, 1) is Arrival.SENT
     assert partition.open == [0, 3]
     assert partition.written(5, 3, 2, 13) == 0
     assert partition.written(5, 0, 3, 10) == 0  # its response was the later one
@@ -25,7 +25,7 @@ def test_what_a_client_has_a_success_for_rises_with_its_epoch_and_sequence() -> 
     partition.ends(3)
     partition.ends(9)
     assert partition.open == [0]
-    assert partition.sends(6, 0) is Arrival.SENT
+    assert partition.sends(6, 0, 1) is Arrival.SENT
     assert (partition.epoch, partition.told, partition.told_to) == (6, -1, 15)
 
 
@@ -45,27 +45,27 @@ def test_what_a_client_has_a_success_for_is_known_without_gaps() -> None:
 
 def test_an_offset_below_the_end_shows_that_the_log_was_cut() -> None:
     partition = KeptPartition()
-    partition.sends(0, 0)
+    partition.sends(0, 0, 1)
     partition.written(0, 0, 10, 100)
-    partition.sends(0, 10)
+    partition.sends(0, 10, 1)
     assert partition.written(0, 10, 1, 104) == 6
     assert partition.written(0, 11, 1, 105) == 0
 
 
 def test_a_retry_with_its_old_offset_shows_nothing() -> None:
     partition = KeptPartition()
-    partition.sends(0, 0)
+    partition.sends(0, 0, 1)
     partition.written(0, 0, 10, 100)
     assert partition.written(0, 0, 10, 100) == 0
-    partition.sends(1, 0)
+    partition.sends(1, 0, 1)
     assert partition.written(0, 5, 5, 95) == 0
     assert partition.written(1, 0, 1, -1) == 0
 
 
 def test_what_was_left_out_comes_too_late() -> None:
     partition = KeptPartition(epoch=0, first=7)
-    assert partition.sends(0, 5) is Arrival.LATE
-    assert partition.sends(0, 7) is Arrival.SENT
+    assert partition.sends(0, 5, 1) is Arrival.LATE
+    assert partition.sends(0, 7, 1) is Arrival.SENT
     assert partition.open == [7]
 
 
@@ -78,32 +78,39 @@ def test_what_was_left_out_long_ago_is_forgotten() -> None:
 def test_while_no_batch_is_in_the_log_none_follows_a_refused_one_unless_it_insists() -> None:
     partition = KeptPartition()
     for sequence in 3, 0:
-        partition.sends(0, sequence)
+        partition.sends(0, sequence, 1)
         partition.ends(sequence, refused=True)
     assert partition.missing == 0
-    assert partition.sends(0, 3) is Arrival.EARLY
-    assert partition.sends(0, 0) is Arrival.SENT
+    assert partition.sends(0, 3, 1) is Arrival.EARLY
+    assert partition.sends(0, 0, 1) is Arrival.SENT
     partition.ends(0, refused=True)
-    assert [partition.sends(0, 3) for _ in range(2)] == [Arrival.EARLY, Arrival.SENT]
-    assert partition.sends(0, 0) is Arrival.LATE
+    assert [partition.sends(0, 3, 1) for _ in range(2)] == [Arrival.EARLY, Arrival.SENT]
+    assert partition.sends(0, 0, 1) is Arrival.LATE
     assert partition.open == [3]
+
+
+def test_it_insists_over_the_connection_on_which_it_was_refused() -> None:
+    partition = KeptPartition()
+    partition.sends(0, 0, 1)
+    partition.ends(0, refused=True)
+    assert [partition.sends(0, 3, by) for by in (1, 2, 1, 1)] == [Arrival.EARLY] * 3 + [Arrival.SENT]
 
 
 def test_once_one_is_the_broker_judges() -> None:
     partition = KeptPartition()
-    partition.sends(0, 0)
+    partition.sends(0, 0, 1)
     partition.ends(0, refused=True)
     partition.written(0, 0, 3, 10)
     partition.ends(3, refused=True)
     assert partition.missing == -1
-    assert partition.sends(0, 6) is Arrival.SENT
+    assert partition.sends(0, 6, 1) is Arrival.SENT
 
 
 def test_a_predecessor_ends_a_gap() -> None:
-    partition = KeptPartition(epoch=0, gap_at=9)
-    partition.sends(0, 9)
+    partition = KeptPartition(epoch=0, gap_at=9, gap_by=1)
+    partition.sends(0, 9, 1)
     assert partition.gap_at == 9
-    partition.sends(0, 8)
+    partition.sends(0, 8, 1)
     assert partition.gap_at == -1
 
 
@@ -117,12 +124,12 @@ def test_what_is_left_of_lost_records() -> None:
 def test_producers_that_were_new_the_longest_ago_are_forgotten_unless_they_wait() -> None:
     producers = KeptProducers(most=3)
     waits = producers.partition(1, KEY)
-    waits.sends(0, 0)
+    waits.sends(0, 0, 1)
     producers.partition(2, KEY)
     producers.partition(3, KEY)
     producers.partition(4, KEY)
     assert len(producers) == 3
     assert producers.partition(1, KEY) is waits
     for one in range(5, 20):
-        producers.partition(one, KEY).sends(0, 0)
+        producers.partition(one, KEY).sends(0, 0, 1)
     assert len(producers) == 16

@@ -36,7 +36,7 @@ class Log:
 
     def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER) -> Told:
         """What the client receives."""
-        steps = repair(batch, partition, Told(error))
+        steps = repair(batch, partition, Told(error), 1)
         answer: Any = None
         try:
             while True:
@@ -98,7 +98,7 @@ def test_lost_records_are_reported_once(remembers: dict[int, Remembered]) -> Non
     told = Log(remembers, gone=True).run(batch(10), partition)
     lost = 4 if remembers and remembers[0].last == 5 else 10
     assert told == Told(OUT_OF_ORDER, lost=lost, cause="lost")
-    partition.sends(1, 0)
+    partition.sends(1, 0, 1)
     assert Log({0: Remembered(0, 5)}).run(batch(0, epoch=1), partition).error_code == 0
 
 
@@ -112,7 +112,7 @@ def test_a_batch_that_comes_before_its_predecessors_is_to_be_sent_again() -> Non
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
     assert not log.steps
-    partition.sends(0, 10)
+    partition.sends(0, 10, 1)
     assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
 
 
@@ -120,13 +120,13 @@ def test_what_a_client_has_left_out_is_waited_for_once_and_fenced_off() -> None:
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     log = Log({0: Remembered(0, 9)})
     for at in range(2):
-        partition.sends(0, 12)
+        partition.sends(0, 12, 1)
         told = log.run(batch(12), partition)
         partition.ends(12)
         assert (told.error_code == 0) == bool(at)
     assert log.steps == [FenceOff(ID, 1), Send(successor(ID, 1))]
-    assert partition.sends(0, 10) is Arrival.LATE
-    assert partition.sends(0, 14) is Arrival.SENT
+    assert partition.sends(0, 10, 1) is Arrival.LATE
+    assert partition.sends(0, 14, 1) is Arrival.SENT
 
 
 def test_what_insisted_before_any_was_in_the_log_need_not_insist_again() -> None:
@@ -137,20 +137,20 @@ def test_what_insisted_before_any_was_in_the_log_need_not_insist_again() -> None
 
 
 def test_not_while_a_predecessor_is_in_flight() -> None:
-    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50, gap_at=12, open=[10, 12])
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50, gap_at=12, gap_by=1, open=[10, 12])
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(12), partition).cause == "waits_for_others"
 
 
 def test_the_first_batches_of_an_epoch_may_be_left_out_as_well() -> None:
-    partition = KeptPartition(epoch=1, gap_at=4)
+    partition = KeptPartition(epoch=1, gap_at=4, gap_by=1)
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(4, epoch=1), partition).error_code == 0
     assert log.steps == [FenceOff(ID, 2), Send(successor(ID, 1))]
 
 
 def test_there_is_no_epoch_above_the_last_to_fence_with() -> None:
-    partition = KeptPartition(epoch=32767, gap_at=4)
+    partition = KeptPartition(epoch=32767, gap_at=4, gap_by=1)
     log = Log({0: Remembered(5, 9)})
     assert log.run(batch(4, epoch=32767), partition).error_code == 0
     assert log.steps == [Send(successor(ID, 1))]
