@@ -88,6 +88,8 @@ class KeptPartition:
         """Records that a batch has its response, or will have none; ``refused``: it is not known to be written."""
         if sequence in self.open:
             self.open.remove(sequence)
+        if refused and self.gap_at >= 0 and is_before(sequence, self.gap_at):
+            self.gap_at = -1  # its client has not had this response yet, and repeats it
         if refused and self.told < 0 and (self.missing < 0 or is_before(sequence, self.missing)):
             self.missing = sequence
 

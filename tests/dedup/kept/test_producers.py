@@ -96,6 +96,15 @@ def test_it_insists_over_the_connection_on_which_it_was_refused() -> None:
     assert [partition.sends(0, 3, by) for by in (1, 2, 1, 1)] == [Arrival.EARLY] * 3 + [Arrival.SENT]
 
 
+def test_it_does_not_insist_if_one_before_it_was_in_flight_when_it_was_refused() -> None:
+    """Its client reads the refusal of the later one first, and repeats that first."""
+    partition = KeptPartition(epoch=0, told=3)
+    partition.sends(0, 8, 1)
+    partition.gap_at, partition.gap_by = 9, 1
+    partition.ends(8, refused=True)
+    assert not partition.insists(9, 1)
+
+
 def test_once_one_is_the_broker_judges() -> None:
     partition = KeptPartition()
     partition.sends(0, 0, 1)
