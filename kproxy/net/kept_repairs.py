@@ -84,10 +84,11 @@ class KeptRepairs:
             pool.close()
             ask.call.done = True
             for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]:
-                part.partition.ends(part.batch.sequence, refused=True)
+                part.partition.ends(part.batch.sequence, refused=True, arrival=part.batch.arrival)
             for part, _, _, mine in turns:
                 answer = told.get(part.key)
-                part.partition.ends(part.batch.sequence, refused=answer is None or bool(answer.error_code))
+                refused = answer is None or bool(answer.error_code)
+                part.partition.ends(part.batch.sequence, refused=refused, arrival=part.batch.arrival)
                 mine.set()
                 if self._last.get(part.partition) is mine:
                     del self._last[part.partition]

@@ -58,13 +58,13 @@ class KeptCall:
             if not error:
                 batch = part.batch
                 stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, offset)
-            part.partition.ends(part.batch.sequence, refused=bool(error))
+            part.partition.ends(part.batch.sequence, refused=bool(error), arrival=part.batch.arrival)
         self.done = not self.wrong
 
     def dropped(self) -> None:
         """Records that there will be no response."""
         for part in self.parts:
-            part.partition.ends(part.batch.sequence, refused=True)
+            part.partition.ends(part.batch.sequence, refused=True, arrival=part.batch.arrival)
         self.done = True
 
 

@@ -110,7 +110,11 @@ class KeptGate:
         ]
         connection = self._ctx.client.connection
         arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence, connection)) for part in parts]
-        sent = [part for part, arrival in arrived if arrival is Arrival.SENT]
+        sent = [
+            part._replace(batch=part.batch._replace(arrival=part.partition.arrivals))
+            for part, arrival in arrived
+            if arrival is Arrival.SENT
+        ]
         call = KeptCall(frame, sent, version, layout.timeout_ms, connection)
         self._first.update({part.partition: call for part in sent if part.partition.told < 0})
         if len(sent) < len(parts):

@@ -55,6 +55,9 @@ class KeptPartition:
     missing: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
+    #: How many batches have come; and of the lowest sequence that was refused since a success, when that came last.
+    arrivals: int = 0
+    refused: tuple[int, int] | None = None
 
     def sends(self, epoch: int, sequence: int, connection: int) -> Arrival:
         """Records that a batch comes over a connection (its serial number).
@@ -64,6 +67,7 @@ class KeptPartition:
         """
         if epoch > self.epoch:
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
+            self.refused = None
         elif epoch == self.epoch:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
@@ -75,7 +79,12 @@ class KeptPartition:
                     return Arrival.EARLY
                 self.first, self.missing = sequence, -1
         self.open.append(sequence)
+        self.arrivals += 1
         return Arrival.SENT
+
+    def is_followed(self, sequence: int, arrival: int) -> bool:
+        """Whether one before a batch came after it, and was refused: its client reads that, and repeats that, later."""
+        return self.refused is not None and is_before(self.refused[0], sequence) and self.refused[1] > arrival
 
     def insists(self, sequence: int, connection: int) -> bool:
         """Whether a batch was refused over this connection for those before it, and none of these has come since.
@@ -84,8 +93,13 @@ class KeptPartition:
         """
         return self.gap_at == sequence and self.gap_by == connection
 
-    def ends(self, sequence: int, *, refused: bool = False) -> None:
-        """Records that a batch has its response, or will have none; ``refused``: it is not known to be written."""
+    def ends(self, sequence: int, *, refused: bool = False, arrival: int = 0) -> None:
+        """Records that a batch has its response, or will have none.
+
+        ``refused``: it is not known to be written; ``arrival``: ``arrivals`` when it had come.
+        """
+        if refused and (self.refused is None or not is_before(self.refused[0], sequence)):
+            self.refused = sequence, arrival
         if sequence in self.open:
             self.open.remove(sequence)
         if refused and self.gap_at >= 0 and is_before(sequence, self.gap_at):
@@ -110,6 +124,8 @@ class KeptPartition:
         if self.told_from == advance(last, 1) and self.told >= 0:
             self.told_from = sequence
         self.missing = -1
+        if self.refused is not None and not is_before(last, self.refused[0]):
+            self.refused = None
         if self.told < 0 or is_before(self.told, last):
             if self.told < 0 or sequence != advance(self.told, 1):
                 self.told_from = sequence

@@ -40,6 +40,8 @@ class KeptBatch(NamedTuple):
     epoch: int
     sequence: int
     records: int
+    #: When it came (``KeptPartition.arrivals``).
+    arrival: int = 0
 
     @property
     def last(self) -> int:
@@ -224,7 +226,8 @@ def _gap(
     """
     insists = batch.sequence == partition.first or partition.insists(batch.sequence, connection)
     if not insists or any(is_before(one, batch.sequence) for one in partition.open):
-        partition.gap_at, partition.gap_by = batch.sequence, connection
+        is_followed = partition.is_followed(batch.sequence, batch.arrival)
+        partition.gap_at, partition.gap_by = -1 if is_followed else batch.sequence, connection
         return Told(SEND_AGAIN, cause="waits_for_others")
     if batch.epoch <= LAST_EPOCH and not is_fenced:
         yield FenceOff(newest.ids[-1], batch.epoch + 1)

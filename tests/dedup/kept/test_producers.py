@@ -105,6 +105,19 @@ def test_it_does_not_insist_if_one_before_it_was_in_flight_when_it_was_refused()
     assert not partition.insists(9, 1)
 
 
+def test_nor_if_one_before_it_came_after_it_and_was_refused_sooner() -> None:
+    partition = KeptPartition(epoch=0, told=3)
+    partition.sends(0, 9, 1)
+    came = partition.arrivals
+    partition.sends(0, 8, 1)
+    assert not partition.is_followed(9, came)
+    partition.ends(8, refused=True, arrival=partition.arrivals)
+    assert partition.is_followed(9, came)
+    assert not partition.is_followed(9, partition.arrivals)
+    partition.written(0, 4, 5, 14)
+    assert not partition.is_followed(9, came)
+
+
 def test_once_one_is_the_broker_judges() -> None:
     partition = KeptPartition()
     partition.sends(0, 0, 1)
