@@ -12,6 +12,7 @@ from kproxy.codec._generated.metadata import MetadataRequestTopic
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
+from kproxy.dedup.lanes import TrackKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log_batches import LAST, Batch, Depth
 from kproxy.net.broker_log_questions import (
@@ -132,6 +133,12 @@ class BrokerLog:
         """The name of the topic with this id (16 bytes), as brokers say now; None if there is none."""
         response = await self._cluster.metadata.topics([MetadataRequestTopic(topic_id=topic_id, name=None)])
         return next((topic.name for topic in response.topics if not topic.error_code), None)
+
+    async def place_of(self, key: TrackKey, *, by_id: bool) -> TopicPartition | None:
+        """The partition by its topic's name; None if no topic has the id. ``by_id``: ``key`` has an id."""
+        ref, index = key
+        name = await self.topic_name(ref) if by_id else ref.decode("utf-8", "replace")
+        return None if name is None else (name, index)
 
     @property
     def retries_depth(self) -> Depth:

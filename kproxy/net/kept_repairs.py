@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from kproxy.codec._generated.produce import (
-    ProduceRequest,
-    ProduceRequestPartitionProduceData,
-    ProduceRequestTopicProduceData,
-    ProduceResponse,
-)
+from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
-from kproxy.dedup.kept.repair import Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
+from kproxy.dedup.kept.repair import SEND_AGAIN, Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, Failures
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
+from kproxy.net.single_batch import send_batch
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, restamp
 from kproxy.proxy.kept_stats import KeptStats
@@ -31,13 +27,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("kproxy.resend")
 
-_BY_NAME, _BY_ID = (0, FIRST_TOPIC_ID - 1), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
-#: The client asks again after these: nothing of the batch was written, as far as is known.
 #: Batches of one request that are looked into at a time; its client sends the others again. Else a request for ten
 #: thousand partitions would cost the brokers twenty thousand.
 MOST_AT_ONCE: Final = 64
-_UNREACHABLE: Final = Told(ErrorCode.NOT_ENOUGH_REPLICAS, cause="unreachable")
-_LATER: Final = Told(ErrorCode.NOT_ENOUGH_REPLICAS, cause="put_off")
+#: The client sends again after these: nothing of the batch was written, as far as is known.
+_UNREACHABLE: Final = Told(SEND_AGAIN, cause="unreachable")
+_LATER: Final = Told(SEND_AGAIN, cause="put_off")
 _NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
 
 
@@ -66,7 +61,8 @@ class KeptRepairs:
     async def _run(
         self, ask: RepairRequest, turns: list[tuple[KeptPart, Told, trio.Event | None, trio.Event]]
     ) -> ProduceResponse:
-        told = {part.key: _LATER for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]}
+        put_off = [part for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]]
+        told = {part.key: _LATER for part in put_off}
 
         async def one(part: KeptPart, first: Told, before: trio.Event | None, mine: trio.Event) -> None:
             if before is not None:
@@ -82,8 +78,8 @@ class KeptRepairs:
                         nursery.start_soon(one, *turn)
         finally:
             pool.close()
-            ask.call.done = True
-            for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]:
+            ask.call.finish()
+            for part in put_off:
                 part.partition.ends(part.batch.sequence, refused=True, arrival=part.batch.arrival)
             for part, _, _, mine in turns:
                 answer = told.get(part.key)
@@ -114,7 +110,7 @@ class KeptRepairs:
 
     async def _repair(self, ask: RepairRequest, part: KeptPart, first: Told, pool: Pool) -> Told:
         try:
-            place = await self._place(ask, part)
+            place = await self._broker_log.place_of(part.key, by_id=ask.call.version >= FIRST_TOPIC_ID)
             if place is None:
                 return _UNREACHABLE
             steps = repair(part.batch, part.partition, first, ask.call.connection)
@@ -127,13 +123,6 @@ class KeptRepairs:
         except (OSError, RemoteProtocolError) as error:
             log.warning("an error about a producer's sequences cannot be looked into", reason=str(error))
             return _UNREACHABLE
-
-    async def _place(self, ask: RepairRequest, part: KeptPart) -> TopicPartition | None:
-        ref, index = part.key
-        if ask.call.version < FIRST_TOPIC_ID:
-            return ref.decode("utf-8", "replace"), index
-        name = await self._broker_log.topic_name(ref)
-        return None if name is None else (name, index)
 
     async def _perform(
         self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: Step, pool: Pool
@@ -178,22 +167,12 @@ class KeptRepairs:
 
     async def _send(self, ask: RepairRequest, part: KeptPart, producer_id: int, pool: Pool) -> Told:
         data = restamp(ask.call, part, producer_id)
-        ref, index = part.key
         by_id = ask.call.version >= FIRST_TOPIC_ID
-        broker, error = await self._cluster.metadata.leader_now(ref, index, by_id)
+        broker, error = await self._cluster.metadata.leader_now(*part.key, by_id)
         if broker is None:
             return Told(error or ErrorCode.LEADER_NOT_AVAILABLE, cause="unreachable")
-        topic = ProduceRequestTopicProduceData(
-            partition_data=[ProduceRequestPartitionProduceData(index=index, records=data)]
-        )
-        if by_id:
-            topic.topic_id = ref
-        else:
-            topic.name = ref.decode("utf-8", "replace")
-        request = ProduceRequest(acks=-1, timeout_ms=ask.call.timeout_ms, topic_data=[topic])
-        versions = _BY_ID if by_id else _BY_NAME
         async with pool.to(broker.address) as client:
-            response = await client.call(request, ProduceResponse, versions, extra_ms=ask.call.timeout_ms)
-        for row in response.responses[0].partition_responses:
-            return Told(row.error_code, row.base_offset, row.log_append_time_ms)
-        raise RemoteProtocolError("a Produce response names no partition")
+            row = await send_batch(client, part.key, data, ask.call.timeout_ms, by_id=by_id)
+        if row is None:
+            raise RemoteProtocolError("a Produce response names no partition")
+        return Told(row.error_code, row.base_offset, row.log_append_time_ms)

@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kproxy.codec._generated.produce import (
-    ProduceRequest,
-    ProduceRequestPartitionProduceData,
-    ProduceRequestTopicProduceData,
-    ProduceResponse,
-)
+from kproxy.codec._generated.produce import ProduceResponsePartitionProduceResponse
 from kproxy.codec.error_codes import NO_TOPIC
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.dedup.lanes import Send, Track
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.resend import Fence, Resend, next_step
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.broker_log import Batch, BrokerLog, LogError
 from kproxy.net.brokers.backoff import Backoff
-from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.pool import Pool
+from kproxy.net.single_batch import send_batch
 from kproxy.proxy.commands import Unsettled
 
 if TYPE_CHECKING:
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("kproxy.resend")
 
-_BY_NAME, _BY_ID = (0, 8), (FIRST_TOPIC_ID, FIRST_TOPIC_ID)
 #: A broker that just started may not know a topic yet; after so many responses it is believed.
 _UNKNOWN_TOPIC_PATIENCE = 10
 _GONE = NO_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
@@ -116,21 +109,18 @@ class _TrackResend:
             track.fenced(await self._found(place), self._cluster.network.wall())
 
     async def _place(self) -> tuple[str, int] | None:
-        ref, index = self._track.key
-        if not self._by_id:
-            return ref.decode("utf-8", "replace"), index
         try:
-            name = await self._broker_log.topic_name(ref)
+            place = await self._broker_log.place_of(self._track.key, by_id=self._by_id)
         except (OSError, RemoteProtocolError):
             await self._backoff.pause()
             return None
-        if name is None:
+        if place is None:
             self._unknown += 1
             await self._backoff.pause()
             if self._unknown >= _UNKNOWN_TOPIC_PATIENCE:
                 self._give_up(ErrorCode.UNKNOWN_TOPIC_ID)
             return None
-        return name, index
+        return place
 
     def _give_up(self, error_code: int) -> None:
         copies = self._track.give_up(error_code)
@@ -164,11 +154,11 @@ class _TrackResend:
             self._no_leader(send, error)
             return
         self._unknown = 0
-        before = send.attempts
+        before, timeout_ms = send.attempts, self._batches.longest_timeout_ms
         try:
             async with self._pool.to(broker.address) as client:
                 send.attempts += 1
-                response = await self._ask(client, send)
+                row = await send_batch(client, self._track.key, send.batch, timeout_ms, by_id=self._by_id)
         except (OSError, RemoteProtocolError):
             self._cluster.count_error("resend")
             if send.attempts == before:
@@ -176,7 +166,7 @@ class _TrackResend:
             else:
                 self._track.lost(send)
             return
-        self._take(send, response)
+        self._take(send, row)
         if send.settled and not self._connection.upstream.is_to(broker):
             self._batches.led_elsewhere(self._track.key)
 
@@ -187,23 +177,8 @@ class _TrackResend:
         elif send.outcome in (None, ProduceOutcome.FENCED):
             send.outcome = ProduceOutcome.NOT_NOW
 
-    async def _ask(self, client: BrokerClient, send: Send) -> ProduceResponse:
-        ref, index = self._track.key
-        topic = ProduceRequestTopicProduceData(
-            partition_data=[ProduceRequestPartitionProduceData(index=index, records=send.batch)]
-        )
-        if self._by_id:
-            topic.topic_id = ref
+    def _take(self, send: Send, row: ProduceResponsePartitionProduceResponse | None) -> None:
+        if row is None:
+            self._track.lost(send)
         else:
-            topic.name = ref.decode("utf-8", "replace")
-        timeout_ms = self._batches.longest_timeout_ms
-        request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
-        versions = _BY_ID if self._by_id else _BY_NAME
-        return await client.call(request, ProduceResponse, versions, extra_ms=timeout_ms)
-
-    def _take(self, send: Send, response: ProduceResponse) -> None:
-        for topic in response.responses:
-            for row in topic.partition_responses:
-                self._track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms)
-                return
-        self._track.lost(send)
+            self._track.answered(send, row.error_code, row.base_offset, row.log_append_time_ms)

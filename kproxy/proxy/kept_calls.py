@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import stamp
@@ -13,11 +12,6 @@ from kproxy.dedup.kept.producers import KeptPartition
 from kproxy.dedup.kept.repair import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.proxy.kept_stats import KeptStats
-
-_PRODUCER_ID_AT: Final = 43
-_PRODUCER_ID: Final = Struct(">q")
-#: Ids of one connection that are known to be its client's.
-_MOST_OWN: Final = 16
 
 
 class KeptPart(NamedTuple):
@@ -59,13 +53,18 @@ class KeptCall:
                 batch = part.batch
                 stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, offset)
             part.partition.ends(part.batch.sequence, refused=bool(error), arrival=part.batch.arrival)
-        self.done = not self.wrong
+        if not self.wrong:
+            self.finish()
 
     def dropped(self) -> None:
-        """Records that there will be no response."""
-        for part in self.parts:
+        """Records that what has no response yet will have none."""
+        for part in self.parts if self.wrong is None else [part for part, _ in self.wrong]:
             part.partition.ends(part.batch.sequence, refused=True, arrival=part.batch.arrival)
-        self.done = True
+        self.finish()
+
+    def finish(self) -> None:
+        """Frees the frame, which others need not hold on to: each batch has a response, or will have none."""
+        self.done, self.frame = True, bytearray()
 
 
 class RepairRequest(NamedTuple):

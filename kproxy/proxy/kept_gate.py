@@ -1,10 +1,8 @@
-"""Whose producer ids come on a connection, and what of their batches is kept."""
+"""Decides on each connection whose producer ids come, and which batches are sent when."""
 
-from collections.abc import Iterator, Mapping
-from struct import Struct
+from collections.abc import Mapping
 from typing import Final
 
-from kproxy.codec.batch import HEADER_SIZE
 from kproxy.codec.produce_layout import ProduceLayout
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import is_given, successor
@@ -15,22 +13,20 @@ from kproxy.proxy.context import Context
 from kproxy.proxy.kept_calls import KeptCall, KeptPart, restamp
 from kproxy.proxy.kept_stats import KeptStats
 from kproxy.proxy.principals import ANONYMOUS
-from kproxy.proxy.produce_batches import MAGIC_AT, read_batch_head
+from kproxy.proxy.produce_batches import producer_ids, read_batch_head
 
-_PRODUCER_ID_AT: Final = 43
-_PRODUCER_ID: Final = Struct(">q")
 _ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN)}
 #: Ids of one connection that are known to be its client's.
 _MOST_OWN: Final = 16
 
 
 def owner_of(ctx: Context, clients: KeptClients) -> bytes:
-    """To whom the producer ids of this connection's client belong."""
+    """Return the owner of the producer ids that this connection's client is given."""
     return clients.owner(ctx.client.identity, logged_in=ctx.client.principal != ANONYMOUS)
 
 
 class KeptGate:
-    """What one connection does with batches whose numbers are kept."""
+    """The batches of one connection whose numbers are kept: which are its client's, and which have to wait."""
 
     def __init__(self, ctx: Context, clients: KeptClients, stats: KeptStats) -> None:
         """``clients`` and ``stats`` are the process's."""
@@ -56,7 +52,7 @@ class KeptGate:
         self._first = {one: call for one, call in self._first.items() if not (call.done or one.told >= 0)}
         if self._first:
             producers = self._clients.producers
-            for place, producer_id in zip(layout.partitions, _ids_of(frame, layout), strict=False):
+            for place, producer_id in producer_ids(frame, layout):
                 partition = producers.partition(producer_id, place.key)
                 if partition in self._first:
                     self._awaited.append((partition, self._first[partition]))
@@ -64,14 +60,14 @@ class KeptGate:
 
     def awaits_owner(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has an id of which it is not known yet to whom it was given."""
-        return self._clients.awaits_secret and any(map(is_given, _ids_of(frame, layout)))
+        return self._clients.awaits_secret and any(is_given(one) for _, one in producer_ids(frame, layout))
 
     def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
         """Whether all batches of a request have an id that was given to its client; None: one is another's."""
         given = 0
         if not self._clients.has_room:
             return False
-        for producer_id in _ids_of(frame, layout):
+        for _, producer_id in producer_ids(frame, layout):
             if is_given(producer_id):
                 if producer_id not in self._own and not self._is_own(producer_id):
                     return None
@@ -121,16 +117,10 @@ class KeptGate:
             refused = {part.key: arrival for part, arrival in arrived if arrival is not Arrival.SENT}
             self._stats.left_out += list(refused.values()).count(Arrival.LATE)
             call.wrong = [(part, Told(SEND_AGAIN)) for part in sent]
-            call.done = not sent
+            if not sent:
+                call.finish()
             return call, {key: _ERRORS[arrival] for key, arrival in refused.items()}
         for part in parts:
             if part.partition.generation:
                 restamp(call, part, successor(part.batch.producer_id, part.partition.generation))
         return call, {}
-
-
-def _ids_of(frame: bytearray, layout: ProduceLayout) -> Iterator[int]:
-    for _, start, end in layout.partitions:
-        if end - start >= HEADER_SIZE and frame[start + MAGIC_AT] == 2:
-            (producer_id,) = _PRODUCER_ID.unpack_from(frame, start + _PRODUCER_ID_AT)
-            yield producer_id

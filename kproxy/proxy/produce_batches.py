@@ -1,5 +1,6 @@
 """The batches of format v2 in a Produce frame: what their headers say, without a look at the records."""
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -58,6 +59,15 @@ def has_kproxy_id(frame: bytearray, layout: ProduceLayout) -> bool:
             if is_kproxy_producer_id(producer_id):
                 return True
     return False
+
+
+def producer_ids(frame: bytearray, layout: ProduceLayout) -> Iterator[tuple[PartitionData, int]]:
+    """Yield the producer id of each batch of a request; -1: it has none. Other formats have no such field."""
+    for place in layout.partitions:
+        _, start, end = place
+        if end - start >= HEADER_SIZE and frame[start + MAGIC_AT] == 2:
+            (producer_id,) = _PRODUCER_ID.unpack_from(frame, start + _PRODUCER_ID_AT)
+            yield place, producer_id
 
 
 def check_batch(frame: bytearray, place: PartitionData) -> tuple[int, int]:

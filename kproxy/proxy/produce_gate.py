@@ -263,10 +263,12 @@ class ProduceGate:
         stamps = self._policy.idempotence or upstream != slot.api_version
         counts = new_batches(frame, layout)
         if not stamps or layout.transactional or (counts is None and has_producer_id(frame, layout)):
-            if self._kept is not None and self._kept.awaits_owner(frame, layout):
-                return self._when_open(slot, frame, layout, upstream)
-            if self._kept is not None and self._kept.waits_for_first(frame, layout):
-                return self._after_first(self._kept, slot, frame, layout, upstream)
+            kept = self._kept
+            if kept is not None:
+                if kept.awaits_owner(frame, layout):
+                    return self._when_open(slot, frame, layout, upstream)
+                if kept.waits_for_first(frame, layout):
+                    return self._after_first(kept, slot, frame, layout, upstream)
             self._pass(slot, frame, layout, upstream)
             return None
         if slot.api_version < FIRST_V2 and converted is None:

@@ -732,6 +732,9 @@ class Session:
         for owed in self._link.expected:
             if owed.kept is not None:
                 owed.kept.dropped()
+        for command in self._link.commands:
+            if isinstance(command, AskCoordinator) and isinstance(command.ask, RepairRequest):
+                command.ask.call.dropped()
         self._link.drop()
         self._gate.drop()
         self._client_id = self._decoded = self._ctx.fetched.conversions = None

@@ -1,5 +1,6 @@
 """Whose producer ids come on a connection, and which requests of kept producers are sent when."""
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from kproxy.codec._generated.produce import (
     ProduceRequest,
     ProduceRequestPartitionProduceData,
     ProduceRequestTopicProduceData,
+    ProduceResponse,
 )
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.header import encode_request
@@ -16,12 +18,17 @@ from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import GivenIds, successor
 from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN
+from kproxy.proxy.commands import AskCoordinator
 from kproxy.proxy.context import Client, Context, Services
-from kproxy.proxy.kept_calls import KeptCall
+from kproxy.proxy.handlers import DEFAULT
+from kproxy.proxy.handlers.base import Exchange
+from kproxy.proxy.kept_calls import KeptCall, RepairRequest
 from kproxy.proxy.kept_gate import KeptGate, owner_of
 from kproxy.proxy.kept_stats import KeptStats
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import ClusterMap
+from kproxy.proxy.slots import Slot
+from tests.proxy.playbook import Play
 
 VERSION = 8
 SECRET = b"0123456789abcdef"
@@ -193,3 +200,43 @@ def test_errors_about_numbers_are_looked_into_and_others_passed_on() -> None:
     assert not call.done
     assert scene.clients.producers.partition(scene.id, (b"t", 0)).open == [0]
     assert scene.clients.producers.partition(scene.id, (b"t", 1)).open == []
+
+
+class _Frame(bytearray):
+    """A frame of which it can be seen whether anything holds it."""
+
+
+def test_an_answered_request_is_not_held_until_the_next_one_comes() -> None:
+    scene = Scene()
+    data, layout = request(scene.id, 0)
+    frame = _Frame(data)
+    is_held = weakref.ref(frame)
+    taken = scene.gate.take(frame, layout, VERSION)
+    assert taken is not None
+    del frame
+    assert is_held() is not None
+    scene.told(taken[0])
+    assert is_held() is None
+
+
+def test_what_is_dropped_after_the_response_keeps_what_that_has_said() -> None:
+    scene = Scene()
+    call, _ = scene.take(0, 0)
+    errors = {0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1: ErrorCode.NONE}
+    call.answered({(b"t", at): (int(error), 0, -1) for at, error in errors.items()}, scene.stats)
+    call.dropped()
+    looked_into, written = (scene.clients.producers.partition(scene.id, (b"t", at)) for at in range(2))
+    assert (looked_into.open, written.open, written.refused) == ([], [], None)
+    assert looked_into.refused is not None
+
+
+def test_a_connection_that_ends_before_a_repair_begins_leaves_no_batch_in_flight() -> None:
+    scene, play = Scene(), Play()
+    call, _ = scene.take(0)
+    scene.told(call, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    partition = scene.clients.producers.partition(scene.id, (b"t", 0))
+    assert partition.open == [0]
+    ask, exchange = RepairRequest(call, ProduceResponse(), ""), Exchange(None, VERSION, VERSION)
+    play.session.commands.append(AskCoordinator(Slot(0, VERSION, 1, 0.0, 100), DEFAULT, exchange, ask))
+    play.session.drop()
+    assert partition.open == []

@@ -11,11 +11,11 @@ from kproxy.dedup.retry_rules import is_among
 
 @dataclass(slots=True)
 class KeptClients:
-    """What the connections of a process share of kept producers."""
+    """Kept producers of a process, which all of its connections share."""
 
     #: idempotent.clients
     patterns: Sequence[str] = ()
-    #: Whether clients that have not logged in are told apart by their addresses, too (identity.by).
+    #: Whether clients that have not logged in are distinguished by their addresses, too (identity.by).
     by_address: bool = True
     #: None where there is no secret: producers receive the broker's own ids, and are relayed.
     ids: GivenIds | None = None

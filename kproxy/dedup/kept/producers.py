@@ -10,7 +10,7 @@ from kproxy.dedup.lanes import TrackKey
 
 #: Partitions of producers that are remembered, about 400 bytes each. Of others, brokers say what has to be known.
 MOST_PARTITIONS: Final = 100_000
-#: Half of the sequences: what is farther ahead is behind.
+#: Half of the sequences: one that is farther ahead counts as before.
 _HALF: Final = SEQUENCE_SPACE // 2
 _FAR: Final = SEQUENCE_SPACE // 4
 
@@ -21,7 +21,7 @@ def is_before(sequence: int, other: int) -> bool:
 
 
 class Arrival(Enum):
-    """What becomes of a batch of a kept producer that has just come."""
+    """The decision about a batch of a kept producer that has just come."""
 
     #: It is sent.
     SENT = auto()
@@ -151,13 +151,6 @@ class KeptPartition:
         return gone
 
 
-@dataclass(slots=True, eq=False)
-class KeptProducer:
-    """One producer: by partition, what is known there."""
-
-    partitions: dict[TrackKey, KeptPartition] = field(default_factory=dict)
-
-
 class KeptProducers:
     """The kept producers of a process, those used last at the end."""
 
@@ -165,20 +158,20 @@ class KeptProducers:
         """``most``: partitions of producers that are remembered."""
         self._most = most
         self._count = 0
-        self._producers: OrderedDict[int, KeptProducer] = OrderedDict()
+        self._producers: OrderedDict[int, dict[TrackKey, KeptPartition]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of partitions of producers."""
         return self._count
 
     def partition(self, producer_id: int, key: TrackKey) -> KeptPartition:
-        """What is known of a producer on a partition."""
+        """Return a producer's state on a partition, a new one if nothing is known."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = KeptProducer()
-        found = producer.partitions.get(key)
+            producer = self._producers[producer_id] = {}
+        found = producer.get(key)
         if found is None:
-            found = producer.partitions[key] = KeptPartition()
+            found = producer[key] = KeptPartition()
             self._count += 1
             self._producers.move_to_end(producer_id)
             self._forget()
@@ -191,6 +184,6 @@ class KeptProducers:
             looks -= 1
             producer_id, producer = next(iter(self._producers.items()))
             self._producers.move_to_end(producer_id)
-            if not any(partition.open for partition in producer.partitions.values()):
+            if not any(partition.open for partition in producer.values()):
                 del self._producers[producer_id]
-                self._count -= len(producer.partitions)
+                self._count -= len(producer)

@@ -56,7 +56,7 @@ class Look(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What a broker remembers of a producer on a partition; -1 as ``last``: nothing written in this epoch."""
+    """A broker's state of a producer on a partition; -1 as ``last``: nothing written in this epoch."""
 
     epoch: int
     last: int

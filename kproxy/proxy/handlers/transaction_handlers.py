@@ -114,16 +114,17 @@ class InitProducerId(Transactional):
 
         A producer without a transactional id asks again, and gets another one. That of a transactional id stays.
         """
-        is_reserved = is_reserved_producer_id(response.producer_id)
-        if _ASKED_HERE not in exchange.notes and not is_reserved and exchange.request.transactional_id is None:
-            _give(ctx, response)
-            answer: Message = response
-            return answer
-        if _ASKED_HERE in exchange.notes or not is_reserved:
+        if _ASKED_HERE in exchange.notes:
             return super().lower(ctx, exchange, response, budget)
         kept = exchange.request.transactional_id is not None
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+        if is_reserved_producer_id(response.producer_id):
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kept else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+        if kept:
+            return super().lower(ctx, exchange, response, budget)
+        _give(ctx, response)
+        answer: Message = response
+        return answer
 
 
 class TxnOffsetCommit(Transactional):
