@@ -75,7 +75,7 @@ def is_retry(resumed: Producer, given_for: Producer, given: Producer, known: Pro
 
 
 def was_answered(view: IdView | None, resumed: Producer) -> bool:
-    """As ``is_retry``, by what the log says."""
+    """Whether the log shows this request as a retry of one that succeeded (``is_retry``)."""
     claim = view.claim if view is not None else None
     return view is not None and claim is not None and is_retry(resumed, claim.resumed, claim.client, view.client)
 
@@ -93,7 +93,7 @@ def initialized_client(view: IdView | None, resumed: Producer, fresh_producer_id
 
 
 def refuse_replaced(view: IdView | None, resumed: Producer) -> None:
-    """As ``refuse_former``, by what the log says."""
+    """Refuses an identity that the log shows to be replaced (``refuse_former``)."""
     if view is not None and view.claim is not None:
         refuse_former(resumed, view.client, last_end(view), is_open=view.ongoing is not None)
 

@@ -32,7 +32,7 @@ _KNOWN_BATCHES: Final = 5
 
 
 class Order(Enum):
-    """What a batch is, by its sequence."""
+    """The place of a batch in the client's order, by its sequence."""
 
     NEXT = auto()
     AGAIN = auto()
@@ -60,7 +60,7 @@ class ClientSequences(Generic[T]):
         self._transaction = object()
 
     def order(self, client: Producer, batch: ClientBatch) -> tuple[Order, T | None]:
-        """What a batch is; with AGAIN what was recorded of its first arrival.
+        """The place of a batch in the order; with AGAIN the result recorded of its first arrival.
 
         A batch without sequence (-1) is always the next. The first of a partition may have any sequence: kproxy may
         have been started after the client.

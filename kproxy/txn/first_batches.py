@@ -12,7 +12,7 @@ from kproxy.codec.topic_partition import TopicPartition
 
 
 class FirstBatches:
-    """Of one client."""
+    """The partitions of one client whose sequences are known; for each other one, the connection of its batches."""
 
     def __init__(self) -> None:
         """No sequence is known."""

@@ -1,4 +1,4 @@
-"""How many transactional ids a principal may have at this kproxy, since each takes memory until it expires."""
+"""The limit of a principal's transactional ids at this kproxy, since each takes memory until it expires."""
 
 from collections import Counter
 from collections.abc import Callable

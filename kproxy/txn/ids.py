@@ -48,7 +48,7 @@ def log_partition(transactional_id: str, partitions: int) -> int:
 
 
 def turn_of(instance_id: str, transactional_id: str = "") -> float:
-    """From 0 to 1: when an instance does what any of them may do for an id, or for all. Another order for each id."""
+    """The turn of an instance, from 0 to 1, at what any may do for an id, or for all. Another order for each id."""
     return crc32(f"{transactional_id} {instance_id}".encode(errors="surrogatepass")) / 2**32
 
 

@@ -1,4 +1,4 @@
-"""Which requests of a transactional client are late: sent for a transaction that has ended since (KAFKA-17754).
+"""Detection of a transactional client's late requests: sent for a transaction that has ended since (KAFKA-17754).
 
 Clients of the first protocol (before KIP-890) write all their transactions under one epoch, so the epoch can't tell.
 A client that gives up waiting for a response closes the connection; what it sends afterwards arrives over a newer one.

@@ -53,7 +53,7 @@ class RecordKind(IntEnum):
     EXPIRY = 7
     """The id was not used for transactional.id.timeout.ms."""
     SNAPSHOT = 8
-    """What all records before an offset said, or a chunk of it; its key names no id."""
+    """The state after all records before an offset, or a chunk of it; its key names no id."""
     REJECT = 9
     """Data under a producer id that no partition knows are aborted for good; its key names no id."""
     ENDED = 10

@@ -1,4 +1,4 @@
-"""What the transaction log says of one consumer group's offsets; the same for every reader of the log."""
+"""The offsets of one consumer group in the transaction log; the same for every reader of the log."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Unmirrored(NamedTuple):
 
 
 def unmirrored(views: Views, group_id: str) -> Unmirrored:
-    """What the broker's own group offsets may not have yet.
+    """The committed offsets that the broker's own group may not have yet.
 
     Within a transactional id the later transaction counts. The logs of two ids have no order between them; there the
     later generation of the group counts, and within one, where a partition has one owner, the larger offset.
@@ -62,7 +62,7 @@ def undecided(views: Views, group_id: str) -> set[TopicPartition]:
 
 
 def one_of_each_member(records: Iterable[TransactionOffsets]) -> list[TransactionOffsets]:
-    """Of records with the same group, generation and member one: to check it once is enough."""
+    """One record for each group, generation and member: to check it once is enough."""
     return list({(*_member(record), record.group_id): record for record in records}.values())
 
 

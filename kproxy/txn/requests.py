@@ -1,4 +1,4 @@
-"""What clients ask of a transaction's coordinator, without the versions of the wire."""
+"""The requests of clients to a transaction's coordinator, without the versions of the wire."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple

@@ -72,14 +72,14 @@ class _Chunks:
 
 
 class Step(NamedTuple):
-    """What a reader does next."""
+    """The next step of a reader."""
 
     views: Sequence[IdView]
-    """To begin with: the log says this before the first of ``records``."""
+    """Views to begin with: the state of the log before the first of ``records``."""
     records: Sequence[tuple[Entry, LogPosition]]
-    """To be applied, in order."""
+    """Records to apply, in order."""
     rejected: Collection[int] = ()
-    """To begin with, as ``views``: the producer ids that are rejected."""
+    """Rejected producer ids to begin with, like ``views``."""
 
 
 _NOTHING: Final = Step((), ())

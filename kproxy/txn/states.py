@@ -11,7 +11,7 @@ from kproxy.errors import LocalProtocolError
 
 
 class TransactionState(Enum):
-    """As Kafka names them (``TransactionState.name``)."""
+    """States of a transaction, with Kafka's names (``TransactionState.name``)."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"

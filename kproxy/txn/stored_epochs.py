@@ -1,4 +1,4 @@
-"""Which epoch at the broker stands for a client of ``broker-fenced``: what the next kproxy needs to continue for it.
+"""The epoch at the broker of each client of ``broker-fenced``, by which the next kproxy continues for that client.
 
 Entries of the compacted topic ``__kproxy_producer_state``, beside those of lanes; the version of the key tells them
 apart. ``procedures.continuing`` and ``procedures.kept_epoch`` say when they are written.
@@ -23,16 +23,16 @@ MOST_IDS: Final = 50_000
 
 
 class LastEnd(IntEnum):
-    """How the last transaction of a client ended, or the one that its former kproxy left open."""
+    """The end of a client's last transaction, or of the one that its former kproxy left open."""
 
     NONE = 0
-    """There was none, or its client has heard of it."""
+    """No transaction has ended, or its client has heard of the end."""
     COMMITTED = 1
     ABORTED = 2
     LOST = 3
     """Something that the client wrote is aborted, or may be: the client has to abort."""
     LEFT = 4
-    """It is not recorded, and the client can't be continued. Those with lower epochs were replaced."""
+    """The end is not recorded, and the client can't be continued. Those with lower epochs were replaced."""
 
 
 class StoredEpoch(NamedTuple):
@@ -86,7 +86,7 @@ class StoredEpochs:
     """Those of one instance: of each transactional id the last entry counts, compacted or not."""
 
     def __init__(self, instance_id: str, most: int = MOST_IDS) -> None:
-        """At most ``most`` are kept, the ones last written."""
+        """Keeps at most ``most`` entries, the ones last written."""
         self._instance_id = instance_id
         self._most = most
         #: The first to be written first.

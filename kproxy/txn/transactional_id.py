@@ -156,7 +156,7 @@ class TransactionalId:
         self.is_left |= self._connections.is_newest(COORDINATOR, connection)
 
     def refuse_older(self, than: int) -> None:
-        """As ``NewestConnections.refuse_older``."""
+        """Refuses requests over older connections (``NewestConnections.refuse_older``)."""
         self._connections.refuse_older(than)
 
     def forget_connections(self) -> None:

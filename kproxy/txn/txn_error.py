@@ -1,4 +1,4 @@
-"""What stops a transaction, as Kafka's error codes say it."""
+"""The errors that stop a transaction, with Kafka's error codes."""
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError

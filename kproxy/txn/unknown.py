@@ -22,11 +22,11 @@ class Met(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """Of the batch: nothing after it can be read."""
+    """The offset of the batch: nothing after it can be read."""
 
 
 class UnknownProducers:
-    """What was met and is not known yet; its owner forgets an id as soon as the log says something of it."""
+    """Producer ids that readers met and the log does not know yet; their owner forgets an id once the log names it."""
 
     def __init__(self, most: int = _MOST, most_places: int = _MOST_PLACES) -> None:
         """``most``: producer ids; ``most_places``: their partitions."""

@@ -23,7 +23,7 @@ _ROW_BYTES: Final = 192
 
 
 def offsets_bytes(record: TransactionOffsets) -> int:
-    """About how many bytes of memory offsets take."""
+    """An estimate of the memory that offsets take, in bytes."""
     size = _RECORD_BYTES + len(record.group_id) + len(record.member_id) + len(record.group_instance_id or "")
     for topic in record.topics:
         size += len(topic.name) + sum(_ROW_BYTES + len(row.metadata or "") for row in topic.partitions)
@@ -36,7 +36,7 @@ def places_of(record: TransactionOffsets) -> set[TopicPartition]:
 
 
 def superseded(record: TransactionOffsets, places: Collection[TopicPartition]) -> TransactionOffsets:
-    """What is left of offsets when there are newer ones of these partitions; ``record`` itself is not changed."""
+    """The offsets left when there are newer ones of these partitions; ``record`` itself is not changed."""
     topics = [
         topic.replaced(partitions=[row for row in topic.partitions if (topic.name, row.index) not in places])
         for topic in record.topics
@@ -52,7 +52,7 @@ def with_newest(records: Iterable[TransactionOffsets], newest: TransactionOffset
 
 
 class UnmirroredOffsets(Mapping[Commit, list[TransactionOffsets]]):
-    """By transaction and group, in the order of the commits."""
+    """Unmirrored offsets by transaction and group, in the order of the commits."""
 
     def __init__(self) -> None:
         """None."""

@@ -14,16 +14,16 @@ class Verdict(Enum):
 
 
 class Decisions(Protocol):
-    """What a filter needs to know of kproxy's transactions."""
+    """The knowledge of kproxy's transactions that a filter needs."""
 
     def verdict(self, producer_id: int, epoch: int) -> Verdict:
-        """Of an epoch of a producer id with both of kproxy's bits."""
+        """The verdict on an epoch of a producer id with both of kproxy's bits."""
         ...
 
     def is_other_copy(
         self, producer_id: int, epoch: int, topic: str, partition: int, base_sequence: int, base_offset: int
     ) -> bool:
-        """Of a committed epoch: whether this batch was sent more than once, and another copy counts."""
+        """Whether this batch of a committed epoch was sent more than once, and another copy counts."""
         ...
 
     def met(self, producer_id: int, topic: str, partition: int, offset: int) -> None:

@@ -117,7 +117,7 @@ class Joined(NamedTuple):
 
     @property
     def expires_ms(self) -> int | None:
-        """When the broker may abort it (ms since 1970), at the earliest; None: nobody does."""
+        """The earliest time at which the broker may abort it (ms since 1970); None: nobody does."""
         return (
             self.at.timestamp_ms + self.broker_transaction.timeout_ms if self.broker_transaction is not None else None
         )

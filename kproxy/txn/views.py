@@ -115,7 +115,7 @@ class Views:
         return [partition for partition in partitions if not self.loader(partition).is_sure]
 
     def loader(self, partition: int) -> PartitionLoader:
-        """How far a partition is read; from its first record on, unless ``restart`` said otherwise."""
+        """The reader of a partition; from its first record on, unless ``restart`` said otherwise."""
         return self._loaders.setdefault(partition, PartitionLoader(0))
 
     def _apply(self, partition: int, entry: Entry, at: LogPosition) -> bool:
@@ -141,7 +141,7 @@ class Views:
             self._unsettled[view.transactional_id] = view
 
     def _reject(self, partition: int, producer_id: int) -> bool:
-        """Of a CLAIM or MEMBER and a REJECT in one partition the first counts."""
+        """Rejects a producer id, unless a CLAIM or MEMBER in the partition came first."""
         is_known = self._by_producer.get(producer_id) in self._partitions.get(partition, {})
         if is_known or not is_transactional_producer_id(producer_id) or producer_id in self.rejected(partition):
             return False
@@ -237,7 +237,7 @@ class Views:
 
     @property
     def count(self) -> int:
-        """How many views there are."""
+        """The number of views."""
         return len(self._ids) + len(self._resting)
 
     def unsettled(self) -> list[IdView]:
@@ -245,11 +245,11 @@ class Views:
         return list(self._unsettled.values())
 
     def of_partition(self, partition: int) -> Iterable[IdView]:
-        """What a snapshot of a partition states."""
+        """The views that a snapshot of a partition states."""
         return map(self._look, self._partitions.get(partition, {}))
 
     def of_producer(self, producer_id: int) -> IdView | None:
-        """Whose producer id it is."""
+        """The view of the id that has a producer id."""
         name = self._by_producer.get(producer_id)
         return None if name is None else self.of(name)
 
@@ -287,7 +287,7 @@ class Views:
             view.forget_copies(producer, place)
 
     def copies_bytes(self) -> int:
-        """About what the offsets of batches take in memory that were sent more than once."""
+        """An estimate of the memory that the offsets of batches take that were sent more than once, in bytes."""
         return COPY_BYTES * sum(len(copies) for view in self._ids.values() for copies in view.copies.values())
 
     def has_written(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a reader may see of a partition: batches of a Fetch response, judged by their headers alone.
+"""The batches of a Fetch response that a reader may see, judged by their headers alone.
 
 A batch of one of kproxy's transactions is seen if its epoch was committed and no other copy of it counts; the first one
 that is undecided ends the response: that is the last stable offset. Kafka's own transactions are judged by the broker's
@@ -43,7 +43,7 @@ class Aborted(NamedTuple):
 
 @dataclass(slots=True)
 class Seen:
-    """What of a record set may be seen."""
+    """The part of a record set that may be seen."""
 
     #: Everything before it is in ``pieces`` or hidden for good; where ``undecided`` is set, the last stable offset.
     next_offset: int
@@ -69,7 +69,7 @@ def visible(
     decisions: Decisions | None,
     reads_natively: bool = False,
 ) -> Seen:
-    """What a reader that asked from ``first_offset`` on may see.
+    """The batches that a reader that asked from ``first_offset`` on may see.
 
     If that is everything, the very record set is the only piece; otherwise a batch cut off at its end is left out. The
     same holds for a reader that ``reads_natively`` (skips markers, and drops aborted batches by the broker's list
@@ -129,7 +129,7 @@ def has_transactions(record_set: Buffer) -> bool:
 
 
 def undecided_in(entry: memoryview, decisions: Decisions) -> Producer | None:
-    """Whose batch this is, if it is one of kproxy's transactions that is not decided. Raises as ``entries``."""
+    """The producer of a batch of one of kproxy's transactions that is undecided, else None. Raises as ``entries``."""
     if entry[MAGIC_OFFSET] != _MAGIC_V2:
         return None
     header = read_header(entry)

@@ -211,7 +211,7 @@ class Writes:
         return send is not self._busy[send.place].sends[-1]
 
     def next_due(self) -> float:
-        """When the next back-off ends that was on at the last call of ``ready``, or began since; inf if none was."""
+        """The end of the next back-off that was on at the last call of ``ready``, or began since; inf if none was."""
         if self._backs_off_until <= self._looked_at:
             return inf
         return min((track.due_at for track in self._busy.values() if track.due_at > self._looked_at), default=inf)

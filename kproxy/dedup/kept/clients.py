@@ -1,4 +1,4 @@
-"""Which clients' numbers are kept, and whose they are."""
+"""The clients whose numbers are kept, and the owners of these numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class KeptClients:
         return is_among(client_id, self.patterns)
 
     def owner(self, identity: Identity, *, logged_in: bool) -> bytes:
-        """To whom a producer id is given: the principal, or client.id and host of a client that has not logged in."""
+        """The owner of a producer id: the principal, or client.id and host of a client that has not logged in."""
         if logged_in:
             return b"principal\0" + identity.principal.encode()
         host = normal_host(identity.host) if self.by_address else ""

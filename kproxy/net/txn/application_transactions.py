@@ -218,7 +218,7 @@ class ApplicationsByRule:
         return found
 
     def parties(self) -> set[int]:
-        """As ``ApplicationTransactions.parties``, of all."""
+        """The connections of the open transactions of all applications."""
         return set().union(*(application.parties() for application in self._applications.values()))
 
     def closed(self, connection: int, *, received_all: bool) -> None:

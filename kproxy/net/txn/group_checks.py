@@ -48,7 +48,7 @@ def _trim(request: HeartbeatRequest, version: int) -> None:
 
 
 async def _check_epoch(cluster: Cluster, offsets: TransactionOffsets) -> int:
-    """Of a group whose members have epochs (KIP-848, KIP-1071); Heartbeat does not know them.
+    """Checks offsets of a group whose members have epochs (KIP-848, KIP-1071); Heartbeat does not know them.
 
     Their own heartbeats are not for others than the member: the response may be the one that has a new assignment.
     """

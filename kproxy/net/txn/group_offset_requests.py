@@ -1,4 +1,4 @@
-"""What connections ask of the transaction log before a group's offsets are read or written at the broker."""
+"""The questions to the transaction log before a group's offsets are read or written at the broker."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -64,7 +64,7 @@ class GroupAsks:
         self._absent_until = trio.current_time()
 
     async def before_fetch(self, ask: BeforeOffsetFetch) -> OffsetFetchResponse:
-        """What the log says of the groups that the broker may not know.
+        """The offsets in the log that the broker's groups may not have.
 
         Ask the broker after this: an offset that is no longer in the log by then has been written to the broker.
         """

@@ -8,7 +8,7 @@ from kproxy.txn.ids import Producer
 
 
 class GroupOffsets:
-    """As ``kproxy.txn.procedures.outside.Groups``."""
+    """Offsets of groups in transactions (``kproxy.txn.procedures.outside.Groups``)."""
 
     def __init__(self, cluster: Cluster, mirror: OffsetMirror) -> None:
         """``cluster`` knows who coordinates a group."""

@@ -70,7 +70,7 @@ class AppendUnknown(AppendError):
 
 @dataclass(slots=True)
 class _Attempts:
-    """What is known of the attempts to append one batch."""
+    """The state of the attempts to append one batch."""
 
     error_code: int = int(ErrorCode.LEADER_NOT_AVAILABLE)
     #: One that has ended may be in the log, or may still reach it.
@@ -105,7 +105,7 @@ class LogAppender:
         return await self._append(partition, batch)
 
     async def append_unfenced(self, partition: int, records: Sequence[KeyValue]) -> int:
-        """As ``append``, without a producer: after lost responses the batch may be there more than once."""
+        """Appends without a producer: after lost responses the batch may be in the log more than once."""
         return await self._append(partition, build_batch(self._rows(records)))
 
     async def delete_records(self, partition: int, before: int) -> int:

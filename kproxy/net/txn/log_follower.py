@@ -60,21 +60,21 @@ class LogFollower:
 
     @property
     def partitions(self) -> int:
-        """How many the topic has; 0 until ``run`` has started."""
+        """The number of partitions of the topic; 0 until ``run`` has started."""
         return len(self._parts)
 
     @property
     def lag(self) -> int:
-        """How many offsets of all partitions are not applied yet, by what their leaders said last."""
+        """The number of offsets of all partitions that are not applied yet, by the newest ends from their leaders."""
         return sum(part.lag for part in self._parts)
 
     @property
     def restarts(self) -> int:
-        """How often partitions have been read from their beginning."""
+        """The number of times that partitions were read from their beginning."""
         return sum(part.restarts for part in self._parts)
 
     def readings(self, partition: int) -> int:
-        """How often a partition has been read from its beginning."""
+        """The number of times that a partition was read from its beginning."""
         return self._parts[partition].restarts
 
     def is_read(self, partition: int) -> bool:
@@ -82,7 +82,7 @@ class LogFollower:
         return self._parts[partition].has(self._parts[partition].end)
 
     def log_start(self, partition: int) -> int:
-        """Where the log of a partition began when its leader was asked last."""
+        """The log start of a partition when its leader was asked last."""
         return self._parts[partition].log_start
 
     def lost(self, partition: int, reason: str) -> None:
@@ -122,7 +122,7 @@ class LogFollower:
         return (await self.read_to_ends([partition]))[partition]
 
     async def read_to_ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """As ``read_to_end``, of many partitions, whose leaders are asked once each.
+        """Reads many partitions to their ends (``read_to_end``); each leader is asked once.
 
         A partition that is read again meanwhile is waited for: when this returns, all of it has been applied.
         """

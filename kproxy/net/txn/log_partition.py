@@ -1,4 +1,4 @@
-"""How far one partition of the transaction log has been applied, and the tasks that wait for more."""
+"""The progress in one partition of the transaction log, and the tasks that wait for more."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -13,7 +13,7 @@ NOTHING: Final = -1
 
 
 class LogSink(Protocol):
-    """What takes the records of the transaction log, in the order of each partition."""
+    """The receiver of the transaction log's records, in the order of each partition."""
 
     def restart(self, partition: int, start: int) -> None:
         """All that was reported of the partition is void: it is read again from its log start ``start`` on."""
@@ -65,7 +65,7 @@ class LogPartition:
 
     @property
     def lag(self) -> int:
-        """How many offsets lie between what has been applied and the log's end, as far as that is known."""
+        """The number of offsets between what has been applied and the log's end, as far as that is known."""
         return max(0, self.end - max(0, self.position))
 
     def ask(self, leader: Address | None, epoch: int) -> None:

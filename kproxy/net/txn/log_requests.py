@@ -1,4 +1,4 @@
-"""What the follower asks a leader: where logs begin, and what they hold."""
+"""The follower's requests to a leader: where logs begin, and what they hold."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -69,7 +69,7 @@ class ManagedTransaction:
 
     @property
     def request(self) -> TxnRequest:
-        """As the coordinator knows the producer."""
+        """A request of the producer, for the coordinator."""
         return TxnRequest(self.transactional_id, self._producer, 0, self.client_id)
 
     async def initialize(self) -> None:
@@ -234,7 +234,7 @@ class ManagedTransactions:
         return self._open.get((transactional_id, member))
 
     def add(self, capture: ManagedTransaction) -> None:
-        """From now on the client's requests go there. TxnError if it, or the id or the member, has one already."""
+        """Captures the client's requests from now on. TxnError if it, or the id or the member, has one already."""
         name = (capture.transactional_id, capture.member)
         taken = self._by_client.get(capture.client_id) or self._open.get(name)
         if taken is not None:
@@ -245,7 +245,7 @@ class ManagedTransactions:
         self._any_open.set()
 
     def remove(self, capture: ManagedTransaction) -> None:
-        """From now on the client's requests are written as they are."""
+        """Ends the capture: the client's requests are written as they are."""
         self._let_go(capture)
         name = (capture.transactional_id, capture.member)
         if self._open.get(name) is capture:
@@ -263,7 +263,7 @@ class ManagedTransactions:
 
     @contextmanager
     def beginning(self, capture: ManagedTransaction) -> Iterator[None]:
-        """As ``add``; if the block fails, the capture is removed."""
+        """Adds a capture (``add``); if the block fails, the capture is removed."""
         self.add(capture)
         try:
             yield
@@ -284,7 +284,7 @@ class ManagedTransactions:
 
     @contextmanager
     def ending(self, capture: ManagedTransaction) -> Iterator[None]:
-        """After the block the capture is removed; its client's later writes are no part of it. TxnError if it ends."""
+        """Removes the capture after the block; its client's later writes are no part of it. TxnError if it ends."""
         if capture.ends:
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{capture.transactional_id} is being decided")
         capture.ends = True

@@ -114,7 +114,7 @@ def _trim(request: Any, version: int) -> None:
 
 
 async def _write_plainly(cluster: Cluster, group_id: str, unmirrored: Unmirrored) -> None:
-    """As the member that committed them, which the group may still know; else as nobody, which an empty one takes."""
+    """Commits as the member that committed before, if the group still knows it; else as nobody, for an empty group."""
     topics = _topics(unmirrored.offsets, OffsetCommitRequestTopic, OffsetCommitRequestPartition)
     member = unmirrored.newest
     assert member is not None

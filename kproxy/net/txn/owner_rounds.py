@@ -18,12 +18,12 @@ _SECONDS: Final = 1.0
 
 
 class OwnerRounds:
-    """Of one instance. ``start`` is for procedures, at most one for each id at a time."""
+    """The rounds of one instance. ``start`` is for procedures, at most one for each id at a time."""
 
     def __init__(
         self, transactions: TransactionLog, network: Network, stats: TransactionStats, nursery: trio.Nursery
     ) -> None:
-        """What is started runs in ``nursery``."""
+        """Prepares the rounds; their procedures run in ``nursery``."""
         self._log = transactions
         self._wall = network.wall
         self._stats = stats

@@ -133,7 +133,7 @@ class ProduceAnswers:
     # -- topics
 
     def _known_names(self, parts: Sequence[ProducePart], version: int) -> Mapping[TopicRef, str] | None:
-        """As ``_names``, if no broker has to be asked."""
+        """The names of the topics (``_names``), if no broker has to be asked."""
         refs = [part.topic for part in parts]
         if version < FIRST_TOPIC_ID:
             return {ref: ref.decode() for ref in refs}

@@ -150,7 +150,7 @@ class Rejects:
         self._tell()
 
     def _refuse(self, producer_id: int) -> None:
-        """Unless it is rejected by now."""
+        """Raises TxnError, unless the producer id is rejected by now."""
         if self._views.is_rejected(producer_id):
             return
         view = self._views.of_producer(producer_id)

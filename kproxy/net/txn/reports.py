@@ -1,4 +1,4 @@
-"""What procedures of transactions report, as lines of kproxy's own log."""
+"""The reports of procedures of transactions, as lines of kproxy's own log."""
 
 import structlog
 

@@ -276,7 +276,7 @@ class Transactions:
         return self.follower.version
 
     async def changed(self, seen: int) -> None:
-        """As ``waits.Changes``. A caller that waits has met data of a transaction: so there must be a log by now."""
+        """Waits for changes (``waits.Changes``). A caller that waits has met data of transactions: so a log exists."""
         if not self.log.opened.is_set() and await self._is_there():
             self.log.wanted.set()
         await self.follower.changed(seen)

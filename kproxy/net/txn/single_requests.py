@@ -63,7 +63,7 @@ class _ClientTransaction(ManagedTransaction):
 
 
 class SingleRequests:
-    """By the patterns of ``per.request``."""
+    """Transactions of single requests, for the clients of the patterns of ``per.request``."""
 
     def __init__(self, coordinator: Coordinator, patterns: Sequence[str], timeout_ms: int) -> None:
         """``patterns`` of client.ids; ``timeout_ms``: of each transaction."""

@@ -1,4 +1,4 @@
-"""How far partitions are decided, for ListOffsets: no client may receive an end that a reader can't reach.
+"""The decided ends of partitions, for ListOffsets: no client may receive an end that a reader can't reach.
 
 Each transaction announces a partition in the log, with the partition's end, before it writes there. So once that log is
 read to its end, nothing below the lowest announced offset is undecided, and the batch headers from there on show the
@@ -61,7 +61,7 @@ class StableOffsets:
         self._scanned: dict[TopicPartition, int] = {}
 
     async def stable(self, question: Question) -> dict[TopicPartition, int | None]:
-        """What to report of each partition; None where it can't be known.
+        """The offset to report of each partition; None where it can't be known.
 
         The offsets asked for must have been below the high watermark when this is called.
         """
@@ -137,7 +137,7 @@ class _Scan:
 
     @property
     def wish(self) -> ReadRange | None:
-        """What to read next; None: no more."""
+        """The range to read next; None: no more."""
         return None if self._met or self.position >= self._end else (self.position, _READ_BYTES)
 
     def take(self, data: bytes | memoryview) -> int:

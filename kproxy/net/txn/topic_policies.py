@@ -55,7 +55,7 @@ class TopicPolicies:
         return self._cluster.metadata.topic_id(topic)
 
     async def errors(self, places: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """As ``kproxy.txn.procedures.outside.Topics``. TxnError (COORDINATOR_NOT_AVAILABLE) without a broker."""
+        """The error of each partition that can't be written. TxnError (COORDINATOR_NOT_AVAILABLE) without a broker."""
         errors: dict[str, ErrorCode] = {}
         for topic in dict.fromkeys(topic for topic, _ in places):
             if is_own_topic(topic):

@@ -74,7 +74,7 @@ def make_views() -> Views:
 
 
 class TransactionLog:
-    """What an owner of a transactional id needs of the log."""
+    """The transaction log, for an owner of a transactional id."""
 
     def __init__(self, views: Views, follower: LogFollower, appender: LogAppender) -> None:
         """``follower`` fills ``views`` and runs; ``appender`` writes."""
@@ -99,17 +99,17 @@ class TransactionLog:
 
     @property
     def lag(self) -> int:
-        """How many offsets of the log are not applied yet."""
+        """The number of offsets of the log that are not applied yet."""
         return self._follower.lag
 
     @property
     def losses(self) -> Mapping[str, int]:
-        """How often the log was found to have lost records, by what happened."""
+        """The number of times that the log was found to have lost records, by what happened."""
         return self._follower.losses
 
     @property
     def restarts(self) -> int:
-        """How often partitions have been read from their beginning."""
+        """The number of times that partitions were read from their beginning."""
         return self._follower.restarts
 
     def partition_of(self, transactional_id: str) -> int:
@@ -148,7 +148,7 @@ class TransactionLog:
             raise AppendUnknown(partition, ErrorCode.OFFSET_OUT_OF_RANGE) from lost
 
     async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
-        """As ``append``, without waiting until it is read; its offset."""
+        """Appends without waiting until the entry is read; its offset."""
         partition = self.partition_of(entry.transactional_id)
         return await self._appender.append(partition, producer_id, epoch, sequence, [encode(entry)])
 

@@ -1,4 +1,4 @@
-"""What procedures of transactions wait with (``procedures.outside.Time``), made of trio."""
+"""The waiting of procedures of transactions (``procedures.outside.Time``), made of trio."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Where a transactional id's data are sent: connections that outlive its transactions."""
+"""The connections for a transactional id's data; they outlive its transactions."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What is done for a partition before a transaction writes there: the log names it, and others are fenced there.
+"""The steps before a transaction writes to a partition: the log names it, and others are fenced there.
 
 Readers look for undecided records only where the log says so. So the log names a partition, and an offset below which
 none of the data lies, before the first record is sent there.
@@ -21,7 +21,7 @@ from kproxy.txn.writes import TxnSend
 
 
 class Announcements:
-    """Of the partitions that one transactional id writes."""
+    """The announcements of the partitions that one transactional id writes."""
 
     def __init__(
         self, keeper: ClaimKeeper, tools: OwnerTools, ends: PartitionEnds, sequences: ClientSequences[TxnSend]

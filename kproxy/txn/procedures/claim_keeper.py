@@ -38,7 +38,7 @@ _FOREIGN: Final = (
 
 
 class _Superseded(TxnError):
-    """There is nothing left to claim for."""
+    """A claim failed because nothing is left to claim for."""
 
 
 class ClaimKeeper:

@@ -40,11 +40,11 @@ class Former(NamedTuple):
     """The data of an open transaction."""
 
     written: Mapping[Producer, Mapping[TopicPartition, PartitionWrites]]
-    """Of each former epoch that has data, in order."""
+    """The batches of each former epoch that has data, in order."""
     following: Mapping[TopicPartition, int]
     """The client's next sequence in each partition that the log names."""
     sent: Mapping[TopicPartition, Sequence[SentBatch]]
-    """In order."""
+    """The client's batches that are in each partition, in order."""
 
 
 @dataclass(slots=True)

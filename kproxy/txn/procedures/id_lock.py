@@ -20,7 +20,7 @@ class Wait(Protocol):
     """Waits for data brokers, or a group's coordinator, in the turn of a request. Interrupted by an abort."""
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What the work returns."""
+        """Returns the result of the work."""
         ...
 
 

@@ -93,7 +93,7 @@ class LogOwners:
     async def initialize(
         self, transactional_id: str, timeout_ms: int, resumed: Producer, client_id: str, policy: OwnerPolicy = CLIENT
     ) -> Producer:
-        """As ``Owners.initialize``; clients of each kind are served alike."""
+        """Initializes an owner (``Owners.initialize``); clients of each kind are served alike."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
         self.check_timeout(timeout_ms)
@@ -128,7 +128,7 @@ class LogOwners:
         return view is not None and not view.expired
 
     async def refusals(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
-        """As ``Topics.errors``."""
+        """The partitions that can't be written, with their errors (``Topics.errors``)."""
         return await self._tools.topics.errors(places)
 
     @property
@@ -318,7 +318,7 @@ class LogOwners:
 
     @property
     def oldest_open(self) -> float | None:
-        """When the oldest transaction that is open here began, by ``Time.now``; None: none is."""
+        """The time at which the oldest transaction that is open here began, by ``Time.now``; None: none is."""
         began = [owner.transaction.began_at for owner in self._owners.values() if owner.transaction is not None]
         return min(began, default=None)
 

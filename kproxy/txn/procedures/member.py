@@ -31,7 +31,7 @@ _MOST_PREPARES: Final = 3
 
 
 class Member:
-    """Of one transactional id. Its records have sequences of their own, so that nobody else's come in between."""
+    """A member of a transaction. Its records have sequences of their own, so that nobody else's come in between."""
 
     def __init__(self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools) -> None:
         """``producer``: under which nothing was written yet."""
@@ -62,7 +62,7 @@ class Member:
         return joined is not None and joined.nonce == self._nonce
 
     def _native(self) -> TransactionMemberNative | None:
-        """Which transaction of the broker's it writes in, if it does."""
+        """The broker's transaction that it writes in; None if it writes in none."""
         return None
 
     # -- data
@@ -118,7 +118,7 @@ class Member:
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "whether it is prepared is not known: ask again")
 
     async def give_up(self) -> None:
-        """It will not be prepared; the log aborts it with what it joined."""
+        """Ends a member that will not be prepared; the log aborts it with what it joined."""
         self._transaction.writer.abandon()
         async with self._turns.urgent("the member was given up"):
             pass  # no request waits for data brokers any more

@@ -50,7 +50,7 @@ class Log(Protocol):
         ...
 
     async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
-        """As ``append``, without waiting until it is read; its offset. NotAppended."""
+        """Appends without waiting until the entry is read; its offset. NotAppended."""
         ...
 
     async def append_unfenced(self, entry: Entry) -> None:
@@ -372,7 +372,7 @@ class OwnerTools:
     report: Report
 
     async def new_producer_id(self) -> int:
-        """As brokers give it. TxnError if none is available."""
+        """A new producer id, given by a broker. TxnError if none is available."""
         try:
             return await self.ask_producer_id()
         except (OSError, RemoteProtocolError) as error:

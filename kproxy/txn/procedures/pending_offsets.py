@@ -11,7 +11,7 @@ from kproxy.txn.txn_error import TxnError
 
 
 class PendingOffsets:
-    """Of one transactional id."""
+    """The group offsets in the open transaction of one transactional id."""
 
     def __init__(self, keeper: ClaimKeeper, groups: Groups) -> None:
         """``groups`` says which members and generations are current."""

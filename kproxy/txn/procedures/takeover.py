@@ -29,7 +29,7 @@ class TakenOver(NamedTuple):
 
 
 class Takeover:
-    """Of one transactional id, by this instance."""
+    """The takeover of one transactional id by this instance."""
 
     def __init__(self, keeper: ClaimKeeper, tools: OwnerTools) -> None:
         """``keeper`` claims for the client from now on."""
@@ -81,7 +81,7 @@ class Takeover:
 
 
 def restore(transaction: Transaction, former: Former, view: IdView, sequences: ClientSequences[TxnSend]) -> None:
-    """What the former instances of this transaction knew, as far as the log and the partitions say it.
+    """Restores a transaction from its former instances, as far as the log and the partitions name its state.
 
     A partition without data is not among those that the client has added: its AddPartitionsToTxn may be late.
     """

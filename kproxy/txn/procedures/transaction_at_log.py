@@ -71,7 +71,7 @@ class TransactionAtLog(Owner):
         return is_other and has_claim_aborted_data(self.keeper.view)
 
     async def _begin_to_end(self, *, committed: bool) -> Transaction:
-        """As ``_begin``; an abort succeeds, whatever the claim for it has aborted."""
+        """Begins an end (``_begin``); an abort succeeds, whatever the claim for it has aborted."""
         try:
             return await self._begin()
         except TxnError as error:
@@ -184,7 +184,7 @@ class TransactionAtLog(Owner):
             self.id.doom("the decision did not reach the log")
 
     async def _why_not(self, transaction: Transaction) -> str | None:
-        """Why a transaction can't be committed; None if it can: all its data are acknowledged.
+        """The reason why a transaction can't be committed; None if it can: all its data are acknowledged.
 
         One that only decides what others have prepared waits for no broker, so nothing that comes later aborts it:
         the log would say that data of the owner's are lost.

@@ -16,17 +16,17 @@ class WaitQueue:
         self._places: Counter[TopicPartition] = Counter()
 
     def __len__(self) -> int:
-        """How many wait, or have the turn."""
+        """The number of calls that wait or have the turn."""
         return self._length
 
     @property
     def places(self) -> Collection[TopicPartition]:
-        """What they write to, each partition once."""
+        """The partitions that the calls write to, each once."""
         return self._places.keys()
 
     @contextmanager
     def waiting(self, places: Collection[TopicPartition]) -> Iterator[None]:
-        """Within it somebody waits who writes to these."""
+        """Counts the block as a call that waits and writes to these partitions."""
         self._length += 1
         self._places.update(places)
         try:

@@ -49,7 +49,7 @@ class BrokerControl:
         await self._coordinator.init_producer_id(transactional_id, timeout_ms, None, client_id, MANAGED)
 
     async def begin(self, transactional_id: str, client_id: str | None, timeout_ms: int) -> Described:
-        """As ``TransactionControl``. TxnError."""
+        """Begins a transaction (``TransactionControl.begin``). TxnError."""
         if not client_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"say whose transaction {transactional_id} is to be by client_id")
         capture = ManagedTransaction(self._coordinator, transactional_id, client_id, timeout_ms)

@@ -61,7 +61,7 @@ class BrokerMember(Member):
         self._transaction = Transaction(transaction.producer, writer, tools.time.now())
 
     async def join(self, view: IdView, main: Producer) -> bool:
-        """As ``Member.join``. If the log names its transaction, nobody else uses the id before that transaction has
+        """Joins a transaction. If the log names its transaction, nobody else uses the id before that transaction has
         ended.
 
         If it does not, the join record was late and names an epoch under which nothing was ever written.

@@ -96,7 +96,7 @@ class BrokerOwners:
         return None if owner is None or owner.is_unknown else owner
 
     async def owner(self, request: TxnRequest) -> "BrokerOwner":
-        """As ``Owners.owner``. TxnError if neither this kproxy nor the one before a restart has given the identity."""
+        """The owner for a request. TxnError if neither this kproxy nor the one before a restart gave the identity."""
         transactional_id, client = request.transactional_id, request.client
         if (known := self.owner_now(request)) is not None:
             return known

@@ -69,7 +69,7 @@ _AHEAD_SECONDS: Final = 2.0
 
 
 class BrokerRequests:
-    """Of one transactional id."""
+    """The requests of one transactional id to the brokers."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class BrokerRequests:
             await self.add_partitions(producer, places)
 
     async def add_partitions(self, producer: Producer, places: Collection[TopicPartition]) -> None:
-        """In the first protocol, before they are written. TxnError."""
+        """Adds partitions before they are written, in the first protocol. TxnError."""
         topics: dict[str, AddPartitionsToTxnRequestAddPartitionsToTxnTopic] = {}
         for name, index in places:
             topics.setdefault(name, AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name)).partitions.append(index)
@@ -199,7 +199,7 @@ class BrokerRequests:
         return ApiKey.DESCRIBE_TRANSACTIONS in served
 
     async def describe(self) -> Told | None:
-        """What its coordinator knows of it (KIP-664, Kafka 3.0 and later); None if it knows nothing. TxnError."""
+        """The coordinator's description of it (KIP-664, Kafka 3.0 and later); None if it knows nothing. TxnError."""
         request = DescribeTransactionsRequest([self._name])
         try:
             answer = await self._ask(request, DescribeTransactionsResponse, newest=_DESCRIBE)

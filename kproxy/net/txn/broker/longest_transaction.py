@@ -1,4 +1,4 @@
-"""How long the brokers let a transaction be open."""
+"""The longest time that the brokers let a transaction be open."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ class LongestTransaction:
         self._otherwise_ms = otherwise_ms
 
     async def ms(self, transactional_id: str) -> int:
-        """What the coordinator of an id says now. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be asked."""
+        """The limit by the coordinator of an id, in ms. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be asked."""
         try:
             broker, _ = await self._cluster.coordinators.broker(transactional_id, TRANSACTION)
             resource = DescribeConfigsRequestDescribeConfigsResource(

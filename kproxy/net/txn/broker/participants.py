@@ -1,4 +1,4 @@
-"""What a decision needs of members whose data the brokers keep: before the decision is made, and after it."""
+"""The needs of a decision with members whose data the brokers keep: before the decision is made, and after it."""
 
 from typing import NamedTuple
 
