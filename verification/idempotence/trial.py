@@ -37,7 +37,7 @@ _RAISED_BY: Final = 3
 
 
 class Found(NamedTuple):
-    """What a client left in the log; ``error``: the client gave up, and why."""
+    """The trace of a client in the log; ``error``: the client gave up, and why."""
 
     copies: int
     missing: int
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the client connects, and the cluster."""
+    """The place where a client connects, and the cluster."""
 
     kafka: RealKafka
     chain: lossy.Chain

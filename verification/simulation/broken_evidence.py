@@ -40,5 +40,5 @@ def few_unread(_: Rules, observed: int, __: str) -> int:
 
 
 def stays_at_last(sequence: int, records: int) -> int:
-    """After the last sequence number there is no other."""
+    """The last sequence number has no successor."""
     return min(sequence + records, _LAST_SEQUENCE)

@@ -1,4 +1,4 @@
-"""What is put in the place of kproxy's rules to see what happens without them."""
+"""Replacements of kproxy's rules, to see what happens without them."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ def keep_nothing(*_: Any, **__: Any) -> None:
 
 
 def only_late(_: Rules, answer: PendingProduce) -> bool:
-    """What succeeded beside an error is had."""
+    """Assumes that the client read a success beside an error."""
     return answer.at > answer.due
 
 
@@ -148,7 +148,7 @@ def wait_for_nothing(self: Tail, _: int) -> None:
 
 
 def bump(track: Track, now: float) -> resend_core.Step:
-    """Where the broker knows nothing of the producer, everything is sent again under a new epoch."""
+    """Sends everything again under a new epoch where the broker knows nothing of the producer."""
     head = track.sends[0] if track.sends else None
     if head is None or head.outcome is not ProduceOutcome.OUT_OF_SEQUENCE:
         return resend_core.next_step(track, now)
@@ -184,7 +184,7 @@ def notes_as_given_back(self: Intake, now: float) -> None:
 
 
 def held_lanes(self: Fleet, identity: Identity) -> list[LaneRecord]:
-    """What others gave back is of no interest."""
+    """Ignores lanes that others gave back."""
     return [lane for lane in _LANES(self, identity) if not lane.returned]
 
 
@@ -194,7 +194,7 @@ def no_lists(*_: Any) -> dict[str, InDoubt]:
 
 
 def nobody(*_: Any) -> list[Any]:
-    """There is none."""
+    """Finds nothing."""
     return []
 
 
@@ -209,7 +209,7 @@ def pass_over(self: Retries, part: PartitionCall, matched: list[tuple[RecordInBa
 
 
 def rest_with(**changed: Any) -> Callable[..., tuple[PartitionCall, memoryview, int]]:
-    """What is left of a batch without its retries loses a field of its records."""
+    """Loses a field of the records that are left of a batch without its retries."""
 
     def rest(self: Retries, part: PartitionCall, data: memoryview, new: list[RawRecord]) -> Any:
         records = iter_records(build_batch(new), max_decompressed_bytes=_LIMIT)

@@ -111,7 +111,7 @@ class Client:
         return bool(self._todo or self._of_round or self._flight)
 
     async def run(self) -> None:
-        """Until all is done or given up."""
+        """Runs until all is done or given up."""
         self._due = trio.current_time() + (self.plan.sends[0].gap if self.plan.sends else 0.0)
         while self.waits or self._next < len(self._program):
             try:
@@ -230,7 +230,7 @@ class Client:
             self._leaders.clear()
 
     def _first_partition(self) -> int:
-        """Of what it sends next."""
+        """The first partition of the next request."""
         requests = self._of_round or self._todo or self._program[self._next :] or self._program
         return next(iter(requests[0]))
 
@@ -369,7 +369,7 @@ class Client:
             raise OSError("timed out in a write")
 
     def _write_until(self) -> float:
-        """When it gives up a write that does not end: at the time-out of its oldest request, as of any other."""
+        """The time at which it gives up a write that does not end: its oldest request's time-out, as of any other."""
         now = trio.current_time()
         oldest = min((deadline for deadline, _ in self._flight.values()), default=now + self.plan.request_timeout)
         return max(oldest, now + _LOOKS_AT_CLOCK)
@@ -456,7 +456,7 @@ class Client:
             self._again([entry[1] if self.plan.repeats_whole else again])
 
     def _there_since(self, deadline: float, request: Request) -> float:
-        """Since when kproxy has to assume that a request was there (trio's clock).
+        """The time since which kproxy has to assume that a request was there (trio's clock).
 
         It reads nothing while an earlier one waits: what arrives then may have come at any time since it read all that
         was there.

@@ -1,4 +1,4 @@
-"""What the commands of the simulations have in common: options, progress, the sum of it, the shortest failing trace."""
+"""The common parts of the simulations' commands: options, progress, the sum, the shortest failing trace."""
 
 import os
 from collections import Counter
@@ -45,7 +45,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which seeds, and how."""
+    """The seeds to run, and how to run them."""
 
     seeds: range
     jobs: int

@@ -1,4 +1,4 @@
-"""What can be left out of a plan of producing clients: clients, faults, requests, partitions, records."""
+"""The cuts of a plan of producing clients: fewer clients, faults, requests, partitions, records."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -97,7 +97,7 @@ def cut_before_ack(seed: int) -> Plan:
 
 
 def acks_lost(seed: int) -> Plan:
-    """As ``cut_before_ack``, where only what the client sends is lost."""
+    """A variant of ``cut_before_ack``: only the bytes that the client sends are lost."""
     return _cut_after_success(seed, _LATER, back=False)
 
 

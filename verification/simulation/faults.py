@@ -1,4 +1,4 @@
-"""What may go wrong, by name: each fault strikes once, at a place and with a force that two numbers decide."""
+"""Faults, by name: each strikes once, at a place and with a force that two numbers decide."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar

@@ -1,4 +1,4 @@
-"""What the clients did and were answered: the claims that the logs are checked against."""
+"""The clients' requests and the responses: the claims that the logs are checked against."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from verification.simulation.plan import ClientPlan, Relay
 
 
 class State(Enum):
-    """What a client knows of a record of its own."""
+    """The knowledge of a client about a record of its own."""
 
     NEW = "never sent"
     OPEN = "sent, unknown"
@@ -182,7 +182,7 @@ Place: TypeAlias = tuple[int, Content]
 
 @dataclass(slots=True)
 class History:
-    """Of one run."""
+    """The history of one run."""
 
     records: list[Sent] = field(default_factory=list)
     #: Records that were sent, by place and identity of the producer.

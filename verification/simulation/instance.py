@@ -108,7 +108,7 @@ class Instance:
 
     @property
     def leftovers(self) -> str:
-        """What is left when all clients have gone; empty if nothing is."""
+        """The things that are left when all clients have gone; empty if none are."""
         stats = self.stats
         counts = {
             "connections_open": stats.clients.connections_open,

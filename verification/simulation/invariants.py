@@ -1,4 +1,4 @@
-"""What must hold, named; each is checked against the logs after a run.
+"""The invariants, named; each is checked against the logs after a run.
 
 Some of it nobody could promise, and is not judged (the semantics page says so):
 
@@ -104,7 +104,7 @@ def read_aged_out(cluster: FakeCluster) -> set[Place]:
 
 
 def read_retold(cluster: FakeCluster, history: History) -> set[Place]:
-    """As ``History.retold``."""
+    """Reads ``History.retold`` from the logs."""
     found: set[Place] = set()
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
         told = [sent for sent in history.records if sent.partition == number and sent.state is State.OK]
@@ -129,7 +129,7 @@ def _is_resumed(history: History, sent: Sent, stamps: set[int]) -> bool:
 
 
 def read_buried(cluster: FakeCluster) -> dict[Place, set[int]]:
-    """As ``History.buried``."""
+    """Reads ``History.buried`` from the logs."""
     found: dict[Place, set[int]] = defaultdict(set)
     for number, partition in enumerate(cluster.topics[TOPIC].partitions):
         times: dict[int, list[int]] = defaultdict(list)
@@ -186,7 +186,7 @@ def broken(history: History, logs: list[Log]) -> Iterator[tuple[str, str]]:
 
 
 def _counts(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
-    """Of a topic that was deleted: what was acknowledged was written to one of the two."""
+    """Checks copies. Of a topic that was deleted, each acknowledged record was written to one of the two."""
     held = Counter(content for log in lives for content in log.values())
     most = {one: max(Counter(log.values())[one] for log in lives) for one in held} if len(lives) > 1 else held
     by_content: dict[Content, list[Sent]] = defaultdict(list)
@@ -207,7 +207,7 @@ def _counts(history: History, partition: int, lives: list[Log], records: list[Se
 
 
 def judged(history: History) -> Judged:
-    """How much of a run the two invariants of copies can't be broken by."""
+    """The share of a run that can't break the two invariants of copies."""
     values: dict[Place, list[Sent]] = defaultdict(list)
     for sent in history.records:
         if sent.tries:
@@ -299,7 +299,7 @@ def _silent(history: History, sents: list[Sent]) -> list[Sent]:
 
 
 def _mergeable(history: History, sents: list[Sent]) -> int:
-    """How many of a group of equal records kproxy may answer without writing them.
+    """The number of records in a group of equal ones that kproxy may answer without writing them.
 
     These are records that came while an equal one was in doubt, and whose timestamps are those of another of the group,
     or unknown. For granted is taken that a record with a timestamp of its own is never a retry of one with another. One
@@ -336,7 +336,7 @@ def _offsets(history: History, log: Log, records: list[Sent]) -> Iterator[tuple[
 
 
 def _order(history: History, partition: int, lives: list[Log], records: list[Sent]) -> Iterator[tuple[str, str]]:
-    """Of clients that wait for each response and share their identity with nobody: acknowledged one after another.
+    """Checks the order of clients that wait for each response and share their identity with nobody.
 
     Of others at least what was acknowledged when it was first sent.
     """

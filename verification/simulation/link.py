@@ -68,7 +68,7 @@ class Link:
         self.down.break_now()
 
     def cut_after(self, size: int, *, answers: bool) -> None:
-        """As ``cut``, when so many more bytes have arrived in one direction."""
+        """Breaks the connection (``cut``) when so many more bytes have arrived in one direction."""
         (self.down if answers else self.up).cut_after(size, self.cut)
 
     def stall(self, seconds: float) -> None:
@@ -95,7 +95,7 @@ class Link:
 
     @property
     def end_unseen_until(self) -> float:
-        """When the far end can first see that the near end has left (trio's clock); 0 if it can see it now.
+        """The first time at which the far end can see that the near end has left (trio's clock); 0: it can see it now.
 
         Of a route that is cut it sees nothing before the FIN is sent again. With a user time-out it need not wait for
         that for longer than ``NOTICED_WITHIN``, from the first byte that was not acknowledged. For granted is taken
@@ -122,7 +122,7 @@ class Link:
 
     @property
     def held_until(self) -> float:
-        """Until when (trio's clock) something in flight is held up or lost."""
+        """The time until which (trio's clock) something in flight is held up or lost."""
         own = max(self.up.held_until, self.down.held_until)
         return own if self.beyond is None else max(own, self.beyond.held_until)
 

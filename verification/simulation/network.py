@@ -103,7 +103,7 @@ class VirtualNetwork:
                 link.cut_route(seconds, up=there if is_up else back, down=back if is_up else there)
 
     def open_at(self, source: str, host: str) -> float:
-        """When a connection that is begun now can be made, by trio's clock."""
+        """The time, by trio's clock, at which a connection that is begun now can be made."""
         now = trio.current_time()
         until = self._routes.get(frozenset((source, host)), 0.0)
         return syn_after(now, until) if until > now else now

@@ -1,4 +1,4 @@
-"""What one run of the simulation does: plain data, made from a seed, that can be cut down to what breaks a rule."""
+"""The plan of one run of the simulation: plain data, made from a seed, that can be cut down to what breaks a rule."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,7 +17,7 @@ PARTITIONS: Final = 6
 BROKERS: Final = 3
 
 Settings: TypeAlias = tuple[tuple[str, str], ...]
-"""Of the topic."""
+"""Settings of the topic."""
 
 #: Seconds in which clients begin their sends and faults occur; after them there are no more faults.
 BUSY_SECONDS: Final = 20.0
@@ -57,7 +57,7 @@ OTHER_FAULTS: Final = ("topic",)
 
 
 class Relay(Enum):
-    """What ends TCP between a client and kproxy."""
+    """A relay that ends TCP between a client and kproxy."""
 
     NONE = "none"
     #: A balancer that says whose connection it is (PROXY protocol), and so that it is there.
@@ -143,7 +143,7 @@ class ClientPlan:
 
 
 def instance_name(number: int) -> str:
-    """Under which name a kproxy runs."""
+    """The name under which a kproxy runs."""
     return f"kproxy-{number}"
 
 
@@ -197,7 +197,7 @@ class Plan:
 
     @property
     def sends(self) -> int:
-        """How many requests the clients mean to make."""
+        """The number of requests that the clients mean to make."""
         return sum(len(client.sends) for client in self.clients)
 
 

@@ -26,7 +26,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What some runs came to."""
+    """The sums of some runs."""
 
     runs: int
     sends: int

@@ -41,7 +41,7 @@ def _client(number: int, *sends: tuple[float, bytes], **more: Any) -> ClientPlan
 
 
 def _on(world: World, value: bytes, *faults: Callable[[Call], Fault | None] | None) -> None:
-    """What becomes of the first request with a record, of the second, and so on; None: it is served."""
+    """Sets the fault of the first request with a record, of the second, and so on; None: it is served."""
     left = list(faults)
 
     def control(call: Call) -> Fault | None:
@@ -240,7 +240,7 @@ def not_there_yet(seed: int) -> Plan:
 
 
 def expired(seed: int) -> Plan:
-    """Of records two days old brokers forget the producer at once; a response is lost."""
+    """Brokers forget the producer of records two days old at once; a response is lost."""
 
     async def script(world: World) -> None:
         _on(world, b"a", lambda _: CloseAfter())
@@ -280,7 +280,7 @@ def unanswered(seed: int) -> Plan:
 
 
 def half_told(seed: int) -> Plan:
-    """Of two equal records in flight the first is acknowledged; the second is sent again on another connection."""
+    """The first of two equal records in flight is acknowledged; the second is sent again on another connection."""
 
     async def script(world: World) -> None:
         _on(world, b"x", None, lambda _: Delay(after=1.0))
@@ -291,7 +291,7 @@ def half_told(seed: int) -> Plan:
 
 
 def late_told(seed: int) -> Plan:
-    """Of two equal records the first is acknowledged too late; the second had to wait for so long that it was refused.
+    """The first of two equal records is acknowledged too late; the second waited for so long that it was refused.
 
     The first is alone in flight after a silence; the next one waits for it, and the one after that is not accepted.
     """
@@ -314,7 +314,7 @@ def _late(seed: int, seconds: float) -> Plan:
 
 
 def told_beside(seed: int) -> Plan:
-    """Of two equal records the first receives a time-out, and the second a success; then the connection breaks.
+    """The first of two equal records receives a time-out, and the second a success; then the connection breaks.
 
     Both are in the log then, and only the first is sent again.
     """
@@ -522,7 +522,7 @@ def outlived_and_killed(seed: int) -> Plan:
 
 
 def unrecorded(seed: int) -> Plan:
-    """As ``outlived``; the client's instance can't write its partition of the log until the client has moved."""
+    """A variant of ``outlived``: the client's instance can't write its partition of the log until the client moves."""
 
     async def script(world: World) -> None:
         _on(world, b"a", lambda _: Delay(before=12.0))

@@ -8,13 +8,12 @@ _READ = 1 << 16
 
 
 class BrokerStream(trio.abc.Stream):
-    """What ``FakeServer.serve`` reads and writes.
+    """The stream that ``FakeServer.serve`` reads and writes.
 
     A call that need not wait is no checkpoint: half of all steps of a run would be checkpoints.
     """
 
     def __init__(self, io: VirtualIO) -> None:
-        """Of the broker's end."""
         self._io = io
         self._buffer = memoryview(bytearray(_READ))
 

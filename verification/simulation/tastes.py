@@ -46,7 +46,7 @@ LABELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Taste:
-    """What runs are made of; a scenario is a taste that is suited to show one thing."""
+    """The ranges that runs are drawn from; a scenario is a taste that is suited to show one thing."""
 
     faults: tuple[str, ...] = FAULTS
     fault_count: tuple[int, int] = (5, 12)
@@ -150,7 +150,7 @@ def make_plan(seed: int, taste: Taste) -> Plan:
 
 
 def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
-    """What the topic and the clocks of clients are like."""
+    """Draws the topic's settings, and the clocks of clients."""
     age, topic = rng.choice(taste.ages), rng.choice(taste.topics)
     clients = tuple(_pioneer(client, rng, taste) for client in plan.clients)
     if age:
@@ -231,7 +231,7 @@ def _labels(client: ClientPlan, seed: int, taste: Taste) -> Labels:
 
 
 def _renewing(client: ClientPlan, seed: int, taste: Taste) -> ClientPlan:
-    """Of one client.id all do, or none.
+    """Decides whether a client renews timestamps: all with its client.id do, or none.
 
     A client whose retries kproxy recognises by their timestamps does not, nor one that has a request ready: that is
     librdkafka, and those that renew timestamps make their next request after the response. kproxy does not keep the

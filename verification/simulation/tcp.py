@@ -1,4 +1,4 @@
-"""What kernels know and do: acknowledgements, retransmissions, and when they give a connection up.
+"""The behaviour of kernels: acknowledgements, retransmissions, and when they give a connection up.
 
 As Linux does it. An acknowledgement is a packet of its own: it is delayed (40 ms as a rule, up to 200 ms), rides on
 data or a FIN that goes back meanwhile, and may be lost. It says that the peer's kernel has the bytes, not that its
@@ -25,7 +25,7 @@ _FIRST_SYN: Final = 1.0
 
 
 class AckHabits(NamedTuple):
-    """How a kernel acknowledges."""
+    """The habits of a kernel in acknowledging."""
 
     #: Seconds, one of these.
     delays: tuple[float, ...] = (0.0, 0.0, 0.04, 0.04, 0.2)
@@ -37,7 +37,7 @@ USUAL: Final = AckHabits()
 
 
 def retransmission(since: float, round_trip: float, after: float) -> float:
-    """When a packet that was first sent at ``since`` is first sent again at or after ``after``, in seconds."""
+    """The time at which a packet first sent at ``since`` is first sent again at or after ``after``, in seconds."""
     wait = max(_FIRST_RETRANSMISSION, 2 * round_trip)
     time = since
     while time < after:
@@ -47,7 +47,7 @@ def retransmission(since: float, round_trip: float, after: float) -> float:
 
 
 def syn_after(since: float, after: float) -> float:
-    """When a connection that was begun at ``since`` is tried for the first time at or after ``after``, in seconds."""
+    """The time of the first try, at or after ``after``, of a connection that was begun at ``since``, in seconds."""
     wait, time = _FIRST_SYN, since
     while time < after:
         time, wait = time + wait, 2 * wait
@@ -55,7 +55,7 @@ def syn_after(since: float, after: float) -> float:
 
 
 class Acknowledgements:
-    """Of one direction: what the writer's kernel knows to have arrived."""
+    """The bytes of one direction that the writer's kernel knows to have arrived."""
 
     def __init__(self, rng: Random, habits: AckHabits) -> None:
         """``rng`` decides how late each is."""
@@ -104,7 +104,7 @@ class Acknowledgements:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the oldest bytes that are not acknowledged were sent, or others were last acknowledged after that.
+        """The time when the oldest unacknowledged bytes were sent, or others were last acknowledged after that.
 
         None if all are acknowledged. As of the last ``settle``, by trio's clock.
         """

@@ -70,7 +70,7 @@ class Variant:
 
     @contextmanager
     def applied(self, *, changed: bool = True) -> Iterator[None]:
-        """Without the rule until the block ends; not ``changed``: with it, but without what is ``beside`` it."""
+        """Leaves the rule out until the block ends; not ``changed``: keeps it, but leaves out what is ``beside`` it."""
         with ExitStack() as stack:
             for owner, name, new in self.beside + (self.changes if changed else ()):
                 stack.enter_context(patch.object(owner, name, new))

@@ -19,7 +19,6 @@ class VirtualIO:
     """One end of a connection; a ``kproxy.net.network.ByteIO``."""
 
     def __init__(self, incoming: Pipe, outgoing: Pipe, local_host: str, peer_host: str, kernel: KernelEnd) -> None:
-        """Of two pipes."""
         self._in = incoming
         self._out = outgoing
         self.kernel = kernel
@@ -40,7 +39,7 @@ class VirtualIO:
         """Nobody stands between the ends."""
 
     def receive_now(self, buffers: Sequence[memoryview]) -> int | None:
-        """As a socket: unread bytes first, then the reset or the end."""
+        """Receives like a socket: unread bytes first, then the reset or the end."""
         if self.closed:
             raise OSError(errno.EBADF, "closed")
         if self._in.inbox:
@@ -64,7 +63,6 @@ class VirtualIO:
         return bool(self._in.inbox) or self.closed or self._in.ended or self._in.reset
 
     def should_yield(self) -> bool:
-        """As a socket's."""
         self._turns = (self._turns + 1) % _TURNS
         return self._turns == 0
 
@@ -84,7 +82,7 @@ class VirtualIO:
 
     @property
     def greets(self) -> bool:
-        """There is no TLS here."""
+        """Whether it has TLS; it has none."""
         return False
 
     @property
@@ -96,7 +94,6 @@ class VirtualIO:
         """Nobody shows one without TLS."""
 
     async def send_shared(self, view: memoryview) -> int:
-        """As ``send_all``."""
         return await self.send_all([bytes(view)])
 
     def send_at_once(self, buffers: list[Buffer]) -> int:

@@ -1,4 +1,4 @@
-"""How far hosts are from each other, and how their kernels acknowledge."""
+"""The distances of hosts from each other, and how their kernels acknowledge."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _BROKER_LEG: Final = "broker"
 
 
 class Weather(NamedTuple):
-    """Of one run."""
+    """The weather of one run."""
 
     #: Seconds one way between clients and kproxy, one of these; jitter doubles it at most.
     clients: tuple[float, ...] = _NEAR

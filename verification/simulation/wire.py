@@ -112,7 +112,7 @@ class Pipe:
         return total
 
     def unread_since(self, at: float) -> float:
-        """Since when the reader could not see, until ``at``, that nothing is there; ``at`` if it could just then."""
+        """The time since which the reader could not see, until ``at``, that nothing is there; else ``at``."""
         times = bisect_right(self._filled, at)
         if not times or (times <= len(self._emptied) and self._emptied[times - 1] < at):
             return at
@@ -138,13 +138,13 @@ class Pipe:
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when bytes wait to be acknowledged (``Acknowledgements.waiting_since``); None if none do."""
+        """The time since which bytes wait to be acknowledged (``Acknowledgements.waiting_since``); None: none do."""
         self._settle()
         return self._acks.waiting_since
 
     @property
     def answered_at(self) -> float:
-        """When the writer's kernel last heard of the reader's, by an acknowledgement or by bytes (trio's clock)."""
+        """The time of the last sign of the reader's kernel: an acknowledgement or bytes (trio's clock)."""
         self._settle()
         return max(self._acks.progress_at, self.back.heard_at)
 
@@ -182,7 +182,7 @@ class Pipe:
 
     @property
     def held_until(self) -> float:
-        """Until when (trio's clock) something in flight is held up or lost."""
+        """The time until which (trio's clock) something in flight is held up or lost."""
         return max(self.stalled_until, self.blocked_until)
 
     @property
@@ -192,7 +192,7 @@ class Pipe:
 
     @property
     def last_arrival(self) -> float:
-        """When the last that was written arrives, by trio's clock, unless a fault delays it later."""
+        """The arrival of the last bytes that were written, by trio's clock, unless a fault delays it later."""
         return max(self._last, self.stalled_until) if self._queue else self._last
 
     @property
@@ -235,7 +235,7 @@ class Pipe:
         self.stalled_until = max(self.stalled_until, retransmission(since, self._round_trip, self.blocked_until))
 
     def vanish(self) -> None:
-        """From now on nothing arrives, and no end gets an error."""
+        """Ends the arrival of bytes; no end gets an error."""
         self.back._settle()
         self.back._acks.lose()
         self._vanishes = True

@@ -55,7 +55,7 @@ _REST: Final = 130.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run showed."""
+    """The outcome of a run."""
 
     plan: Plan
     #: The invariant that broke, and how; None if none did.
@@ -188,7 +188,7 @@ class World:
     # -- the run
 
     async def run(self) -> Outcome:
-        """From the first connection to the last look at the logs."""
+        """Runs from the first connection to the last look at the logs."""
         broken: tuple[str, str] | None = None
         async with open_fake_cluster(BROKERS, clock=self._now, config=self._config(), listen=False) as fake:
             self._fake, self.brokers = fake, fake.cluster
@@ -208,7 +208,7 @@ class World:
         return Outcome(self.plan, broken, tuple(self.history.trace), self.history.acknowledged, self._seen())
 
     def _config(self) -> ClusterConfig:
-        """Of the brokers."""
+        """The brokers' configuration."""
         return ClusterConfig(
             auto_create_topics=False, producer_id_expiration_check_interval_ms=self.plan.expiry_check_ms
         )
@@ -267,7 +267,7 @@ class World:
             self.history.breaks(invariants.ANSWERED, f"clients are not done {patience:.0f} s after the last fault")
 
     def _busy(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        """What clients do."""
+        """The work of the clients."""
         return [client.run for client in self.clients]
 
     async def _strike(self, fault: FaultPlan) -> None:

@@ -40,7 +40,7 @@ _BACKOFFS: Final = (0.1, 0.3, 1.0)
 
 
 class _Again(Exception):
-    """It can't be joined now."""
+    """The group can't be joined now."""
 
 
 class Application(Legacy):
@@ -61,7 +61,6 @@ class Application(Legacy):
         return MemberWriter(self._connected(self._client_id), self._tools.history, self.say, stubborn=False)
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
-        """As ``Steps``."""
         await self._begin_at_offsets(claimed)
         try:
             await self._writer.write(claimed, batches)
@@ -69,7 +68,7 @@ class Application(Legacy):
             raise Abortable(str(error)) from error
 
     async def end(self, claimed: Claimed, *, committed: bool) -> None:
-        """As ``Steps``: commits the offset after its input, or begins at the group's offsets again."""
+        """Commits the offset after the transaction's input, or begins at the group's offsets again."""
         if not committed:
             self._position = None
             return
@@ -105,7 +104,7 @@ class Application(Legacy):
     # -- the group
 
     async def _join(self) -> int:
-        """As a consumer's newest member; what its group has come to."""
+        """Joins as a consumer's newest member; the group's position."""
         joined = await self._ask(
             JoinGroupRequest(
                 group_id=self._group,

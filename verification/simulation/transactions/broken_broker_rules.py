@@ -1,4 +1,4 @@
-"""What is put in the place of kproxy's rules of the brokers' transactions to see what happens without them."""
+"""Replacements of kproxy's rules of the brokers' transactions, to see what happens without them."""
 
 from typing import Any, Final
 
@@ -71,7 +71,7 @@ async def in_the_brokers_name(stored: StoredEpoch, requests: BrokerRequests, *mo
 
 
 def nothing_was_open(*_: Any) -> LastEnd:
-    """What was open is forgotten, and the client writes on."""
+    """Forgets the open transaction; the client writes on."""
     return LastEnd.NONE
 
 
@@ -84,7 +84,7 @@ def all_is_lost(*_: Any) -> LastEnd:
 
 
 def always_next(self: ClientSequences[Any], client: Producer, batch: ClientBatch) -> tuple[Order, None]:
-    """Whatever comes is new."""
+    """Takes every batch for a new one."""
     return Order.NEXT, None
 
 

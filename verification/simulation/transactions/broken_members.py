@@ -1,4 +1,4 @@
-"""What is put in the place of kproxy's rules of members and prepared parts to see what happens without them."""
+"""Replacements of kproxy's rules of members and prepared parts, to see what happens without them."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -73,12 +73,12 @@ async def waits_with_nothing(self: LogOwner, transaction: Transaction) -> str | 
 
 
 async def not_asked(*_: Any) -> bool:
-    """Whatever a topic's policy, it is none that forbids anything."""
+    """No topic's policy forbids anything."""
     return False
 
 
 def writes_without_a_member(self: ImplicitTransactions, client_id: str) -> ImplicitTransaction | None:
-    """What no member takes is written as it is."""
+    """Writes batches that no member takes without a transaction."""
     found = _OF(self, client_id)
     return found if found is not None and hasattr(found, "transactional_id") else None
 

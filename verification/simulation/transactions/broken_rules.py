@@ -1,4 +1,4 @@
-"""What is put in the place of kproxy's rules to see what happens without them."""
+"""Replacements of kproxy's rules, to see what happens without them."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
@@ -85,13 +85,13 @@ def nothing(*_: Any, **__: Any) -> tuple[()]:
 
 
 def shows_undecided(self: Views, producer_id: int, epoch: int) -> Verdict:
-    """What is not aborted is committed."""
+    """Shows undecided data as committed."""
     verdict = _VERDICT(self, producer_id, epoch)
     return Verdict.COMMITTED if verdict is Verdict.UNDECIDED else verdict
 
 
 def without_copies(self: Transaction, *parts: Any) -> TransactionDecision:
-    """Which copy counts is left out."""
+    """Leaves out which copy of a batch counts."""
     decision = _DECISION(self, *parts)
     for part in decision.parts:
         for topic in part.topics:
@@ -101,7 +101,7 @@ def without_copies(self: Transaction, *parts: Any) -> TransactionDecision:
 
 
 def without_former(self: Transaction, *parts: Any) -> TransactionDecision:
-    """What other instances have written is left out."""
+    """Leaves out the data that other instances have written."""
     self.former = {}
     return _DECISION(self, *parts)
 
@@ -118,7 +118,7 @@ CLAIMS_IN_SILENCE: Final = MappingProxyType({**view_module._RULES, TransactionCl
 
 
 async def without_reading_on(self: StableOffsets, question: Question) -> dict[TopicPartition, int | None]:
-    """What this instance has read of the log so far tells up to where partitions are decided."""
+    """Tells the decided ends of partitions from what this instance has read of the log so far."""
     found: dict[TopicPartition, int | None] = {}
     for place, end in {**question.ends, **question.hints}.items():
         bound = self._bound(*place)
@@ -127,7 +127,7 @@ async def without_reading_on(self: StableOffsets, question: Question) -> dict[To
 
 
 def from_anywhere(self: LastStable, row: Row) -> None:
-    """Where a reader has looked at batches, all before them is taken for decided."""
+    """Takes all batches before those that a reader has checked for decided."""
     _LOOKED_AT(self, row._replace(start=0))
 
 
@@ -170,7 +170,7 @@ async def told_by_the_broker(self: LogDecider, transaction: Transaction, why: st
 
 
 async def uses_the_sequence_again(self: ClaimKeeper, how: Callable[..., Any], body: Message) -> bool:
-    """What the log did not acknowledge is taken for never sent."""
+    """Takes an append that the log did not acknowledge for one that was never sent."""
     assert self.claim is not None
     entry = Entry(self.transactional_id, body)
     try:
@@ -256,24 +256,24 @@ def dooms_by_what_is_refused(self: Transaction, *what: Any) -> list[TxnSend | No
 
 
 def waits_for_its_turn(self: LogOwner, _: str) -> AbstractAsyncContextManager[None]:
-    """What aborts a transaction waits until requests of it are done with data brokers."""
+    """Lets an abort wait until requests of the transaction are done with data brokers."""
     return self._turns.ordinary()
 
 
 def overdue_wherever_it_is(self: LogOwners, view: IdView, owner: LogOwner | None) -> bool:
-    """What an instance had once is aborted at its time-out, though another instance has claimed it since."""
+    """Aborts an id's transaction at its time-out, though another instance has claimed the id since."""
     return self._is_overdue(view) if owner is not None else self._is_silent(view)
 
 
 async def times_out_when_settled(self: LogOwner) -> None:
-    """What is overdue is aborted when data brokers have taken, or refused for good, what they were sent."""
+    """Delays the abort at the time-out until data brokers have taken, or refused for good, all they were sent."""
     if self.transaction is not None and self.is_overdue(trio.current_time()):
         await self.transaction.writer.flush()
     await _TIME_OUT(self)
 
 
 def ended_without_a_claim(self: LogOwners, view: IdView) -> None:
-    """What is overdue elsewhere is aborted, as this instance sees it."""
+    """Aborts a transaction that is overdue elsewhere, as this instance sees it."""
     if view.ongoing is not None:
         view.aborted.add(view.ongoing.producer)
         view.ongoing = None
@@ -281,7 +281,7 @@ def ended_without_a_claim(self: LogOwners, view: IdView) -> None:
 
 
 async def lost_without_a_claim(self: LogOwner, why: str) -> TxnError:
-    """What is overdue here is forgotten."""
+    """Forgets a transaction that is overdue here."""
     self._drop("failed")
     return self.id.doom(why)
 
@@ -301,13 +301,13 @@ async def announces_behind(self: Announcements, transaction: Transaction, *what:
 
 
 async def announces_in_doubt(self: ClaimKeeper, body: Message) -> bool:
-    """What was not acknowledged need not have come."""
+    """Does not require that an unacknowledged append has come."""
     await self._append(self._tools.log.append_unread, body)
     return True
 
 
 def gives_the_sequence_on(self: Writes, send: TxnSend, error_code: int, now: float) -> None:
-    """What is refused for good makes room for the next batch."""
+    """Makes room for the next batch when one is refused for good."""
     track = self._busy[send.place]
     self._settle(send, error_code)
     track.sends.remove(send)
@@ -320,7 +320,7 @@ def gives_the_sequence_on(self: Writes, send: TxnSend, error_code: int, now: flo
 
 
 async def deletes_first(self: Snapshots, partition: int, *parts: Any) -> bool:
-    """What a snapshot states is deleted before the snapshot is there."""
+    """Deletes the records that a snapshot states before the snapshot is there."""
     with suppress(KproxyError, OSError, RemoteProtocolError):
         await self._appender.delete_records(partition, self._follower.position(partition))
     return await _TAKE(self, partition, *parts)

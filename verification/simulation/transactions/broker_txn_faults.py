@@ -1,4 +1,4 @@
-"""What may go wrong with brokers' own transactions: their coordinators, and what kproxy asks them."""
+"""Faults of brokers' own transactions: of their coordinators, and of kproxy's requests to them."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ _KEYS: Final = (
 
 
 def _names(world: "TransactionWorld") -> list[str]:
-    """Whom coordinators know: transactional ids, and groups."""
+    """The names that coordinators know: transactional ids, and groups."""
     return sorted({*world.brokers.transactional_ids, *world.brokers.groups})
 
 
@@ -67,7 +67,7 @@ async def _expire_id(world: "TransactionWorld", fault: FaultPlan) -> None:
 
 
 def _asked(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", FaultPlan], Any]:
-    """Befalls some requests of one kind to coordinators."""
+    """Makes a fault of some requests of one kind to coordinators."""
 
     async def strike(world: "TransactionWorld", fault: FaultPlan) -> None:
         left, key = 1 + int(fault.where * 1000) % 3, _KEYS[int(fault.where * len(_KEYS))]

@@ -26,19 +26,19 @@ _LEVELS: Final = (2, 1, 0)
 
 
 def _fenced(seed: int, script: Script, *plans: ProducerPlan, level: int | None = None, instances: int = 1) -> WorldPlan:
-    """Of KIP-98's clients."""
+    """A run of KIP-98's clients."""
     version = _LEVELS[seed % len(_LEVELS)] if level is None else level
     return by_hand(seed, script, *plans, instances=instances, place=HomePlan(Home.BROKER_FENCED, version))
 
 
 def _legacy(seed: int, script: Script, *plans: ProducerPlan, instances: int = 1) -> WorldPlan:
-    """Of clients that know nothing of transactions."""
+    """A run of clients that know nothing of transactions."""
     place = HomePlan(Home.BROKER, _LEVELS[seed % len(_LEVELS)])
     return by_hand(seed, script, *plans, instances=instances, place=place)
 
 
 def _befall(world: TransactionWorld, key: ApiKey, *faults: Fault | None) -> None:
-    """What becomes of the first request of a kind to a broker, of the second, and so on; None: it is served."""
+    """Sets the fault of the first request of a kind to a broker, of the second, and so on; None: it is served."""
     left = list(faults)
     world.brokers.control(key, lambda _: left.pop(0) if left else None)
 

@@ -39,7 +39,7 @@ def watch_coordinators(cluster: FakeCluster, history: TransactionHistory, *, is_
 
 
 def _told(request: Any) -> str:
-    """What of it tells it from others."""
+    """The fields that distinguish a request from others."""
     kind = type(request).__name__.removesuffix("Request")
     name = getattr(request, "transactional_id", getattr(request, "v3_and_below_transactional_id", ""))
     epoch = getattr(request, "producer_epoch", getattr(request, "v3_and_below_producer_epoch", -1))

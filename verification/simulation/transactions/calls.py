@@ -91,7 +91,7 @@ class Calls:
         return answers
 
     def _deadline(self, place: Address) -> float:
-        """Until when a request to a place is waited for; a connection from before a turn ends now."""
+        """The time until which a request to a place is waited for; a connection from before a turn ends now."""
         deadline = trio.current_time() + self._timeout
         if self._route is None:
             return deadline
@@ -136,7 +136,7 @@ class Calls:
         return await self.ask(self._bootstrap, message, version)
 
     async def leader(self, partition: int) -> Address:
-        """Where a partition is led, as Metadata had it. OSError if there is no leader."""
+        """The leader of a partition, by Metadata. OSError if there is no leader."""
         if partition not in self._leaders:
             answer = await self.bootstrap(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), _METADATA)
             assert isinstance(answer, MetadataResponse)

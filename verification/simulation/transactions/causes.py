@@ -15,7 +15,7 @@ _UNKNOWN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 
 
 class Causes:
-    """Of one process of a transactional producer."""
+    """The causes of errors that one process of a transactional producer may receive."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Causes:
         self._asked: list[Asked] = []
 
     def initializes(self, asked: Asked, *, again: bool = False) -> None:
-        """It asks for a producer id; ``again``: in the name of its identity, which may have been lost since it has it.
+        """Records a request for a producer id; ``again``: in the name of its identity, which may have been lost since.
 
         That is so until ``initialized``.
         """
@@ -56,7 +56,7 @@ class Causes:
         self._was_idle = False
 
     def initialized(self) -> None:
-        """It has received the identity that it asked for last."""
+        """Records that it has received the identity that it asked for last."""
         self._since = self._asked[-1].sent
 
     def works(self) -> None:
@@ -81,7 +81,7 @@ class Causes:
             self._left_since = killed
 
     def _last_killed(self) -> float:
-        """When one of its kproxies was killed last."""
+        """The time of the last kill of one of its kproxies."""
         return max(self._history.killed.get(instance, -inf) for instance in self._instances)
 
     def has(self, code: int) -> bool:

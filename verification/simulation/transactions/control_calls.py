@@ -1,4 +1,4 @@
-"""What is asked of kproxies by the control API: answers get lost, requests come late, and a kproxy dies over them."""
+"""Requests to kproxies by the control API: answers get lost, requests come late, and a kproxy dies over them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -25,7 +25,7 @@ _ANSWERED: Final = 300.0
 
 
 class Unheard(Exception):
-    """There was no response; the request may have been done, or may yet come."""
+    """No response came; the request may have been done, or may yet come."""
 
 
 class Refused(Exception):
@@ -89,7 +89,7 @@ class ControlPost:
         return trio.current_time() <= BUSY_SECONDS
 
     async def _serve(self, control: ControlService, request: Request) -> None:
-        """In the kproxy: it dies with that."""
+        """Serves a request in the kproxy, and dies with that."""
         try:
             with trio.move_on_after(_ANSWERED) as scope:
                 try:
@@ -119,7 +119,7 @@ async def answer_of(request: Request, seconds: float) -> Described:
 
 
 class ControlClient:
-    """Of one group; patient, as the client of a query is."""
+    """The control API's client of one group; patient, as the client of a query is."""
 
     def __init__(self, post: ControlPost, timeout: float, rng: Random, say: Callable[[str], None]) -> None:
         """``timeout`` of each request, in seconds; ``say`` notes what happens."""

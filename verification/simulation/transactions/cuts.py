@@ -1,4 +1,4 @@
-"""What can be left out of a plan with transactions: faults, producers, readers, lives, turns, transactions."""
+"""The cuts of a plan with transactions: fewer faults, producers, readers, lives, turns, transactions."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""What may go wrong with the transaction log, and with what partitions know of transactions' producers."""
+"""Faults of the transaction log, and of partitions' knowledge of transactions' producers."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,7 +44,7 @@ _CHUNKS: Final = (200, 2_000, 200_000)
 
 
 def _of_log(make: Callable[[FaultPlan], Fault]) -> Callable[["TransactionWorld", FaultPlan], Any]:
-    """Befalls some appends to the transaction log."""
+    """Makes a fault of some appends to the transaction log."""
 
     async def strike(world: "TransactionWorld", fault: FaultPlan) -> None:
         left = 1 + int(fault.where * 3)

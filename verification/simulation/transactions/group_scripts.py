@@ -28,7 +28,7 @@ async def _ready(process: Process) -> Claimed:
 
 
 async def _read_and_commit(world: TransactionWorld, process: Process, claimed: Claimed) -> None:
-    """What the group's next consumer does: it asks where the group stands, and commits what comes next."""
+    """Plays the group's next consumer: it asks where the group stands, and commits what comes next."""
     generation = next_generation(world, _GROUP, "b")
     position = await world.group_watch("consumer", 1).position(_GROUP)
     if await goes_well(process.move(claimed, Input(_GROUP, position + 1), "b", generation)):

@@ -17,7 +17,7 @@ _BACKOFF: Final = 0.3
 
 
 class GroupWatch:
-    """Through one kproxy."""
+    """A watch on groups' offsets through one kproxy."""
 
     def __init__(self, calls: Calls, history: TransactionHistory) -> None:
         """``calls`` are a client's of that kproxy."""
@@ -27,7 +27,7 @@ class GroupWatch:
         self._highest: dict[str, int] = {}
 
     async def position(self, group: str) -> int:
-        """Where a group stands, asked until there is a response; 0 if it stands nowhere."""
+        """The offset of a group, asked for until there is a response; 0 if it has none."""
         while True:
             least = self._history.least_position(group)
             try:

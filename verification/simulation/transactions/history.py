@@ -1,4 +1,4 @@
-"""What producers requested and received, and what readers saw: the claims that the log is checked against."""
+"""Requests and responses of producers, and records that readers saw: the claims that the log is checked against."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -30,7 +30,7 @@ class Asked:
 
 
 class Input(NamedTuple):
-    """What a group has read when a transaction that moves its offset is committed."""
+    """The input that a group has read when a transaction that moves its offset is committed."""
 
     group: str
     position: int
@@ -60,7 +60,7 @@ class Claimed:
 
 @dataclass(slots=True)
 class TransactionHistory(History):
-    """Of one run."""
+    """The history of one run with transactions."""
 
     transactions: list[Claimed] = field(default_factory=list)
     #: The transaction that a value is of.

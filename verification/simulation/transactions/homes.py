@@ -1,4 +1,4 @@
-"""Where a run's transactions are decided, drawn from its seed: kproxy's options, and what can go wrong there."""
+"""The coordinator of a run's transactions, drawn from its seed: kproxy's options, and what can go wrong there."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ MEMBER_HOMES: Final = frozenset({Home.KPROXY, Home.BROKER})
 
 @dataclass(frozen=True, slots=True)
 class HomePlan:
-    """Of one run."""
+    """The coordinator of one run's transactions."""
 
     home: Home = Home.KPROXY
     #: The level of transactions that the brokers have agreed on (``transaction.version``, KIP-890).
@@ -114,7 +114,7 @@ class HomePlan:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Of kproxy."""
+        """Options of kproxy."""
         options = {
             "transactions_home": (HomeRule("*", self.home),),
             "transaction_state_log_num_partitions": LOG_PARTITIONS,
@@ -133,7 +133,7 @@ def draw_home(seed: int, homes: Sequence[Home], transaction_versions: Sequence[i
 
 
 def faults_of(home: Home, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Of the kinds that are wanted those that there are at a home."""
+    """The wanted kinds of faults that there are at a home."""
     return tuple(name for name in wanted if name not in _NOT_AT[home])
 
 

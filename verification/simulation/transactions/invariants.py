@@ -1,4 +1,4 @@
-"""What must hold of transactions, named; most of it is checked after a run, against what readers are shown."""
+"""The invariants of transactions, named; most are checked after a run, against the records that readers are shown."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -123,7 +123,7 @@ def _order(history: TransactionHistory, place: int, log: Mapping[int, bytes]) ->
 def _filter(
     history: TransactionHistory, place: int, log: Mapping[int, bytes], everything: Mapping[int, bytes]
 ) -> Findings:
-    """Of each transaction's copies one may be shown: so it is asked where each record that is shown stands."""
+    """Checks each shown record at its offset, since one of a batch's copies may be shown."""
     for offset, value in log.items():
         if everything.get(offset) != value:
             yield FILTER, f"{value.decode()} is shown at {place}:{offset}, where {everything.get(offset)!r} stands"
@@ -144,7 +144,7 @@ def _reader(place: int, log: Mapping[int, bytes], seen: Mapping[int, bytes]) -> 
 
 
 def _stable(history: TransactionHistory, place: int, log: Mapping[int, bytes]) -> Findings:
-    """What is committed was undecided at least until its producer asked for it."""
+    """Checks that committed data were undecided at least until their producer asked for the commit."""
     for offset, value in log.items():
         claimed = history.by_value.get(value)
         before = claimed.stable_before.get(place, 0) if claimed is not None else 0
@@ -167,7 +167,7 @@ def _is_shown(claimed: Claimed, counts: Counter[tuple[int, bytes]]) -> bool | No
 
 
 def _group(history: TransactionHistory, group: str, position: int, counts: Counter[tuple[int, bytes]]) -> Findings:
-    """It stands where the last of its transactions that shows has moved it."""
+    """Checks that a group is where the last of its transactions that shows has moved it."""
     moves = [(one.input.position, one) for one in history.transactions if one.input and one.input.group == group]
     least = max((at for at, one in moves if _is_shown(one, counts)), default=0)
     if position < least:

@@ -43,7 +43,7 @@ class LastLook:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Of groups, as the first place that was asked has told them."""
+        """Positions of groups, as the first place that was asked has reported them."""
         return self._groups[0] if self._groups else {}
 
     async def take(self) -> None:
@@ -84,7 +84,7 @@ class LastLook:
             await reader.read_to(partition, self._end(partition))
 
     async def _ask_groups(self, place: int) -> Mapping[str, int]:
-        """Where groups have come to at last."""
+        """The last positions of groups."""
         watch = self._world.group_watch(f"last-groups-{place}", place)
         found: dict[str, int] = {}
         for group in self._told.positions:

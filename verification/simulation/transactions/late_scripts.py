@@ -60,7 +60,7 @@ def sequence_reused(seed: int) -> WorldPlan:
 
 
 def reuses_sequence(plan: ProducerPlan) -> Script:
-    """What happens in it, in any home."""
+    """The steps of ``sequence_reused``, in any home."""
 
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
@@ -84,7 +84,7 @@ def copied_late(seed: int) -> WorldPlan:
 
 
 def copies_late(plan: ProducerPlan) -> Script:
-    """What happens in it, in any home."""
+    """The steps of ``copied_late``, in any home."""
 
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)

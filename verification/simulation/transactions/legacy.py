@@ -32,7 +32,7 @@ _ABORTED: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OPERATIO
 
 @dataclass(slots=True)
 class LegacyTools:
-    """What such a process uses."""
+    """The tools of a process that knows nothing of transactions."""
 
     plan: ProducerPlan
     #: In the trace, and before the names of its transactions.
@@ -58,7 +58,7 @@ class LegacyTools:
 
 
 class Legacy:
-    """What all have in common."""
+    """The common steps of processes that know nothing of transactions."""
 
     def __init__(self, tools: LegacyTools) -> None:
         """Nothing is connected yet."""
@@ -75,15 +75,12 @@ class Legacy:
         """Nothing has to be asked for."""
 
     def begin(self, nth: int) -> Claimed:
-        """As ``Steps``."""
         return self._tools.open(str(nth))
 
     def killed(self) -> None:
-        """As ``Steps``."""
         self.say("is killed")
 
     def close(self) -> None:
-        """As ``Steps``."""
         for calls in self._calls:
             calls.close()
 
@@ -101,10 +98,10 @@ class ByHand(Legacy):
         self._begun = 0
         self._writer: MemberWriter | None = None
         self._owner = OwnerId(-1, -1)
-        """Of its transaction: kproxy refuses a late commit, whose id another one has by then."""
+        """The owner of its transaction: kproxy refuses a late commit, whose id another one has by then."""
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
-        """As ``Steps``; it repeats nothing."""
+        """Writes records; repeats nothing."""
         if not claimed.begun:
             await self._begin_by_hand()
             claimed.begun = True
@@ -172,7 +169,7 @@ class ByHand(Legacy):
             history.breaks(invariants.CAUSE, f"producer {self._tools.name} receives {error}")
 
     async def end(self, claimed: Claimed, *, committed: bool) -> None:
-        """As ``Steps``. What is not reported as committed is lost."""
+        """Ends the transaction; it counts as lost if it is not reported as committed."""
         if not claimed.begun:
             return
         tools, tid, batch_id, owner = self._tools, self._tools.plan.transactional_id, claimed.name, self._owner
@@ -210,7 +207,7 @@ class PerRequest(Legacy):
         self._number = tools.numbers()
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
-        """As ``Steps``, as one request."""
+        """Writes records in one request."""
         history = self._tools.history
         one = self._tools.open(f"{claimed.name.rpartition('.')[2]}+{len(history.transactions)}", self._number)
         one.begun = True

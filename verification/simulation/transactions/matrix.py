@@ -21,7 +21,7 @@ class Matrix:
     tastes: tuple[Taste, ...]
 
     def of(self, seed: int) -> Taste:
-        """What the run of a seed is made of."""
+        """The taste for the run of a seed."""
         return self.tastes[seed % len(self.tastes)]
 
     def run(self, seed: int) -> Outcome:

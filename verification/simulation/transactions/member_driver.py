@@ -30,7 +30,7 @@ class Driver:
     """All lives of one, and its workers, which outlive it."""
 
     def __init__(self, tools: Tools) -> None:
-        """What it has done is kept from life to life: the next batch, and what it was about to decide."""
+        """Keeps its state from life to life: the next batch, and what it was about to decide."""
         self.plan = tools.plan
         self._tools = tools
         self._tid = tools.plan.transactional_id
@@ -141,7 +141,7 @@ class Driver:
                 self._tools.told.breaks(invariants.CAUSE, f"{decision.batch_id} is committed, and can't be again")
 
     def _deciders(self, plan: BatchPlan) -> Sequence[int]:
-        """What the owner has open is known where it was written."""
+        """The kproxies that can decide: the owner's open data are known where they were written."""
         return self._places if plan.own is None or plan.prepares else [plan.own.instance]
 
     async def _prepared(self, plan: BatchPlan, name: str) -> Decision:

@@ -20,7 +20,7 @@ from verification.simulation.transactions.member_parts import Tools
 from verification.simulation.transactions.member_plans import MemberGroupPlan
 
 CallsOf: TypeAlias = Callable[[str, int, float], Calls]
-"""By client.id, kproxy and the time-out of a request."""
+"""Connections by client.id, kproxy and the time-out of a request."""
 
 #: Of workers, whose records are ordered each for itself; all other producers have the numbers below.
 _FIRST: Final = 1_000_000
@@ -32,7 +32,7 @@ _UNKNOWN: Final = frozenset({ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
 
 
 class MemberGroups:
-    """Of one run."""
+    """The groups of members of one run."""
 
     def __init__(
         self, plans: Iterable[MemberGroupPlan], seed: int, post: ControlPost, calls: CallsOf, told: TransactionHistory

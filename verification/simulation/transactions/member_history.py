@@ -1,4 +1,4 @@
-"""What drivers decided and received, and which parts were reported as prepared."""
+"""Decisions of drivers, their responses, and the parts that were reported as prepared."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +26,7 @@ class Decision:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is known to be prepared of one transactional id."""
+    """The parts of one transactional id that are known to be prepared."""
 
     names: set[str] = field(default_factory=set)
     #: Requests that decide whatever there is when they come.
@@ -36,7 +36,7 @@ class _Waiting:
 
 
 class MemberHistory:
-    """Of one run."""
+    """The history of one run's members."""
 
     def __init__(self, told: TransactionHistory) -> None:
         """Nothing was asked yet."""
@@ -79,7 +79,7 @@ class MemberHistory:
     # -- who has an id
 
     def takes(self, transactional_id: str) -> list[Request]:
-        """Where requests that take the id are to be noted."""
+        """The list for requests that take the id."""
         return self._of(transactional_id).takes
 
     def is_replaced(self, transactional_id: str, mine: Request) -> bool:
@@ -98,7 +98,7 @@ class MemberHistory:
             self._told.asks(claimed)
 
     def done(self, decision: Decision) -> None:
-        """It was reported as committed; of several tries nobody knows which."""
+        """Records a commit as reported; of several tries nobody knows which."""
         decision.told = True
         if not any(one is not decision and self._same(one, decision) for one in self.decisions):
             for claimed in decision.parts.values():

@@ -1,4 +1,4 @@
-"""What must hold of decisions over several members, against what a reader of committed data is shown at last."""
+"""The invariants of decisions over several members, against what a reader of committed data is shown at last."""
 
 from collections.abc import Iterator, Mapping
 

@@ -31,7 +31,7 @@ class Failed(Exception):
 
 @dataclass(slots=True)
 class Tools:
-    """What all of a group use."""
+    """The tools that a group shares."""
 
     plan: MemberGroupPlan
     #: Connections of a client.id to a kproxy.
@@ -51,7 +51,7 @@ class Tools:
 
 
 class Part:
-    """What one client.id writes for a batch."""
+    """The records that one client.id writes for a batch."""
 
     def __init__(self, tools: Tools, plan: AttemptPlan, name: str) -> None:
         """``name`` in the trace, and before the values."""
@@ -66,7 +66,7 @@ class Part:
 
     @property
     def instance(self) -> int:
-        """Where it writes."""
+        """The kproxy that it writes at."""
         return self._plan.instance
 
     async def ask(self, what: str, make: Callable[[], Ask], sent: list[Request] | None = None) -> None:
@@ -90,7 +90,7 @@ class Part:
 
 
 class Attempt(Part):
-    """As a member."""
+    """An attempt to write a part as a member."""
 
     def __init__(self, tools: Tools, plan: AttemptPlan, name: str, owner: OwnerId) -> None:
         """``owner``: who the driver was when it began it."""
@@ -158,7 +158,7 @@ class Attempt(Part):
         tools.stepped("prepared")
 
     async def _is_prepared(self) -> bool:
-        """It may be, though the response was lost, and its kproxy knows it from the log alone."""
+        """Whether it is prepared after all: the response may be lost, and its kproxy know it from the log alone."""
         found = await self._tools.control.ask(
             f"describe for {self.member}",
             [self.instance],
@@ -189,7 +189,7 @@ class Task:
         self.done = trio.Event()
 
     async def run(self) -> None:
-        """Until all have ended."""
+        """Runs until all attempts have ended."""
         async with trio.open_nursery() as nursery:
             for attempt in self._attempts:
                 if self._speculates:

@@ -1,4 +1,4 @@
-"""What groups of producers do in one run: a driver owns a transactional id, its workers are members at any kproxy."""
+"""Plans of groups of producers in one run: a driver owns a transactional id, its workers are members at any kproxy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -80,7 +80,7 @@ class MemberGroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class MemberGroupTaste:
-    """What they are made of; shares in [0, 1]."""
+    """The ranges that groups are drawn from; shares in [0, 1]."""
 
     #: Runs that have any.
     runs: float = 0.3

@@ -139,7 +139,7 @@ def prepared_by_another(seed: int) -> WorldPlan:
 
 
 def prepared_unheard(seed: int) -> WorldPlan:
-    """What prepares a part does not come to the log for long; the decision waits longer than the time-out."""
+    """The entry that prepares a part does not come to the log for long; the decision waits longer than the time-out."""
     plan = member_group(batch(pause=15.0))
 
     async def script(world: TransactionWorld) -> None:

@@ -19,7 +19,7 @@ class WriteFailed(Exception):
 
 
 class MemberWriter:
-    """Of one part."""
+    """The writer of one part."""
 
     def __init__(
         self, calls: Calls, history: TransactionHistory, say: Callable[[str], None], *, stubborn: bool
@@ -31,7 +31,7 @@ class MemberWriter:
         self._stubborn = stubborn
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
-        """So many new records each for some partitions, all at once. ``WriteFailed``."""
+        """Writes so many new records each to some partitions, all at once. ``WriteFailed``."""
         failures: list[WriteFailed] = []
 
         async def one(place: int, count: int) -> None:

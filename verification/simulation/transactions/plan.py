@@ -1,4 +1,4 @@
-"""What one run with transactions does: plain data, made from a seed."""
+"""The plan of one run with transactions: plain data, made from a seed."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -121,19 +121,19 @@ class WorldPlan(Plan):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Whose offsets are moved."""
+        """The groups whose offsets are moved."""
         return tuple(f"group-{producer.number}" for producer in self.producers)
 
     @property
     def sends(self) -> int:
-        """How many transactions the producers and the drivers mean to make."""
+        """The number of transactions that the producers and the drivers mean to make."""
         alone = sum(len(life.transactions) for producer in self.producers for life in producer.lives)
         return alone + sum(len(member_group.batches) for member_group in self.member_groups)
 
 
 @dataclass(frozen=True, slots=True)
 class Taste:
-    """What runs are made of."""
+    """The ranges that runs are drawn from."""
 
     homes: tuple[Home, ...] = HOMES
     transaction_versions: tuple[int, ...] = (0, 1, 2, 2)
@@ -231,7 +231,7 @@ def world_plan(
 
 
 def _vary(plan: WorldPlan, rng: Random, taste: Taste) -> WorldPlan:
-    """What groups move, who pipelines, whether ids expire, and groups of producers."""
+    """Draws what groups move, who pipelines, whether ids expire, and groups of producers."""
     producers = tuple(
         replace(
             producer,

@@ -208,7 +208,7 @@ class Process:
     # -- data
 
     async def write(self, claimed: Claimed, batches: Sequence[tuple[int, int]]) -> None:
-        """So many records each for some partitions, until something definite is said of all."""
+        """Writes so many records each to some partitions, until something definite is said of all."""
         self._causes.works()
         fresh = [place for place, _ in batches if place not in self._joined]
         if fresh and not self._plan.second_version:
@@ -278,7 +278,7 @@ class Process:
     def _undelivered(
         self, batches: list[ClientBatch], answers: list[Any], claimed: Claimed, *, unknown: bool
     ) -> list[ClientBatch]:
-        """What has to be sent again; ``Abortable`` or ``Fatal`` after an error that is definite."""
+        """The batches to send again; ``Abortable`` or ``Fatal`` after an error that is definite."""
         left: list[ClientBatch] = []
         for batch, answer in zip(batches, answers, strict=False):
             (row,) = answer.responses[0].partition_responses
@@ -300,7 +300,7 @@ class Process:
         return left
 
     def _failed(self, batch: ClientBatch, code: int, *, unknown: bool) -> None:
-        """As the Java producer: what was never sent twice gives its sequence back."""
+        """Fails a batch like the Java producer: a batch that was never sent twice gives its sequence back."""
         if self._plan.reuses:
             raise Abortable(ErrorCode(code).name)
         is_old = code == ErrorCode.INVALID_TXN_STATE and not self._plan.second_version  # what brokers say before v11

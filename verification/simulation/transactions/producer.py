@@ -37,7 +37,7 @@ class TransactionalProducer:
             process.close()
 
     async def _live(self, process: Steps, life: Life) -> None:
-        """Until its work is done, or it can't continue."""
+        """Runs a life until its work is done, or it can't continue."""
         try:
             await process.initialize()
             for nth, planned in enumerate(life.transactions):

@@ -26,7 +26,7 @@ _LIST_OFFSETS: Final = 5
 
 
 class Reader:
-    """Of all partitions, at one isolation level."""
+    """A reader of all partitions, at one isolation level."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Reader:
                 self._shown(place, record.offset, record.value or b"")
 
     async def end(self, place: int) -> int | None:
-        """Where the partition ends for this reader, by ListOffsets; None if there is no response."""
+        """The end of the partition for this reader, by ListOffsets; None if there is no response."""
         row = ListOffsetsRequestListOffsetsPartition(partition_index=place, timestamp=_LATEST)
         request = ListOffsetsRequest(
             replica_id=-1,

@@ -1,4 +1,4 @@
-"""Which kproxies a client's connections go to: one, another one from some time on, or several at the same time."""
+"""Routes of a client's connections: to one kproxy, to another one from some time on, or to several at the same time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a process does about its connections by itself."""
+    """The connections that a process chooses by itself."""
 
     #: After a connection that failed the next one goes to any of these kproxies; if there are none, to the same one.
     others: tuple[int, ...] = ()
@@ -36,7 +36,7 @@ AT_ONE: Final = Reach()
 
 
 class Route:
-    """Of one process."""
+    """The route of one process."""
 
     def __init__(self, first: int, reach: Reach = AT_ONE, seed: str = "") -> None:
         """``first``: the kproxy that it begins at. ``seed`` decides between ``reach.others``."""
@@ -56,7 +56,7 @@ class Route:
 
     @property
     def turns_taken(self) -> int:
-        """How many turns were taken by now: a connection from before the last one is not used again."""
+        """The number of turns taken by now: a connection from before the last one is not used again."""
         while self._due and self._due[0][0] <= trio.current_time():
             self._at = self._due.pop(0)[1].instance
             self._taken += 1
@@ -64,7 +64,7 @@ class Route:
 
     @property
     def interrupted_at(self) -> float:
-        """When the client stops waiting for responses (trio's clock), as far as is known."""
+        """The time at which the client stops waiting for responses (trio's clock), as far as is known."""
         now = trio.current_time()
         return next((at for at, turn in self._due if at > now and not turn.waits), inf)
 

@@ -174,7 +174,7 @@ def ended_twice(seed: int) -> WorldPlan:
 
 
 def ends_twice(plan: ProducerPlan) -> Script:
-    """What happens in it, in any home."""
+    """The steps of ``ended_twice``, in any home."""
 
     async def script(world: TransactionWorld) -> None:
         process = world.process(plan, 0)
@@ -296,7 +296,7 @@ def unannounced(seed: int) -> WorldPlan:
 
 
 def taken_over_unheard(seed: int) -> WorldPlan:
-    """While a decision is in flight another kproxy takes the id over, and the log forgets who fenced whom."""
+    """Another kproxy takes an id over while a decision is in flight, and the log forgets who fenced whom."""
     plans = producer(0), producer(1)
 
     async def script(world: TransactionWorld) -> None:

@@ -1,4 +1,4 @@
-"""What scripts hold on to: requests to brokers by what is in them, steps of producers, generations of groups."""
+"""Handles of scripts: requests to brokers by their contents, steps of producers, generations of groups."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ _SESSION_MS: Final = 600_000
 
 
 def log_entries(call: Call) -> Iterator[Entry]:
-    """What a Produce request appends to the transaction log."""
+    """The entries that a Produce request appends to the transaction log."""
     for topic in call.request.topic_data:
         for part in topic.partition_data if topic.name == LOG else ():
             for record in iter_records(part.records, max_decompressed_bytes=_LIMIT):
@@ -69,7 +69,7 @@ class Gate:
         return Answer(answer) if answer is not None else None
 
     def open(self) -> None:
-        """From now on nothing is held."""
+        """Releases all requests, and holds none from now on."""
         self._opened.set()
 
 
@@ -82,7 +82,7 @@ def of_log(kind: type[Message], transactional_id: str | None = None) -> Callable
 
 
 def befall(world: "TransactionWorld", holds: Callable[[Call], bool], *faults: Fault | None) -> None:
-    """What becomes of the first of these Produce requests, of the second, and so on; None: it is served."""
+    """Sets the fault of the first of these Produce requests, of the second, and so on; None: it is served."""
     left = list(faults)
 
     def control(call: Call) -> Fault | None:

@@ -1,4 +1,4 @@
-"""How clients come to write in transactions, and what a process of any of them does."""
+"""The ways of clients to write in transactions, and the steps of a process of any of them."""
 
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Way(Enum):
-    """Of one producer."""
+    """The way of one producer."""
 
     KIP_98 = "KIP-98's requests"
     BY_HAND = "by hand"
@@ -35,7 +35,7 @@ class Steps(Protocol):
         ...
 
     async def write(self, claimed: "Claimed", batches: "Sequence[tuple[int, int]]") -> None:
-        """So many records each for some partitions."""
+        """Writes so many records each to some partitions."""
         ...
 
     async def end(self, claimed: "Claimed", *, committed: bool) -> None:

@@ -86,11 +86,11 @@ class TransactionWorld(base.World):
 
     @property
     def place(self) -> HomePlan:
-        """Where transactions are decided."""
+        """The coordinator of transactions."""
         return self._plan.place
 
     def jump(self, seconds: float) -> None:
-        """As ``World.jump``; ids that expire may do so at once."""
+        """Lets time jump (``World.jump``); ids that expire may do so at once."""
         super().jump(seconds)
         self.told.jumped = True
 
@@ -125,7 +125,7 @@ class TransactionWorld(base.World):
         self.told.note(f"producer {name} {text}")
 
     def _held_up(self, message: Message) -> float:
-        """How long a request of a producer is in flight: it may arrive when its connection is not in use any more."""
+        """The time that a producer's request is in flight: it may arrive when its connection is not in use any more."""
         found = next((row for row in self.late if message.API_KEY in row[0]), None)
         if found is None:
             return 0.0
@@ -148,17 +148,17 @@ class TransactionWorld(base.World):
         return self._process_of(plan, Life(0.0, instance, ()), nth, rng)
 
     def _member_group_calls(self, client_id: str, instance: int, timeout: float) -> Calls:
-        """Of a part of a batch; nobody closes what a worker leaves."""
+        """Connections for a part of a batch; nobody closes what a worker leaves."""
         place = (f"kproxy-{instance}", PORT)
         return Calls(Host(self.network, client_id, "none"), client_id, timeout, place, self._held_up)
 
     def group_watch(self, name: str, instance: int) -> GroupWatch:
-        """Who asks one kproxy for offsets of groups, or the brokers."""
+        """The watch that asks one kproxy for offsets of groups, or the brokers."""
         return GroupWatch(self._plain_calls(name, instance), self.told)
 
     @property
     def places(self) -> list[int]:
-        """Where can be read: at each kproxy and, where they decide, at the brokers."""
+        """The places to read at: each kproxy and, where they decide, the brokers."""
         return [*range(self._plan.instances), *([_AT_BROKERS] if self._plan.place.is_native else [])]
 
     def _plain_calls(self, name: str, instance: int, software: str = "") -> Calls:
