@@ -62,6 +62,7 @@ lint: $(STAMP)   ## ruff, mypy --strict, layers, generated files up to date, wor
 	$(BIN)/lint-imports
 	@for tool in $(GENERATORS); do echo "$$tool --check"; $(BIN)/python -m $$tool --check || exit 1; done
 	$(BIN)/python -m tools.check_words
+	$(BIN)/python -m tools.check_docstrings
 	$(SITE) --quiet
 
 docs: $(STAMP)   ## the documentation as a site, in build/site; checks every link
