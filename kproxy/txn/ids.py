@@ -9,7 +9,7 @@ from zlib import crc32
 
 #: Set in each producer id under which transactions are written.
 TXN_BITS: Final = 3 << 61
-#: How many epochs a claim reserves; each transaction takes one.
+#: The number of epochs that a claim reserves; each transaction takes one.
 BLOCK_EPOCHS: Final = 64
 #: The last epoch that is ever used of a producer id; after it comes the next generation (KAFKA-9666).
 LAST_EPOCH: Final = 32_766

@@ -77,7 +77,7 @@ class LastStable:
         self._half = most // 2
         self._new: dict[TopicPartition, _KnownOffset] = {}
         self._old: dict[TopicPartition, _KnownOffset] = {}
-        #: How often partitions were forgotten.
+        #: The number of times that partitions were forgotten.
         self.forgotten = 0
         #: Until when partitions are not asked for of which nothing is certain.
         self._quiet: dict[TopicPartition, float] = {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COORDINATOR: Final = ""
 #: Groups of one client whose connections are remembered; the one that was used least recently is forgotten.
 _MOST_GROUPS: Final = 1_000
-#: What is remembered of the groups of one transaction may take so many bytes; about as many for each entry.
+#: The groups of one transaction may take so many bytes of memory; about as many for each entry.
 _MOST_BYTES: Final = 1 << 20
 _ENTRY_BYTES: Final = 256
 

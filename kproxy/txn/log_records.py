@@ -27,7 +27,7 @@ from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 __all__ = ["Entry", "RawRecord", "RecordKind", "UnknownRecord", "decode", "encode"]
 
 _KEY_VERSION: Final = 0
-#: What an older reader would take for something else is written in the second, so that it decides nothing more: a
+#: The second is for entries that an older reader would misread, so that it decides nothing more: a
 #: member whose transaction the broker has, and a claim that continues an open transaction.
 _PLAIN, _LATER = 0, 1
 

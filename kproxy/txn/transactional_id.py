@@ -31,7 +31,7 @@ class TransactionalId:
         self.state = TransactionState.EMPTY
         #: The client's identity, as the client knows it.
         self.client = NOBODY
-        #: Why the open transaction can only be aborted, until the client has aborted it.
+        #: The reason why the open transaction can only be aborted, until the client has aborted it.
         self.doomed: TxnError | None = None
         #: Whether the client was replaced by one that this coordinator does not know.
         self.is_fenced = False

@@ -57,7 +57,7 @@ class UnmirroredOffsets(Mapping[Commit, list[TransactionOffsets]]):
     def __init__(self) -> None:
         """None."""
         self._records: dict[Commit, list[TransactionOffsets]] = {}
-        #: Who said the newest offset of a partition, by group.
+        #: The commit that has the newest offset of a partition, by group.
         self._newest: defaultdict[str, dict[TopicPartition, Commit]] = defaultdict(dict)
         #: About what all take in memory.
         self.size = 0

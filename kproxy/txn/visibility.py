@@ -51,11 +51,11 @@ class Seen:
     pieces: list[Buffer] = field(default_factory=list)
     #: Whether something was left out, other than a batch that was cut off at the end anyway.
     changed: bool = False
-    #: Whose batch ended it, because nothing is decided of it yet.
+    #: The producer of the batch that ended it, because nothing is decided of it yet.
     undecided: Producer | None = None
     #: The leader epoch of the last batch that was hidden; -1 if there was none.
     leader_epoch: int = -1
-    #: How much was hidden for good.
+    #: The bytes that were hidden for good.
     hidden_bytes: int = 0
 
 
@@ -159,7 +159,7 @@ class _Walk:
         self._topic = topic
         self._partition = partition
         self._aborted = deque(sorted(aborted, key=lambda each: each.first_offset))
-        #: Whose aborted transactions the walk is in the midst of.
+        #: Producer ids of the aborted transactions that the walk is in the midst of.
         self._aborting: set[int] = set()
         self._decisions = decisions
         #: The header of the last piece, if its offsets can be extended over hidden batches after it.

@@ -24,7 +24,7 @@ Batch: TypeAlias = tuple[str, int, memoryview, int]
 
 _NOTHING: Final = memoryview(b"")
 _MOST_DOUBLINGS: Final = 20
-#: How often a broker may answer what could be due to a partition that it does not know yet, or to any fault.
+#: The number of answers that may be due to a partition that the broker does not know yet, or to any fault.
 PATIENCE: Final = 10
 #: The error of batches that were given up because of another one.
 GIVEN_UP: Final = ErrorCode.TRANSACTION_ABORTABLE
@@ -66,7 +66,7 @@ class TxnSend:
     in_flight: bool = False
     #: An attempt ended without an outcome: a copy may be in the log, or may still arrive there.
     ever_open: bool = False
-    #: Why it has to be sent again, for counters.
+    #: The reason to send it again, for counters.
     reason: str = ""
     unlikely_answers: int = 0
     settled: bool = False
@@ -146,7 +146,7 @@ class Writes:
         self._looked_at = -inf
         #: When the last back-off ends.
         self._backs_off_until = -inf
-        #: Why the transaction can only be aborted.
+        #: The error for which the transaction can only be aborted.
         self.failed: int | None = None
 
     @property

@@ -71,15 +71,15 @@ class Client:
         self._rng = Random(f"{seed} client {plan.number}")
         self._io: FrameIO | None = None
         self._todo: deque[Request] = deque()
-        #: What is to be repeated of a round whose responses are not all read.
+        #: Requests to repeat of a round whose responses are not all read.
         self._of_round: list[Request] = []
         #: When the last request of a round was sent, and whether kproxy has seen so many on this connection.
         self._filled_at = 0.0
         self._seen = False
         self._flight: dict[int, tuple[float, Request]] = {}
-        #: What was acknowledged on this connection: the request after which others are evidence, and its records.
+        #: The acknowledgements on this connection: the request after which others are evidence, and its records.
         self._had: deque[tuple[int, list[Sent]]] = deque()
-        #: What was acknowledged when, where that counts as received only after a while.
+        #: The acknowledgements that count as received only after a while, with their times.
         self._told_at: deque[tuple[float, list[Sent]]] = deque()
         self._next = 0
         self._stamped = 0

@@ -31,15 +31,15 @@ class Simulation:
     run_seed: RunSeed
     #: A failing outcome, cut down.
     shrink: Callable[[Outcome], Outcome]
-    #: Who takes part in a plan, a line for each.
+    #: The participants of a plan, a line for each.
     cast: Callable[[Plan], Iterable[object]]
-    #: What a plan's ``sends`` are.
+    #: The unit of a plan's ``sends``.
     unit: str
     #: Seeds that a process runs at a time.
     chunk: int
     #: The options of the command that run a seed again.
     again: Callable[[int], str]
-    #: What of ``Outcome.seen`` is summed up.
+    #: The entries of ``Outcome.seen`` that are summed up.
     counts: tuple[str, ...] = ()
 
 

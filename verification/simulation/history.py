@@ -123,7 +123,7 @@ class Sent:
     order: int = -1
     answered_at: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
-    #: What its client sent since shows that the acknowledgement was received.
+    #: The client's later requests show that the acknowledgement was received.
     evident: bool = False
     #: The last request that had it was answered with an error, too late, or not in time: it may be retried there.
     amiss: bool = False
@@ -149,7 +149,7 @@ class Sent:
     forgotten: bool = False
     #: Of the first record of an idempotent client's batch; -1: it was not sent yet.
     sequence: int = -1
-    #: What its client sent after it may have arrived before its retry, and kproxy could not know that a retry follows.
+    #: The client's later requests may have arrived before its retry, and kproxy could not know that a retry follows.
     held_up: bool = False
     key: bytes | None = None
     headers: Headers = ()
@@ -209,7 +209,7 @@ class History:
     untimed: bool = False
     #: kproxy's option says that something in between ends TCP (clean.close.window.ms): a FIN says nothing.
     declared: bool = False
-    #: What was in partitions before the topic was deleted and made again, once for each time.
+    #: Contents of partitions before the topic was deleted and made again, once for each time.
     deleted: list[list[dict[int, Content]]] = field(default_factory=list)
     #: Records in batches of a producer epoch that was over, written since the broker had forgotten it.
     outlived: set[Place] = field(default_factory=set)
@@ -223,13 +223,13 @@ class History:
     buried: dict[Place, set[int]] = field(default_factory=dict)
     #: At which instance a client is that has moved.
     places: dict[int, int] = field(default_factory=dict)
-    #: How often a client continued over an older connection, to another instance than it used last.
+    #: The number of times that a client continued over an older connection, to another instance than it used last.
     returned: Counter[int] = field(default_factory=Counter)
     #: Clients (by number) that sent something while a response waited that they would have read, had they been running.
     stood_still: set[int] = field(default_factory=set)
     #: When each instance of kproxy was killed last, by trio's clock.
     killed: dict[int, float] = field(default_factory=dict)
-    #: What compaction took out of partitions.
+    #: Records that compaction took out of partitions.
     compacted: dict[int, dict[int, Content]] = field(default_factory=dict)
 
     def is_timed(self, client: ClientPlan) -> bool:

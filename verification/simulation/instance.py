@@ -66,7 +66,7 @@ class Instance:
         self._decides = decides
         #: Ends with it.
         self.nursery: trio.Nursery | None = None
-        #: What decides transactions, while it runs.
+        #: The coordinator of transactions, while it runs.
         self.transactions: Transactions | None = None
         #: Of the last run.
         self.server: Server | None = None

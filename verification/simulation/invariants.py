@@ -50,7 +50,7 @@ ALTERED = "a record is written as it was sent"
 INVARIANTS = (LOST, ALTERED, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
 
 _CONTROL = 0x20
-#: What a kproxy reads of a former one, or of another instance: the last batches of a producer id, or those of the last
+#: The records of a former or another kproxy that one reads: the last batches of a producer id, or those of the last
 #: seconds if that is more.
 _TAIL_BATCHES = 5
 _TAIL_MS = 2000

@@ -34,7 +34,7 @@ class Link:
         self.leg = leg
         self.hosts = hosts
         self.half_open = False
-        #: Where its far end listened: kproxy has a port for each broker.
+        #: The port where its far end listened: kproxy has a port for each broker.
         self.port = 0
         #: Of a connection to a balancer, that to kproxy.
         self.beyond: Link | None = None

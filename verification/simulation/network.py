@@ -59,7 +59,7 @@ class VirtualNetwork:
         self.clock = clock
         self.links: list[Link] = []
         self.wall = wall
-        #: What takes connections, by host and port.
+        #: The takers of connections, by host and port.
         self.takers: dict[tuple[str, int], tuple[str, Callable[[VirtualIO], None]]] = {}
         self._seed = seed
         self._made: dict[tuple[str, str], int] = {}

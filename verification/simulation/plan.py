@@ -88,7 +88,7 @@ class ClientPlan:
     depth: int
     acks: int
     sends: tuple[Send, ...]
-    #: What it does with batches that it sends again: "same", "split", "join".
+    #: The form of batches that it sends again: "same", "split", "join".
     regroup: str = "same"
     #: Sends the whole request again if one partition of it got an error.
     repeats_whole: bool = False
@@ -125,7 +125,7 @@ class ClientPlan:
     closes_each: bool = False
     #: Its clock shows multiples of so many ms: equal records may have equal timestamps.
     clock_ms: int = 1
-    #: What it comes through; ``host`` is the address that kproxy sees.
+    #: The relay that it comes through; ``host`` is the address that kproxy sees.
     relay: Relay = Relay.NONE
     #: Has a connection to each leader and keeps it when leaders move, as librdkafka and Java do: a retry may come over
     #: a connection that is older than the one on which the request was sent.

@@ -54,9 +54,9 @@ class Taste:
     sends: tuple[int, int] = (6, 24)
     depths: tuple[int, ...] = (1, 1, 2, 5)
     versions: tuple[int, ...] = (0, 1, 2, 3, 5, 7, 8, 9)
-    #: How many of a client's values are equal to earlier ones, in [0, 1].
+    #: The share of a client's values that are equal to earlier ones, in [0, 1].
     equal: float = 0.2
-    #: How often a client shares its identity with the one before.
+    #: The share of clients that have the identity of the one before.
     twins: float = 0.25
     regroup: tuple[str, ...] = ("same", "same", "split", "join")
     acks: tuple[int, ...] = (-1, -1, -1, -1, 1, 0)
@@ -87,9 +87,9 @@ class Taste:
     first_sequences: tuple[int, ...] = (0, 0, 0, LAST_SEQUENCE - 3, LAST_SEQUENCE - 25)
     request_timeouts: tuple[float, ...] = (6.0, 6.0, 2.0)
     topics: tuple[Settings, ...] = ((), (), (), (), LOG_APPEND_TIME, GZIP)
-    #: How old records are when they are sent, in seconds.
+    #: The age of records when they are sent, in seconds.
     ages: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, OLD)
-    #: How many clients write to a partition that comes into being later, if ever, in [0, 1].
+    #: The share of clients that write to a partition that comes into being later, if ever, in [0, 1].
     pioneers: float = 0.1
     #: Clients go from one instance to another.
     fails_over: bool = False
@@ -125,7 +125,7 @@ def _wide(taste: Taste) -> Taste:
     )
 
 
-#: What networks and clients have beyond a server room: cut routes, balancers, latency, a thousand requests in flight,
+#: Networks and clients beyond a server room: cut routes, balancers, latency, a thousand requests in flight,
 #: one process for each record, clocks that show seconds, and mostly equal records.
 WIDE: Final = _wide(Taste())
 WIDE_FLEET: Final = _wide(FLEET)

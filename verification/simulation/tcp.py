@@ -29,7 +29,7 @@ class AckHabits(NamedTuple):
 
     #: Seconds, one of these.
     delays: tuple[float, ...] = (0.0, 0.0, 0.04, 0.04, 0.2)
-    #: How many are lost, in [0, 1].
+    #: The share that is lost, in [0, 1].
     lost: float = 0.02
 
 

@@ -45,7 +45,7 @@ Change = tuple[Any, str, Any]
 class Variant:
     """One rule less."""
 
-    #: What becomes of the rule.
+    #: The name of the change.
     name: str
     changes: tuple[Change, ...]
     #: Of a taste, or made by hand.

@@ -48,7 +48,7 @@ _EPOCH: Final = 1_700_000_000.0
 #: After the last fault: clients have so long to finish, kproxy so long to come to rest. What is lost on the way to a
 #: client that has gone is sent again after two minutes at most, and answered by a reset.
 _PATIENCE: Final = 200.0
-#: Where a client has each of its requests refused as often as it tries, since the partition never exists.
+#: The patience where a client has each of its requests refused, since the partition never exists.
 _PIONEERS_PATIENCE: Final = 1000.0
 _REST: Final = 130.0
 
@@ -62,7 +62,7 @@ class Outcome:
     broken: tuple[str, str] | None
     trace: tuple[str, ...]
     acknowledged: int
-    #: How often each thing was seen that only certain faults bring about.
+    #: The number of times that each thing was seen that only certain faults bring about.
     seen: dict[str, int]
 
     @property

@@ -44,7 +44,7 @@ class KeptPartition:
     told_from: int = -1
     #: The offset after the last record for which it has a success; -1: none is known.
     told_to: int = -1
-    #: How many producer ids were used before the one in use (``ids.successor``). An id is in use once a batch is in the
+    #: The number of producer ids used before the one in use (``ids.successor``). An id is in use once a batch is in the
     #: log under it: until then the broker would take any other first, and those before it never.
     generation: int = 0
     #: The sequence of a batch that was refused because those before it are missing, -1: none was since they came; and
@@ -55,7 +55,7 @@ class KeptPartition:
     missing: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
-    #: How many batches have come; and of the lowest sequence that was refused since a success, when that came last.
+    #: The number of batches that have come; the lowest sequence refused since a success, and when that came last.
     arrivals: int = 0
     refused: tuple[int, int] | None = None
 

@@ -14,7 +14,7 @@ from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import KeptPartition, is_before
 from kproxy.dedup.producer_ids import LAST_EPOCH
 
-#: What a broker answers where a producer's numbers are not what it expects.
+#: Errors of a broker where a producer's numbers are not the ones that it expects.
 REPAIRED: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -25,7 +25,7 @@ REPAIRED: Final = frozenset(
 )
 #: Ids are searched for beyond the newest that is known: the broker may have forgotten some.
 _MORE_IDS: Final = 8
-#: How often a batch is sent before its client has to send it again.
+#: The number of times that a batch is sent before its client has to send it again.
 _MOST_SENDS: Final = 3
 #: A client sends a batch again that was refused so, after those that it sent before: nothing of it is in the log.
 SEND_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -95,9 +95,9 @@ class Told(NamedTuple):
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1
-    #: How many acknowledged records are missing.
+    #: The number of acknowledged records that are missing.
     lost: int = 0
-    #: What it was, for the counters.
+    #: The cause, for the counters.
     cause: str = ""
 
 

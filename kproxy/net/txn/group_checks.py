@@ -16,7 +16,7 @@ _NO_GENERATION: Final = -1
 _FIRST_STATIC: Final = 3
 #: The members are asked to join again: until they do, the generation is the one that it was.
 _STILL_THERE: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
-#: Who tells the epochs of members: each knows its own kind of group, and no members of others.
+#: Requests that report the epochs of members: each knows its own kind of group, and no members of others.
 _DESCRIBED_BY: Final = (
     (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),

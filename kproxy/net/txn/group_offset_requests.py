@@ -25,7 +25,7 @@ from kproxy.txn.logged_group_offsets import undecided, unmirrored
 if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
 
-#: How long a decision is awaited where the client can't be answered that it is pending. The client's heartbeats wait
+#: The wait for a decision where the client can't be answered that it is pending. The client's heartbeats wait
 #: for this response, and its session may be as short as 6 s (group.min.session.timeout.ms). The client retries.
 _WAIT_SECONDS: Final = 4.0
 #: A commit or a deletion waits as long for the log to be read.

@@ -12,7 +12,7 @@ from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.transactions")
 
-#: How often ids that have expired are searched.
+#: The time between two searches for ids that have expired.
 _SWEEP_SECONDS: Final = 60.0
 
 

@@ -52,7 +52,7 @@ class Jobs:
     def __init__(self, nursery: trio.Nursery) -> None:
         """``nursery`` outlives the clients' connections."""
         self._nursery = nursery
-        #: What has begun and is not through.
+        #: The number of jobs that have begun and are not through.
         self.count = 0
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:

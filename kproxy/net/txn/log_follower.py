@@ -20,7 +20,7 @@ from kproxy.net.txn.log_polls import LogPolls
 __all__ = ["NOTHING", "LogFollower", "LogSink"]
 
 _NEVER: Final = 1 << 63
-#: What does not come within this time is asked for again: the log may have lost it.
+#: Records that do not come within this time are asked for again: the log may have lost them.
 _ASK_AGAIN_SECONDS: Final = 5.0
 
 
@@ -48,7 +48,7 @@ class LogFollower:
         self._sink = sink
         self._leaders = Leaders(cluster, config)
         self._parts: list[LogPartition] = []
-        #: How often the log was found to have lost something, by what: recreated, truncated, beginning.
+        #: The number of times that the log was found to have lost something, by cause: recreated, truncated, beginning.
         self.losses: Counter[str] = Counter()
         self._polls = LogPolls(cluster, config, topic, self._announce, self.lost)
         self._loaded = trio.Event()

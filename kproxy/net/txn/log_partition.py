@@ -41,21 +41,21 @@ class LogPartition:
         """Nothing is read yet."""
         self.index = index
         self._sink = sink
-        #: Who is asked; None while that is not known.
+        #: The broker that is asked; None while that is not known.
         self.leader: Address | None = None
         #: Of the leader, as the cluster told it: one that has become a follower, or does not know yet, says so.
         self.leader_epoch = -1
         #: All that lies before has been applied.
         self.position = NOTHING
-        #: Where the log ended when its leader was asked last.
+        #: The log's end when its leader was asked last.
         self.end = 0
         #: The leader epoch of the batch before ``position``; -1 if unknown.
         self.fetched_epoch = -1
         #: It has to be read again from its start.
         self.stale = True
-        #: How often it was.
+        #: The number of times that it was read from its start.
         self.restarts = 0
-        #: Where the log began when its leader was asked last.
+        #: The log's start when its leader was asked last.
         self.log_start = 0
         #: When it last had records, as a number that rises over all partitions.
         self.fed = 0

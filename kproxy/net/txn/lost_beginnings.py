@@ -15,7 +15,7 @@ from kproxy.net.txn.snapshots import Snapshots
 from kproxy.txn.views import Views
 
 _LOOK_SECONDS: Final = 5.0
-#: How long an instance that has read the records has time to state them.
+#: The time that an instance that has read the records has to state them.
 _GRACE_SECONDS: Final = 60.0
 
 

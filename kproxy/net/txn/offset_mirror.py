@@ -19,15 +19,15 @@ from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.group_offsets")
 
-#: What a group commits meanwhile is written with it: the log answers for it as long.
+#: Offsets that a group commits meanwhile are written with it: the log answers for it as long.
 _LINGER_SECONDS: Final = 1.0
-#: What others have left for as long is written here.
+#: Offsets that others have left for as long are written here.
 _SWEEP_SECONDS: Final = 30.0
 _AT_A_TIME: Final = 4
 #: Groups that are remembered.
 _MOST_GROUPS: Final = 100_000
 _TRIES: Final = 3
-#: What all groups' offsets may take in memory that are in open transactions, or that brokers do not take. None can be
+#: The most memory for groups' offsets that are in open transactions, or that brokers do not take. None can be
 #: dropped before the broker has it: its group would begin at an older one. So no more are accepted, until some are
 #: aborted or written.
 _MOST_BYTES: Final = 64 << 20

@@ -22,7 +22,7 @@ from kproxy.txn.unknown import Met
 
 log = structlog.get_logger("kproxy.unknown_producer_ids")
 
-#: How often the log is checked; the same after a rejection, for readers may meet the next one at once.
+#: The time between two checks of the log, also after a rejection: readers may meet the next one at once.
 _LOOK_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.05
 #: So many are logged one by one, each time.

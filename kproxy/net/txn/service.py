@@ -145,7 +145,7 @@ class Transactions:
         self.coordinator = Coordinator(log_owners, brokers, config, self._jobs, cluster)
         self.produce_answers = ProduceAnswers(self.coordinator, self._jobs, cluster)
         self.application_commits = ApplicationCommits(self._jobs, cluster)
-        #: Which members are in which group, for offsets of clients that do not say.
+        #: The members of each group, for offsets of clients that do not say.
         self.memberships = Memberships()
         self._stable = StableOffsets(cluster, config, stats.retries, self.views, self.views.bound, self._read_to_end)
         self.rejects = Rejects(

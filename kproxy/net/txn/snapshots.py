@@ -20,7 +20,7 @@ from kproxy.txn.views import Views
 
 log = structlog.get_logger("kproxy.transaction_log")
 
-#: How often is looked whether one is due, and within which time it is taken, lest all instances take it at once.
+#: The time between two checks whether one is due, and the time to take it, lest all instances take it at once.
 _LOOK_S: Final = 10.0
 _WITHIN_S: Final = 120.0
 

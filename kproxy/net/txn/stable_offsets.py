@@ -56,7 +56,7 @@ class StableOffsets:
         self._bound = bound
         self._read_to_end = SingleFlight(read_to_end)
         self._leaders = Leaders(cluster, config)
-        #: What was found, by this or by readers.
+        #: Offsets that were found, by this or by readers.
         self.told = LastStable()
         self._scanned: dict[TopicPartition, int] = {}
 

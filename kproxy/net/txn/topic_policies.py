@@ -29,7 +29,7 @@ log = structlog.get_logger("kproxy.topic_policies")
 _DESCRIBE: Final = (0, 4)
 _TOPIC_RESOURCE: Final = 2
 _SETTING: Final = "cleanup.policy"
-#: How long a response is believed.
+#: The time for which a response is believed.
 _KEPT_SECONDS: Final = 60.0
 #: Topics that are remembered.
 _MOST_TOPICS: Final = 10_000

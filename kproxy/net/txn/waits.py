@@ -44,7 +44,7 @@ class CommittedReading(NamedTuple):
     changes: Changes
     #: Finds out up to where partitions are decided, and what to report of each; None where that can't be known.
     stable: Callable[[Question], Awaitable[Mapping[TopicPartition, int | None]]]
-    #: What was found so far.
+    #: Offsets found so far.
     last_stable: LastStable
     #: None where no group's offsets can be in the log.
     groups: LoggedGroups | None = None

@@ -17,7 +17,7 @@ _MOST_ASKING: Final = 10_000
 class _Asking(NamedTuple):
     """A client that asks here for an id of another instance."""
 
-    #: Which client, and the last record of the id by then.
+    #: The client, and the last record of the id by then.
     mark: tuple[Producer, int]
     #: When it asked first and last, by ``Time.now``, and over which connection, the newest.
     since: float

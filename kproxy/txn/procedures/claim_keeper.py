@@ -56,7 +56,7 @@ class ClaimKeeper:
         self.former_instance = ""
         #: Whether other instances had the id for the same client: they may lag, and still write for it.
         self.had_others = False
-        #: Where those have been fenced.
+        #: Partitions where those have been fenced.
         self.fenced_at: set[TopicPartition] = set()
         self.client_id = ""
         self.timeout_ms = 0

@@ -40,9 +40,9 @@ class IdLock:
         self.lock = time.lock()
         self._scope = time.scope
         self._wait: Scope | None = None
-        #: Why each of those aborts that want the turn now.
+        #: The reasons of the aborts that want the turn now.
         self._urgent: list[str] = []
-        #: Why a wait was cut short last.
+        #: The reason why a wait was cut short last.
         self._why = ""
 
     @property

@@ -59,7 +59,7 @@ class KeptEpoch:
         self._time, self._report = time, report
         self._written = time.event()
         self._written.set()
-        #: What could not be written yet, because the log is still being read.
+        #: The entry that could not be written yet, because the log is still being read.
         self._unwritten: StoredEpoch | None = None
         #: Whether the log has an entry by now.
         self._has_entry = False

@@ -64,7 +64,7 @@ class BrokerWrites(NamedTuple):
     transactional_id: str
     #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
     newest_produce: int
-    #: Who is about to hand batches over.
+    #: The calls that are about to hand batches over.
     line: Sized
 
 

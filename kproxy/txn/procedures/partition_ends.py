@@ -33,7 +33,7 @@ class PartitionEnds:
         #: The topics whose ends are remembered, by name.
         self._ids: dict[str, bytes | None] = {}
         self._ends: dict[TopicPartition, int] = {}
-        #: What the last transaction wrote: the next one announces it at once, in one record.
+        #: Partitions that the last transaction wrote: the next one announces them at once, in one record.
         self._usual: set[TopicPartition] = set()
 
     async def of(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

@@ -24,7 +24,7 @@ class TakenOver(NamedTuple):
     """An id that this instance coordinates from now on."""
 
     view: IdView
-    #: What the former instances have written of the transaction that is continued; None: nothing is open.
+    #: The former instances' data of the transaction that is continued; None: nothing is open.
     former: Former | None
 
 

@@ -27,7 +27,7 @@ from kproxy.txn.unasked_aborts import has_claim_aborted_data
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view_values import ASKED, HAND
 
-#: Why a transaction that kproxy began before a restart can only be aborted.
+#: The reason why a transaction that kproxy began before a restart can only be aborted.
 RESTARTED: Final = "kproxy was restarted in the transaction"
 
 

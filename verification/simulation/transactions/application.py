@@ -34,7 +34,7 @@ _COMMIT: Final = 3
 _SESSION_MS: Final = 8_000
 #: A JoinGroup may take that long, and longer.
 _PATIENT: Final = 12.0
-#: How long a group is asked for, in seconds.
+#: The time for which a group is asked for, in seconds.
 _PATIENCE: Final = 60.0
 _BACKOFFS: Final = (0.1, 0.3, 1.0)
 
@@ -54,7 +54,7 @@ class Application(Legacy):
         self._consumer = self._connected(self._client_id, _PATIENT)
         self._writer = self._write_anew()
         self._member, self._generation = "", -1
-        #: What the group has come to, when it was asked; None: it has to be joined.
+        #: The position of the group, when it was asked for; None: it has to be joined.
         self._position: int | None = None
 
     def _write_anew(self) -> MemberWriter:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int]
 
-#: What a lost connection or a missing response looks like.
+#: The exceptions of a lost connection or a missing response.
 LOST: Final = (OSError, trio.ClosedResourceError, EOFError)
 _CONNECT_MS: Final = 1000
 _METADATA: Final = 4

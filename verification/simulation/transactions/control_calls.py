@@ -59,9 +59,9 @@ class ControlPost:
         self._nursery = nursery
         self._history = history
         self._rng = rng
-        #: How long the next requests are in flight, in seconds.
+        #: The time that each of the next requests is in flight, in seconds.
         self.late: list[float] = []
-        #: How many of the next responses are lost.
+        #: The number of the next responses that are lost.
         self.lost = 0
 
     def send(self, index: int, ask: Ask) -> Request:

@@ -13,7 +13,7 @@ from verification.simulation.transactions.calls import LOST, Address, Calls
 GROUP: Final = 0
 TRANSACTION: Final = 1
 _FIND: Final = 3
-#: How long a question is asked again (max.block.ms), in seconds.
+#: The time for which a question is asked again (max.block.ms), in seconds.
 _MAX_BLOCK: Final = 30.0
 _BACKOFFS: Final = (0.02, 0.1, 0.3)
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})

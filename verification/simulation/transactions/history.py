@@ -51,7 +51,7 @@ class Claimed:
     asked: bool = False
     #: By partition the highest last stable offset that anyone had received before.
     stable_before: dict[int, int] = field(default_factory=dict)
-    #: What the producer received: committed or aborted; None: nothing definite.
+    #: The result that the producer received: committed or aborted; None: nothing definite.
     told: bool | None = None
     #: Values that were first sent when a newer producer had been told that it has the id.
     zombies: set[bytes] = field(default_factory=set)

@@ -59,7 +59,7 @@ FAULTS: Final = (
 )
 #: Kinds that strike only in runs without others, since with others it could not be said what they cause.
 LONE_FAULTS: Final = ("no_replicas",)
-#: What befalls a kproxy for so long that its clients go elsewhere; in runs whose clients can, or if named.
+#: Outages of a kproxy, so long that its clients go elsewhere; in runs whose clients can, or if named.
 OUTAGES: Final = ("gone", "frozen", "cut_off")
 _OF_COORDINATORS: Final = frozenset(FAULTS[FAULTS.index("coordinator") :])
 _OF_THE_LOG: Final = frozenset(
@@ -68,7 +68,7 @@ _OF_THE_LOG: Final = frozenset(
 _OF_THE_CONTROL_API: Final = frozenset({"control_late", "control_lost"})
 #: With each jump of a clock brokers' own transactions would be overdue, or never.
 _CLOCKS: Final = frozenset({"clock"})
-#: What befalls kproxy and its clients, and no broker.
+#: Faults of kproxy and its clients, and of no broker.
 _OF_CLIENTS: Final = frozenset({"crash", "cut", "cut_answer", "delay", "close", "half_open", "late"})
 #: Of producers that know nothing of transactions, by their client.ids.
 _LEGACY: Final[Mapping[str, Any]] = MappingProxyType(

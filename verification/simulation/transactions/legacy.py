@@ -20,12 +20,12 @@ from verification.simulation.transactions.member_writer import MemberWriter, Wri
 from verification.simulation.transactions.plan import ProducerPlan
 from verification.simulation.transactions.process import Abortable
 
-#: How long a client asks the control API, in seconds.
+#: The time for which a client asks the control API, in seconds.
 _PATIENCE: Final = 15.0
 _TRIES: Final = 5
 _PAUSE: Final = 0.5
 _PRODUCE: Final = 7
-#: What may be told of a transaction that kproxy does not have open any more.
+#: Errors for a transaction that kproxy does not have open any more.
 _OVER: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
 _ABORTED: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OPERATION_NOT_ATTEMPTED})
 

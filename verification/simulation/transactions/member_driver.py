@@ -15,9 +15,9 @@ from verification.simulation.transactions.member_parts import Attempt, Failed, P
 from verification.simulation.transactions.member_plans import BatchPlan, DriverLife, TaskPlan
 from verification.simulation.transactions.member_writer import WriteFailed
 
-#: How long a driver asks, in seconds.
+#: The time for which a driver asks, in seconds.
 _PATIENCE: Final = 40.0
-#: How often a batch is begun again in one life.
+#: The number of times that a batch is begun again in one life.
 _MOST_RUNS: Final = 3
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 

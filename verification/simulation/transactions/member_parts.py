@@ -18,7 +18,7 @@ from verification.simulation.transactions.member_history import MemberHistory
 from verification.simulation.transactions.member_plans import AttemptPlan, MemberGroupPlan
 from verification.simulation.transactions.member_writer import MemberWriter, WriteFailed
 
-#: How long a worker asks, in seconds.
+#: The time for which a worker asks, in seconds.
 _PATIENCE: Final = 15.0
 _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 #: The responses that a worker may get when its part, or its kproxy, has ended.

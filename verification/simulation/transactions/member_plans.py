@@ -25,7 +25,7 @@ class AttemptPlan:
     #: It ends before it prepares: it gives its part up, or says nothing.
     fails: bool = False
     gives_up: bool = False
-    #: What it had no response for it sends once more though it has failed, as a client does that reconnects.
+    #: Whether it sends once more, though it has failed, what had no response, as a client does that reconnects.
     stubborn: bool = False
 
 
@@ -46,11 +46,11 @@ class BatchPlan:
     #: Seconds between the last part that is prepared and the decision.
     pause: float
     commits: bool
-    #: Where the commit is repeated though it was reported as done.
+    #: The kproxies where the commit is repeated though it was reported as done.
     repeats: tuple[int, ...]
     #: With the commit all else of the id is aborted.
     sweeps: bool
-    #: What the owner itself writes at a kproxy, if anything; and whether it prepares that, too.
+    #: The owner's own part at a kproxy, if it writes one; it may be prepared, too.
     own: AttemptPlan | None = None
     prepares: bool = False
 

@@ -54,7 +54,7 @@ class TransactionPlan:
     commits: bool
     #: It moves the offset of a group that is its producer's own.
     moves: bool = False
-    #: Where its client goes meanwhile.
+    #: The turns that its client takes meanwhile.
     turns: tuple[Turn, ...] = ()
 
 
@@ -63,7 +63,7 @@ class Life:
     """A producer's process, from InitProducerId on."""
 
     gap: float
-    #: Which kproxy it bootstraps from.
+    #: The kproxy that it bootstraps from.
     instance: int
     transactions: tuple[TransactionPlan, ...]
     #: Killed so many seconds after its start; None: it ends well.
@@ -143,9 +143,9 @@ class Taste:
     producers: tuple[int, int] = (2, 4)
     lives: tuple[int, ...] = (1, 2, 3)
     transactions: tuple[int, int] = (2, 8)
-    #: How often a producer has the transactional id of the one before, in [0, 1].
+    #: The share of producers that have the transactional id of the one before, in [0, 1].
     twins: float = 0.25
-    #: How often a process is killed, in [0, 1].
+    #: The share of processes that are killed, in [0, 1].
     dies: float = 0.4
     commits: float = 0.7
     gaps: tuple[float, ...] = (0.0, 0.0, 0.05, 0.4)
@@ -155,14 +155,14 @@ class Taste:
     readers: tuple[int, int] = (1, 2)
     #: Of Fetch.
     versions: tuple[int, ...] = (4, 7, 11, 12)
-    #: How many transactions move a group, how many producers pipeline, in how many runs ids expire, in [0, 1].
+    #: The shares of transactions that move a group, producers that pipeline, and runs in which ids expire, in [0, 1].
     moves: float = 0.4
     pipelines: float = 0.3
     expires: float = 0.15
     member_groups: MemberGroupTaste = field(default_factory=MemberGroupTaste)
     #: Of producers that know nothing of transactions.
     ways: tuple[Way, ...] = (Way.BY_HAND, Way.ON_OFFSET_COMMIT, Way.ON_OFFSET_COMMIT, Way.PER_REQUEST)
-    #: How many producers go from one kproxy to another, in [0, 1], and how many outages kproxies have.
+    #: The share of producers that go from one kproxy to another, in [0, 1], and the number of kproxies' outages.
     roams: float = 0.0
     outages: tuple[int, int] = (0, 0)
 

@@ -32,7 +32,7 @@ from verification.simulation.transactions.plan import ProducerPlan
 from verification.simulation.transactions.routes import Route
 
 NOBODY: Final = Producer(-1, -1)
-#: How long a batch is sent again (delivery.timeout.ms), in seconds.
+#: The time for which a batch is sent again (delivery.timeout.ms), in seconds.
 _DELIVERY: Final = 20.0
 _BACKOFFS: Final = (0.02, 0.1, 0.3)
 

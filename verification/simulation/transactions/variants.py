@@ -37,7 +37,7 @@ from verification.simulation.transactions.plan import Taste, WorldPlan, make_pla
 class Variant:
     """One rule less."""
 
-    #: What becomes of the rule.
+    #: The name of the change.
     name: str
     changes: tuple[broken_rules.Change, ...]
     #: Of a taste, or made by hand.

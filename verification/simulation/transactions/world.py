@@ -67,7 +67,7 @@ class TransactionWorld(base.World):
         self.told.shared = {name for name in ids if ids.count(name) > 1}
         self.told.ids_expire, self.told.is_native = plan.ids_expire, plan.place.is_native
         self.told.continues = plan.place.continues(fault.kind for fault in plan.faults)
-        #: How long the next requests of these kinds that a producer sends are in flight, in seconds.
+        #: The time, in seconds, that each of the next requests of these kinds that a producer sends is in flight.
         self.late: list[tuple[frozenset[int], float]] = []
         self.producers = [
             TransactionalProducer(one, partial(self._process_of, one), self.told, plan.seed) for one in plan.producers
