@@ -81,7 +81,7 @@ def _decided(part: TransactionDecisionPart) -> str:
 
 
 def _ends(topics: Iterable[Any]) -> str:
-    """Where the data of partitions end, and which of the copies count: of which first sequence, at which offset."""
+    """The end of the data in each partition, and the copies that count: first sequence @ offset."""
     words: list[str] = []
     for topic in topics:
         for row in topic.partitions:

@@ -85,7 +85,7 @@ class IdView:
 
     @property
     def offsets_bytes(self) -> int:
-        """About what group offsets take in memory that wait for a decision, or that the broker may not have yet."""
+        """An estimate of the memory, in bytes, of group offsets that are undecided or that the broker may lack."""
         return self.unmirrored.size + sum(offsets_bytes(row) for rows in self.pending.values() for row in rows)
 
     def verdict(self, producer: Producer) -> Verdict:
@@ -275,7 +275,7 @@ class IdView:
         return new and body.generation == len(self.generations) + 1
 
     def _forget_aborted(self) -> None:
-        """After a claim or a decision: drops what is only of use for parts that are undecided."""
+        """Drops what only undecided parts need, after a claim or a decision."""
         self._forget_members()
         self.aborted = {
             part for part in self.aborted if part.producer_id in self.generations and not self._is_below_claim(part)

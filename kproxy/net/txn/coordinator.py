@@ -195,7 +195,7 @@ class Coordinator:
         return await self._jobs.run(lambda: owners.initialize(transactional_id, timeout_ms, resumed, client_id, policy))
 
     async def initialize_at_log(self, transactional_id: str, timeout_ms: int, client_id: str) -> Producer:
-        """As ``init_producer_id``, at kproxy's log: also for the members of an id that the broker decides."""
+        """Initializes an id at kproxy's log, as ``init_producer_id``: also members of an id that the broker decides."""
         return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, NOBODY, client_id))
 
     async def add_partitions(
@@ -250,7 +250,7 @@ class Coordinator:
         *,
         implicit: bool,
     ) -> None:
-        """As ``Owner.produce_at_once``, of the owner that ``takes_at_once``."""
+        """Writes batches by the owner, which ``takes_at_once`` (``Owner.produce_at_once``)."""
         owner = self._known(request.transactional_id)
         assert owner is not None
         self._jobs.do(lambda: owner.produce_at_once(request, batches, written, implicit=implicit))

@@ -186,7 +186,7 @@ class BrokerOwner(TransactionAtBroker):
         raise _only_at_home("prepare")
 
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
-        """As ``Owner.end``, of one part alone."""
+        """Ends the transaction as ``Owner.end``, for one part alone."""
         if also.members is not None or also.every or also.batch_id is not None:
             raise _only_at_home("members")
         async with self._turn_to_end(request, committed):

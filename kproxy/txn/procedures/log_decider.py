@@ -26,7 +26,7 @@ class LogDecider:
         self.undecided: Transaction | None = None
 
     async def find_fault(self, transaction: Transaction) -> str | None:
-        """Why a transaction can't be committed; None if it can: all its data are acknowledged."""
+        """The reason why a transaction can't be committed; None if it can: all its data are acknowledged."""
         await transaction.writer.flush()
         if (why := why_not_committed(transaction, self._ends, self._tools.log.views)) is not None:
             return why

@@ -95,7 +95,7 @@ class Owner(ABC):
         *,
         implicit: bool,
     ) -> None:
-        """As ``produce``, of batches that it ``takes_at_once``: they have their place in the order now.
+        """Writes batches that it ``takes_at_once``, like ``produce``: they have their place in the order now.
 
         ``written`` is called with what became of each. No task has to wait: what is accepted is the writer's, and
         ends with the transaction.
@@ -164,7 +164,7 @@ class Owner(ABC):
             raise self._not_added("the partition")
 
     def _check_group_added(self, group_id: str, *, implicit: bool) -> None:
-        """As ``_check_joined``, for offsets of a group."""
+        """Raises TxnError if the client has not added a group, like ``_check_joined`` for a partition."""
         added = self.transaction.added_groups if self.transaction is not None else ()
         if not (implicit or group_id in added):
             raise self._not_added(f"group {group_id}")

@@ -46,7 +46,7 @@ _MOST_COPIES_BYTES: Final = 64 << 20
 
 
 class Transaction:
-    """Under an epoch of its own."""
+    """An open transaction, under an epoch of its own."""
 
     def __init__(self, producer: Producer, writer: Writer, began_at: float) -> None:
         """``producer`` is the one in the batches; ``began_at`` in seconds, by ``Time.now``."""
@@ -177,7 +177,7 @@ class Transaction:
 
 
 def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: Views) -> str | None:
-    """Why data that are all settled can't be committed, now or after a prepare; None if they can."""
+    """The reason why settled data can't be committed, now or after a prepare; None if they can."""
     if (why := why_not_written(transaction)) is not None:
         return why
     written = transaction.writer.written()
@@ -193,7 +193,7 @@ def _recreated(topic: str) -> str:
 
 
 def why_not_written(transaction: Transaction) -> str | None:
-    """Why a batch was refused or not written, so that the transaction can only be aborted; None if there is none."""
+    """The reason why a batch was refused or not written: the transaction can only be aborted; None if there is none."""
     writer = transaction.writer
     if transaction.is_contradicted:
         return "two batches of the client have the same sequence number and different records"
