@@ -172,9 +172,12 @@ class ControlClient:
         path = f"{_path(transactional_id)}/abort"
         return self._post(path, members=list(members), owner=owner, abort_others=abort_others or None)
 
-    def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
-        """Makes it durable: no time-out and no crash decides it, only a later commit or abort; ``owner`` as there."""
-        return self._post(f"{_path(transactional_id)}/prepare", owner=owner)
+    def prepare(self, transactional_id: str, *, owner: OwnerId, batch_id: str | None = None) -> Described:
+        """Makes it durable: no time-out and no crash decides it, only a later commit or abort; ``owner`` as there.
+
+        ``batch_id``: a commit under another one leaves it out. Give it where several drivers take the id in turn.
+        """
+        return self._post(f"{_path(transactional_id)}/prepare", owner=owner, batch_id=batch_id)
 
     def begin_member(
         self,
@@ -357,9 +360,12 @@ class Transaction:
         self._decided = True
         return found
 
-    def prepare(self) -> Described:
-        """Leaves the decision to a later ``ControlClient.commit`` or ``abort``, by any caller that knows the id."""
-        found = self._client.prepare(self.transactional_id, owner=self._owner)
+    def prepare(self, batch_id: str | None = None) -> Described:
+        """Leaves the decision to a later ``ControlClient.commit`` or ``abort``, by any caller that knows the id.
+
+        ``batch_id``: as of ``ControlClient.prepare``.
+        """
+        found = self._client.prepare(self.transactional_id, owner=self._owner, batch_id=batch_id)
         self._decided = True
         return found
 

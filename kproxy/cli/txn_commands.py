@@ -169,15 +169,23 @@ def abort(
 @click.argument("transactional_id", metavar="ID")
 @_member
 @_owner
+@click.option("--batch-id", metavar="NAME", help="A commit under another batch id leaves it out.")
 @control_options
-def prepare(transactional_id: str, member: str | None, owner: OwnerId | None, as_json: bool, **where: Any) -> int:
+def prepare(
+    transactional_id: str,
+    member: str | None,
+    owner: OwnerId | None,
+    batch_id: str | None,
+    as_json: bool,
+    **where: Any,
+) -> int:
     """Make it durable: it waits for a commit or an abort, however long. Give --owner, or --member."""
     client = control_client(**where)
     if member is not None:
         return _show(client.prepare_member(transactional_id, member), as_json)
     if owner is None:
         raise click.UsageError(f"{_WHICH}, or --member")
-    return _show(client.prepare(transactional_id, owner=owner), as_json)
+    return _show(client.prepare(transactional_id, owner=owner, batch_id=batch_id), as_json)
 
 
 @txn.command("abandon")
@@ -330,7 +338,8 @@ def _lines(found: Described) -> Iterator[tuple[str, str]]:
 def _part(part: DescribedPart) -> str:
     state = "prepared" if part.prepared else "open"
     until = f", aborted by the broker at {moment(part.expires_ms)}" if part.expires_ms is not None else ""
-    return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}{until}"
+    batch = f", batch {part.batch_id}" if part.batch_id is not None else ""
+    return f"{part.name or 'owner'}: {state}, id {part.producer_id}, epoch {part.producer_epoch}{batch}{until}"
 
 
 def _joined(words: Iterable[str]) -> str:

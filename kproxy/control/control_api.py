@@ -102,7 +102,8 @@ class _Api:
 
     async def prepare(self, request: Request) -> Response:
         name, body = await _asked(request, schemas.PREPARE)
-        return _changed("prepared", await self._control.prepare(name, owner=OwnerId(**body["owner"])))
+        owner, batch_id = OwnerId(**body["owner"]), body.get("batch_id")
+        return _changed("prepared", await self._control.prepare(name, owner=owner, batch_id=batch_id))
 
     async def begin_member(self, request: Request) -> Response:
         member = _member(request)

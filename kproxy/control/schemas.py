@@ -92,12 +92,11 @@ BEGIN_MEMBER: Final = _body(
     },
     required=("client_id",),
 )
+_BATCH_ID: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 200}
 COMMIT: Final = _body(
     {
         "batch_id": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 200,
+            **_BATCH_ID,
             "description": "Makes the commit safe to repeat: the same id again is a success that changes nothing.",
         },
         "members": _MEMBERS,
@@ -108,7 +107,17 @@ COMMIT: Final = _body(
     anyOf=[{"required": ["owner"]}, {"required": ["batch_id"]}],
 )
 ABORT: Final = _body({"members": _MEMBERS, "owner": _OWNER, "abort_others": _OTHERS}, required=("owner",))
-PREPARE: Final = _body({"owner": _OWNER}, required=("owner",))
+PREPARE: Final = _body(
+    {
+        "owner": _OWNER,
+        "batch_id": {
+            **_BATCH_ID,
+            "description": "A commit under another batch id leaves the part out. Default: the log knows only who owned "
+            "the id.",
+        },
+    },
+    required=("owner",),
+)
 ABORT_MEMBER: Final = _body({})
 PREPARE_MEMBER: Final = _body(
     {
@@ -163,6 +172,10 @@ _PART: Final = an_object(
         "expires_ms": {
             "type": ["integer", "null"],
             "description": "When the broker aborts it if nobody has decided it, in ms since 1970; null: nobody does.",
+        },
+        "batch_id": {
+            "type": ["string", "null"],
+            "description": "Under which an owner's part was prepared, if prepare gave one.",
         },
     },
     "What is decided together with the rest.",

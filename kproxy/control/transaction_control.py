@@ -52,10 +52,10 @@ class TransactionControl(Protocol):
         """
         ...
 
-    async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
+    async def prepare(self, transactional_id: str, *, owner: OwnerId, batch_id: str | None = None) -> Described:
         """Makes it durable: no time-out and no crash decides it, only a later commit or abort.
 
-        PRODUCER_FENCED if ``owner`` is not the id's newest.
+        PRODUCER_FENCED if ``owner`` is not the id's newest. ``batch_id``: a commit under another one leaves it out.
         """
         ...
 

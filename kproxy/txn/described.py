@@ -23,6 +23,8 @@ class DescribedPart(NamedTuple):
     prepared: bool
     #: When the broker aborts it if it is not decided, in ms since 1970; None: nobody does.
     expires_ms: int | None = None
+    #: Under which it was prepared: of an owner's part alone, and only if its driver gave one.
+    batch_id: str | None = None
 
 
 class Outcome(NamedTuple):

@@ -53,13 +53,13 @@ def listed(found: Described) -> Listed:
 def _parts(view: "IdView") -> list[DescribedPart]:
     """Prepared parts, and members that are open; producer ids as in batches."""
     parts = [
-        DescribedPart(one.name, *producer, prepared=True, expires_ms=_expires(view, producer))
+        DescribedPart(one.name, *producer, True, _expires(view, producer), one.record.batch_id)
         for producer, one in view.prepared.items()
     ]
     for producer, joined in view.members.items():
         if joined.name and producer not in view.prepared and view.verdict(producer) is Verdict.UNDECIDED:
             parts.append(DescribedPart(joined.name, *producer, prepared=False, expires_ms=_expires(view, producer)))
-    return sorted(parts, key=lambda part: part[:-1])
+    return sorted(parts, key=lambda part: part[:4])
 
 
 def _expires(view: "IdView", part: Producer) -> int | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DecisionScope(NamedTuple):
-    """What a decision covers beside the open transaction, and what makes it known again."""
+    """The extent of a decision beside the open transaction, and what makes it known again."""
 
     #: A commit under a batch id that was committed before changes nothing.
     batch_id: str | None = None
@@ -52,7 +52,7 @@ def named_parts(view: "IdView", but: Collection[Producer] = ()) -> set[str]:
 
 
 def prepared_parts(view: "IdView | None", also: DecisionScope) -> tuple["TransactionPrepare", ...]:
-    """What was prepared, as far as it is meant. TxnError if a member that is meant has prepared nothing."""
+    """The records of the parts that are meant. TxnError if a member that is meant has prepared nothing."""
     prepared = view.prepared if view is not None else {}
     unknown = set(also.members or ()) - {one.name for one in prepared.values()}
     if unknown and not also.every:
@@ -70,11 +70,25 @@ def refuse_ambiguous(view: "IdView", also: DecisionScope) -> None:
         raise TxnError(ErrorCode.INVALID_REQUEST, why)
 
 
-def covered_parts(view: "IdView", also: DecisionScope) -> set[Producer]:
-    """What was prepared, as far as it is of the batch that is meant; a member that has prepared nothing is left out.
+def refuse_other_batch(view: "IdView", also: DecisionScope) -> None:
+    """TxnError where the own part of the batch that is meant was aborted, or the owner has prepared another batch."""
+    if covered_parts(view, also):
+        return
+    if view.has_aborted(also.batch_id):
+        why = f"what was prepared under the batch id {also.batch_id} is aborted: write the batch again"
+        raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
+    named = (one.record.batch_id for one in view.prepared.values() if one.name == "" and one.client == view.client)
+    other = next((batch_id for batch_id in named if batch_id is not None), None)
+    if other is not None and also.batch_id is not None:
+        why = f"the owner has prepared the batch id {other}: commit or abort that one"
+        raise TxnError(ErrorCode.INVALID_REQUEST, why)
 
-    The log says who owned the id when a part was prepared, and not of which batch it is
-    (``verification.explorer.drivers``).
+
+def covered_parts(view: "IdView", also: DecisionScope) -> set[Producer]:
+    """The prepared parts of the batch that is meant; a member that has prepared nothing is left out.
+
+    An own part that was prepared under a batch id is of that batch. Of any other the log says who owned the id when
+    it was prepared, and not of which batch it is (``verification.explorer.drivers``).
     """
     if also.every:
         return set(view.prepared)
@@ -87,10 +101,16 @@ def covered_parts(view: "IdView", also: DecisionScope) -> set[Producer]:
 def _own_parts(view: "IdView", owners: set[Producer], also: DecisionScope) -> set[Producer]:
     """The owners' own parts: of the present one, and of ``owners``, those of the members that are named.
 
-    A batch without members that the present owner has not prepared itself is a former owner's, of which no member
-    waits. What a snapshot of an older kproxy names no owner of is always covered, as it was there.
+    A part under the batch id that is meant is the batch's, and one under another id is not. A batch without members
+    that the present owner has not prepared itself is a former owner's, of which no member waits. What a snapshot of an
+    older kproxy names no owner of is always covered, as it was there.
     """
     own = {part: one.client for part, one in view.prepared.items() if one.name == ""}
+    if also.batch_id is not None:
+        batch_ids = {part: view.prepared[part].record.batch_id for part in own}
+        if exact := {part for part, batch_id in batch_ids.items() if batch_id == also.batch_id}:
+            return exact
+        own = {part: client for part, client in own.items() if batch_ids[part] is None}
     covered = {part for part, client in own.items() if client in (*owners, view.client, NOBODY)}
     if also.members or covered or not also.former:
         return covered

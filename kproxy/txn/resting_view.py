@@ -49,6 +49,7 @@ def pack(view: IdView) -> bytes | None:
         [(producer_id, epochs.to_bytes()) for producer_id, epochs in view.aborted_members.items()],
         None if last is None else plain(last),
         list(view.batch_ids),
+        list(view.aborted_batch_ids),
         view.expired,
         tuple(view.touched),
     )
@@ -57,9 +58,8 @@ def pack(view: IdView) -> bytes | None:
 
 def unpack(transactional_id: str, data: bytes) -> IdView:
     """The view that ``pack`` gave the bytes of."""
-    claim, client, generations, committed, aborted, aborted_members, last, batch_ids, expired, touched = packed.unpack(
-        data
-    )
+    claim, client, generations, committed, aborted, aborted_members, last, *rest = packed.unpack(data)
+    batch_ids, aborted_batch_ids, expired, touched = rest
     view = IdView(transactional_id, None if claim is None else _claim(claim), Producer(*client), generations)
     view.committed = {producer_id: EpochSet(bits) for producer_id, bits in committed}
     view.aborted = {Producer(*part) for part in aborted}
@@ -69,6 +69,7 @@ def unpack(transactional_id: str, data: bytes) -> IdView:
         named = Producer(*producer), Producer(*former), Producer(*following)
         view.last = DecidedEpoch(*named, is_committed, reason, by_claim, LogPosition(*at))
     view.batch_ids.extend(batch_ids)
+    view.aborted_batch_ids.extend(aborted_batch_ids)
     view.expired, view.touched = expired, LogPosition(*touched)
     return view
 

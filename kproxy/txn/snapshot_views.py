@@ -118,6 +118,7 @@ def _id(view: IdView) -> TransactionViewsId:
             TransactionViewsAbortedMember(pid, epochs.to_bytes()) for pid, epochs in view.aborted_members.items()
         ],
         unended=[_ending_row(part, one) for part, one in view.ending.items()],
+        aborted_batch_ids=list(view.aborted_batch_ids),
     )
 
 
@@ -163,6 +164,7 @@ def _view(row: TransactionViewsId) -> IdView:
         aborted={Producer(one.producer_id, one.epoch) for one in row.aborted},
         aborted_members={one.producer_id: EpochSet(one.epochs) for one in row.aborted_members},
         batch_ids=deque(row.batch_ids, maxlen=BATCH_IDS),
+        aborted_batch_ids=deque(row.aborted_batch_ids, maxlen=BATCH_IDS),
         expired=row.expired,
         touched=LogPosition(row.touched_offset, row.touched_timestamp_ms),
     )

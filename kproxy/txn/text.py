@@ -100,6 +100,7 @@ def _member(body: TransactionMember) -> Iterable[str]:
 
 def _prepare(body: TransactionPrepare) -> Iterable[str]:
     yield _part(body) + _ends(body.topics)
+    yield f"batch={body.batch_id!r}" if body.batch_id is not None else ""
     yield _nonce(body)
 
 

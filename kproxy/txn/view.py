@@ -78,6 +78,8 @@ class IdView:
     ongoing: Ongoing | None = None
     last: DecidedEpoch | None = None
     batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=BATCH_IDS))
+    #: Of own parts that were prepared under a batch id, and aborted since.
+    aborted_batch_ids: deque[str] = field(default_factory=lambda: deque(maxlen=BATCH_IDS))
     expired: bool = False
     touched: LogPosition = LogPosition(-1, -1)  # noqa: RUF009  # a constant
 
@@ -180,6 +182,10 @@ class IdView:
     def has_committed(self, batch_id: str | None) -> bool:
         """Whether a commit that counts had this batch id: another one with it changes nothing. None: never."""
         return batch_id is not None and batch_id in self.batch_ids
+
+    def has_aborted(self, batch_id: str | None) -> bool:
+        """Whether the part that was prepared under this batch id was aborted. None: never."""
+        return batch_id is not None and batch_id in self.aborted_batch_ids
 
     def is_ours(self, nonce: bytes) -> bool:
         """Whether the claim with this nonce is the one that holds."""
@@ -359,6 +365,8 @@ class IdView:
             return False
         joined = self.members.get(producer)
         self.prepared[producer] = Prepared(body, joined.name if joined else "", at, self.client)
+        if body.batch_id is not None and self.has_aborted(body.batch_id):
+            self.aborted_batch_ids.remove(body.batch_id)
         if self.ongoing is not None and self.ongoing.producer == producer:
             self.ongoing = None
         return True
@@ -407,6 +415,8 @@ class IdView:
         records = self.pending.pop(part, [])
         if not committed:
             self.aborted.add(part)  # a member's moves to where all of theirs are
+            if prepared is not None and prepared.record.batch_id is not None:
+                self.aborted_batch_ids.append(prepared.record.batch_id)
             return
         self.committed.setdefault(part.producer_id, EpochSet()).add(part.epoch)
         for record in records:

@@ -110,8 +110,8 @@ class FakeTransactions:
         await self._called("abort_member", transactional_id, member)
         return self._with(transactional_id, None, without=self._member(transactional_id, member))
 
-    async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
-        await self._called("prepare", transactional_id, owner)
+    async def prepare(self, transactional_id: str, *, owner: OwnerId, batch_id: str | None = None) -> Described:
+        await self._called("prepare", transactional_id, owner, batch_id)
         self._check(transactional_id, owner)
         found = self._find(transactional_id)
         if found.state != "Ongoing":

@@ -51,7 +51,8 @@ async def test_begin_with_all_that_may_be_said() -> None:
         ("commit", {"owner": OWNER}, ("commit", "t", None, (), ID, False)),
         ("commit", {"batch_id": "7", "members": []}, ("commit", "t", "7", (), None, False)),
         ("abort", {"owner": OWNER}, ("abort", "t", (), ID, False)),
-        ("prepare", {"owner": OWNER}, ("prepare", "t", ID)),
+        ("prepare", {"owner": OWNER}, ("prepare", "t", ID, None)),
+        ("prepare", {"owner": OWNER, "batch_id": "b"}, ("prepare", "t", ID, "b")),
     ],
 )
 async def test_changes(change: str, body: object, called: tuple[object, ...]) -> None:

@@ -43,6 +43,7 @@ def decided() -> IdView:
     view.aborted = {Producer(PART.producer_id, 5), Producer(PART.producer_id, 6)}
     view.last = DecidedEpoch(PART, client, Producer(9, 5), True, "client", by_claim=False, at=AT)
     view.batch_ids.extend(["a", "b"])
+    view.aborted_batch_ids.append("c")
     view.expired, view.touched = True, AT
     return view
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kproxy.codec._generated.transaction_prepare import TransactionPrepare
 from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.errors import RemoteProtocolError
@@ -44,7 +45,7 @@ RICH: list[tuple[str, Message]] = [
     ("a", offsets(1, P1, "h", {PLACE: 4})),
     ("a", decision(1, P1, True, next_client=Producer(7, 2))),
     ("a", mirrored(P1, "h")),
-    ("a", decision(1, P2, False)),
+    ("a", TransactionPrepare(nonce(1), *P2, batch_id="c")),
     ("a", partitions(1, P3, {PLACE: 7, ("u", 1): 8}, first_sequence=5)),
     ("a", offsets(1, P3, "g", {PLACE: 5})),
     ("a", member(1, P3, M, 5, "task-1")),
@@ -58,7 +59,7 @@ RICH: list[tuple[str, Message]] = [
     ("b", expiry(3)),
     ("a", member(1, P6, L, 4, "task-0")),
     ("a", native_member(1, P6, K, 8, "gone", NATIVE)),
-    ("a", decision(1, P6, False)),
+    ("a", decision(1, P6, False, [P2])),
     ("a", partitions(1, P4, {PLACE: 9})),
     ("a", native_member(1, P4, H, 7, "open", NATIVE)),
 ]

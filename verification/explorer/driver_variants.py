@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Any, Final
 
-from kproxy.net.txn import control_service
 from kproxy.txn import prepared_parts
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures import batch_decisions
 from kproxy.txn.view import IdView
 from verification.explorer import invariants
 from verification.explorer.variant import Variant
@@ -34,11 +34,17 @@ def covers_no_former_owner(view: IdView, owners: Collection[Producer], also: Dec
     return _OWN_PARTS(view, set(owners), also._replace(former=False))
 
 
+def covers_any_batch(view: IdView, owners: Collection[Producer], also: DecisionScope) -> set[Producer]:
+    """A commit does not ask under which batch id a part was prepared."""
+    return _OWN_PARTS(view, set(owners), also._replace(batch_id=None))
+
+
 _OWN_PARTS: Final = prepared_parts._own_parts
 _ALL: Final = (
     (prepared_parts, "_own_parts", rules.covers_every_own_part),
-    (control_service, "refuse_ambiguous", keep),
+    (batch_decisions, "refuse_ambiguous", keep),
 )
+_ACCEPTS_ABORTED: Final = ((batch_decisions, "refuse_other_batch", keep),)
 
 
 def _covers(how: Any) -> tuple[Any, ...]:
@@ -69,8 +75,20 @@ DRIVER_VARIANTS: Final = (
     ),
     Variant(
         "own parts of several owners are covered",
-        ((control_service, "refuse_ambiguous", keep),),
+        ((batch_decisions, "refuse_ambiguous", keep),),
         "drivers without members",
         invariants.ABORTED,
+    ),
+    Variant(
+        "parts of other batches are covered",
+        (*_covers(covers_any_batch), *_ACCEPTS_ABORTED),
+        "drivers with batch ids",
+        invariants.LOST,
+    ),
+    Variant(
+        "a batch that was aborted is committed without its part",
+        _ACCEPTS_ABORTED,
+        "drivers with batch ids, one aborts all else",
+        invariants.LOST,
     ),
 )

@@ -1,24 +1,24 @@
 """Drivers that take one transactional id in turn: each prepares the parts of its batch, and commits them by name.
 
 A driver's batch may have a part of the owner's own, a member, or both. A driver that has prepared everything may be
-restarted: it takes the id again, as a new owner, and commits what it had prepared. The product's own control service
-says what a commit covers.
+restarted: it takes the id again, as a new owner, and commits what it had prepared. The product's own procedure
+(``kproxy.txn.procedures.batch_decisions``) says what a commit covers.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
-from kproxy.net.txn.control_service import ControlService
+from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.members import Joining, Members
 from kproxy.txn.claims import NOBODY
-from kproxy.txn.described import OwnerId
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.batch_decisions import BatchDecisions, Decision, OpenBatch
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import ClientBatch, TxnRequest
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from verification.explorer.client import TIMEOUT_MS, Abortable, Client, Fatal
 from verification.explorer.engine import Move
@@ -28,53 +28,58 @@ from verification.explorer.world import NAME, PARTITIONS, World
 
 
 class Batch(NamedTuple):
-    """What a driver's batch consists of."""
+    """The parts of a driver's batch."""
 
     has_own: bool = True
     has_member: bool = True
+    #: Whether the own part is prepared under the batch's id.
+    is_named: bool = False
+    #: Whether its commit aborts all else of the id.
+    aborts_others: bool = False
 
 
-class _Capture:
-    """The open transaction of an owner, as ``ManagedTransaction`` has it."""
+class _Open:
+    """The open transaction of an owner, as ``kproxy.net.txn.batch_ports`` has it."""
 
     def __init__(self, owner: LogOwner, request: TxnRequest) -> None:
-        self._owner, self.request = owner, request
+        self._owner, self._request = owner, request
 
-    async def commit(self, also: DecisionScope = ALONE) -> None:
-        await self._owner.end(self.request, committed=True, bumps=False, also=also)
+    async def commit(self, also: DecisionScope) -> None:
+        await self._owner.end(self._request, committed=True, bumps=False, also=also)
+
+    async def abort(self, also: DecisionScope) -> None:
+        await self._owner.end(self._request, committed=False, bumps=False, also=also)
 
 
-async def _nothing(*_: object) -> None:
-    pass
-
-
-class Control(ControlService):
-    """The product's, of one instance; the brokers are not asked about members."""
+class _Ports:
+    """As ``DecisionPorts``, of one instance; no broker keeps members' data."""
 
     def __init__(self, instance: Instance) -> None:
         """Nothing has begun there."""
         self._instance = instance
-        no = SimpleNamespace(has=lambda *_: False, is_open=lambda *_: False, was_committed=lambda *_: False)
-        parts: dict[str, Any] = {
-            "_at_broker": no,
-            "_coordinator": SimpleNamespace(decide=instance.owners.decide, instance_id=instance.name),
-            "_log": SimpleNamespace(opened=SimpleNamespace(is_set=lambda: True), views=instance.views),
-            "_begun": SimpleNamespace(ending=lambda _: nullcontext()),
-            "_told": SimpleNamespace(votes=SimpleNamespace(check=_nothing), ends=SimpleNamespace(finish=_nothing)),
-        }
-        self.__dict__.update(parts)
+        self.instance_id = instance.name
+        self.view_of = instance.views.of
 
-    async def _read(self, name: str) -> IdView | None:
-        return await self._instance.read_to_end(name)
+    async def found(self, name: str) -> IdView:
+        view = await self._instance.read_to_end(name)
+        if view is None:
+            raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name)
+        return view
 
-    def _describe(self, name: str) -> Any:
-        return None
-
-    def _open_here(self, name: str, owner: OwnerId | None) -> Any:
+    def open_here(self, name: str, owner: Producer | None) -> OpenBatch | None:
         found = self._instance.owners.known(name)
-        if found is None or owner is None or not found.is_open or found.keeper.client != Producer(*owner):
+        if found is None or not found.is_open or owner != found.keeper.client:
             return None
-        return _Capture(found, TxnRequest(name, found.keeper.client, 0, ""))
+        return _Open(found, TxnRequest(name, owner, 0, ""))
+
+    async def decide(self, name: str, owner: Producer | None, *, committed: bool, also: DecisionScope) -> None:
+        await self._instance.owners.decide(name, owner, committed=committed, also=also)
+
+    async def check_members(self, view: IdView, also: DecisionScope) -> None:
+        pass
+
+    async def finish_members(self, name: str) -> None:
+        pass
 
 
 class Driver(Client):
@@ -92,15 +97,20 @@ class Driver(Client):
     def moves(self) -> Iterator[Move]:
         """It is restarted, once it has prepared everything.
 
-        Without a member, not after its commit was sent: such a commit that is repeated aborts another driver's part,
-        which docs/transactions-advanced.md names as a limit.
+        Without a member or a batch id, not after its commit was sent: such a commit that is repeated aborts another
+        driver's part, which docs/transactions-advanced.md names as a limit.
         """
-        may_repeat = self.batch.has_member or len(self.world.clients) == 1 or not self._is_asked
+        is_known = self.batch.has_member or self.batch.is_named
+        may_repeat = is_known or len(self.world.clients) == 1 or not self._is_asked
         if self.world.budget["restart"] and self.is_ready and not self._is_done and may_repeat:
-            yield Move(f"{self.name} is restarted", self._restart, is_fault=True)
+            yield Move(f"{self.name} is restarted", self._is_restarted, is_fault=True)
 
-    def _restart(self) -> None:
+    def _is_restarted(self) -> None:
         self.world.budget.take("restart")
+        self.restart()
+
+    def restart(self) -> None:
+        """It takes the id again, and commits what it has prepared."""
         self.world.engine.kill(self)
         self.waiting.clear()
         self.ended = ""
@@ -139,7 +149,7 @@ class Driver(Client):
             owner = await instance.owners.owner(request)
             batch = ClientBatch(*PARTITIONS[0], batch_of(f"<{payload}>"), 1, -1)
             await owner.produce(request, [batch], implicit=True, accepted=lambda: None)
-            await owner.prepare(request)
+            await owner.prepare(request, str(self.number) if self.batch.is_named else None)
 
         await self._ask(f"write and prepare {payload}", ask)
         told.acknowledged.append(payload)
@@ -165,8 +175,8 @@ class Driver(Client):
         async def ask(instance: Instance, request: TxnRequest) -> None:
             self._is_asked = True
             told.asked.append(True)
-            control = Control(instance)
-            await control.commit(NAME, batch_id=str(self.number), members=names, owner=OwnerId(*request.client))
+            decision = Decision(NAME, request.client, str(self.number), names, self.batch.aborts_others)
+            await BatchDecisions(_Ports(instance)).commit(decision)
 
         await self._ask(f"commit {self.number}", ask)
         told.committed = self._is_done = True
@@ -175,6 +185,8 @@ class Driver(Client):
 _BOTH: Final = Batch()
 _OWN: Final = Batch(has_member=False)
 _MEMBER: Final = Batch(has_own=False)
+_NAMED: Final = Batch(has_member=False, is_named=True)
+_ALONE: Final = _NAMED._replace(aborts_others=True)
 
 
 class DriverScenario(NamedTuple):
@@ -187,6 +199,8 @@ class DriverScenario(NamedTuple):
     restarts: int
     #: Whether the first has prepared everything before the others begin.
     is_first_ready: bool = True
+    #: Whether it has committed, too, and was restarted without knowing it.
+    repeats: bool = False
 
     def make(self) -> World:
         """At its beginning."""
@@ -196,11 +210,25 @@ class DriverScenario(NamedTuple):
         world.clients = list(drivers)
         first, *others = drivers
         first.start()
-        while self.is_first_ready and not first.is_ready:
-            next(move for move in world.moves() if not move.is_fault).do()
+        if self.is_first_ready:
+            _go_on(world, lambda: first.is_ready)
+        if self.repeats:
+            _go_on(world, partial(_has_committed, world))
+            first.restart()
         for client in others:
             client.start()
         return world
+
+
+def _has_committed(world: World) -> bool:
+    view = world.instances[0].views.of(NAME)
+    return view is not None and view.has_committed("1")
+
+
+def _go_on(world: World, until: Callable[[], bool]) -> None:
+    """Has everything go well, up to a state."""
+    while not until():
+        next(move for move in world.moves() if not move.is_fault).do()
 
 
 DRIVER_SCENARIOS: Final = (
@@ -211,4 +239,12 @@ DRIVER_SCENARIOS: Final = (
     DriverScenario("drivers, one with members alone", "the other has both", (_BOTH, _MEMBER), 1),
     DriverScenario("one driver without members", "its batch is its own part", (_OWN,), 2, is_first_ready=False),
     DriverScenario("drivers without members", "two of these", (_OWN, _OWN), 2),
+    DriverScenario(
+        "drivers with batch ids",
+        "two without members, which prepare under an id",
+        (_NAMED, _NAMED),
+        1,
+        repeats=True,
+    ),
+    DriverScenario("drivers with batch ids, one aborts all else", "by its commit", (_ALONE, _NAMED), 1, repeats=True),
 )

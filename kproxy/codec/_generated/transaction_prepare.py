@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from kproxy.budget import RequestBudget
 from kproxy.codec.messages import Message
-from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_string, read_length, read_structs, read_tags
-from kproxy.codec.primitive_writers import uuid_bytes, write_compact_string, write_length, write_structs, write_tags
+from kproxy.codec.primitives import Buffer, ZERO_UUID, read_compact_nullable_string, read_compact_string, read_length, read_structs, read_tags, whole
+from kproxy.codec.primitive_writers import uuid_bytes, write_compact_nullable_string, write_compact_string, write_length, write_structs, write_tags
 from kproxy.codec.protocol_struct import NEW, ProtocolStruct
 
 _unpack_uqh, _pack_uqh = Struct(">16sqh").unpack_from, Struct(">16sqh").pack
@@ -92,13 +92,14 @@ class TransactionPrepare(Message):
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ('nonce', 'producer_id', 'epoch', 'topics', 'unknown_tags')
+    __slots__ = ('nonce', 'producer_id', 'epoch', 'topics', 'batch_id', 'unknown_tags')
 
-    def __init__(self, nonce: bytes = ZERO_UUID, producer_id: int = 0, epoch: int = 0, topics: list[TransactionPrepareTopic] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, nonce: bytes = ZERO_UUID, producer_id: int = 0, epoch: int = 0, topics: list[TransactionPrepareTopic] = NEW, batch_id: str | None = None, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.nonce = nonce
         self.producer_id = producer_id
         self.epoch = epoch
         self.topics: list[TransactionPrepareTopic] = [] if topics is NEW else topics
+        self.batch_id = batch_id
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
     @classmethod
@@ -107,10 +108,19 @@ class TransactionPrepare(Message):
         pos += 26
         length, pos = read_length(buf, pos, True, False, 3)
         topics, pos = read_structs(buf, pos, version, length, budget, _read_transaction_prepare_topic)
+        batch_id: str | None = None
         unknown_tags, pos = read_tags(buf, pos, budget)
-        return cls(nonce, producer_id, epoch, topics, unknown_tags), pos
+        if unknown_tags:
+            if (raw := unknown_tags.pop(0, None)) is not None:
+                batch_id = whole(read_compact_nullable_string(raw, 0), raw)
+        return cls(nonce, producer_id, epoch, topics, batch_id, unknown_tags), pos
 
     def _write(self, out: bytearray, version: int) -> None:
         out += _pack_uqh(uuid_bytes(self.nonce), self.producer_id, self.epoch)
         write_structs(out, version, write_length(out, self.topics, True, False), _write_transaction_prepare_topic)
-        write_tags(out, self.unknown_tags)
+        tags = dict(self.unknown_tags)
+        if self.batch_id is not None:
+            raw = bytearray()
+            write_compact_nullable_string(raw, self.batch_id)
+            tags[0] = bytes(raw)
+        write_tags(out, tags)

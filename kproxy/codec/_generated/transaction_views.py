@@ -505,9 +505,9 @@ def _write_transaction_views_unended(out: bytearray, value: TransactionViewsUnen
 
 
 class TransactionViewsId(ProtocolStruct):
-    __slots__ = ('transactional_id', 'claim', 'client_producer_id', 'client_epoch', 'generations', 'committed', 'aborted', 'copies', 'members', 'prepared', 'bounds', 'pending', 'unmirrored', 'ongoing', 'last', 'batch_ids', 'expired', 'touched_offset', 'touched_timestamp_ms', 'aborted_members', 'unended', 'unknown_tags')
+    __slots__ = ('transactional_id', 'claim', 'client_producer_id', 'client_epoch', 'generations', 'committed', 'aborted', 'copies', 'members', 'prepared', 'bounds', 'pending', 'unmirrored', 'ongoing', 'last', 'batch_ids', 'expired', 'touched_offset', 'touched_timestamp_ms', 'aborted_members', 'unended', 'aborted_batch_ids', 'unknown_tags')
 
-    def __init__(self, transactional_id: str = '', claim: TransactionViewsClaim | None = None, client_producer_id: int = 0, client_epoch: int = 0, generations: list[int] = NEW, committed: list[TransactionViewsCommitted] = NEW, aborted: list[TransactionViewsAborted] = NEW, copies: list[TransactionViewsCopy] = NEW, members: list[TransactionViewsMember] = NEW, prepared: list[TransactionViewsPrepared] = NEW, bounds: list[TransactionViewsBound] = NEW, pending: list[TransactionViewsPending] = NEW, unmirrored: list[TransactionViewsUnmirrored] = NEW, ongoing: TransactionViewsOngoing | None = None, last: TransactionViewsDecided | None = None, batch_ids: list[str] = NEW, expired: bool = False, touched_offset: int = 0, touched_timestamp_ms: int = 0, aborted_members: list[TransactionViewsAbortedMember] = NEW, unended: list[TransactionViewsUnended] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
+    def __init__(self, transactional_id: str = '', claim: TransactionViewsClaim | None = None, client_producer_id: int = 0, client_epoch: int = 0, generations: list[int] = NEW, committed: list[TransactionViewsCommitted] = NEW, aborted: list[TransactionViewsAborted] = NEW, copies: list[TransactionViewsCopy] = NEW, members: list[TransactionViewsMember] = NEW, prepared: list[TransactionViewsPrepared] = NEW, bounds: list[TransactionViewsBound] = NEW, pending: list[TransactionViewsPending] = NEW, unmirrored: list[TransactionViewsUnmirrored] = NEW, ongoing: TransactionViewsOngoing | None = None, last: TransactionViewsDecided | None = None, batch_ids: list[str] = NEW, expired: bool = False, touched_offset: int = 0, touched_timestamp_ms: int = 0, aborted_members: list[TransactionViewsAbortedMember] = NEW, unended: list[TransactionViewsUnended] = NEW, aborted_batch_ids: list[str] = NEW, unknown_tags: dict[int, bytes] = NEW) -> None:
         self.transactional_id = transactional_id
         self.claim = claim
         self.client_producer_id = client_producer_id
@@ -529,6 +529,7 @@ class TransactionViewsId(ProtocolStruct):
         self.touched_timestamp_ms = touched_timestamp_ms
         self.aborted_members: list[TransactionViewsAbortedMember] = [] if aborted_members is NEW else aborted_members
         self.unended: list[TransactionViewsUnended] = [] if unended is NEW else unended
+        self.aborted_batch_ids: list[str] = [] if aborted_batch_ids is NEW else aborted_batch_ids
         self.unknown_tags: dict[int, bytes] = {} if unknown_tags is NEW else unknown_tags
 
 
@@ -572,8 +573,13 @@ def _read_transaction_views_id(buf: Buffer, pos: int, version: int, budget: Requ
     if version >= 2:
         length, pos = read_length(buf, pos, True, False, 30)
         unended, pos = read_structs(buf, pos, version, length, budget, _read_transaction_views_unended)
+    aborted_batch_ids: list[str] = []
     unknown_tags, pos = read_tags(buf, pos, budget)
-    return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, aborted_members, unended, unknown_tags), pos
+    if unknown_tags:
+        if (raw := unknown_tags.pop(0, None)) is not None:
+            length, start = read_length(raw, 0, True, False, 1)
+            aborted_batch_ids = whole(read_strings(raw, start, True, length, budget), raw)
+    return TransactionViewsId(transactional_id, claim, client_producer_id, client_epoch, generations, committed, aborted, copies, members, prepared, bounds, pending, unmirrored, ongoing, last, batch_ids, expired, touched_offset, touched_timestamp_ms, aborted_members, unended, aborted_batch_ids, unknown_tags), pos
 
 
 def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, version: int) -> None:
@@ -601,7 +607,12 @@ def _write_transaction_views_id(out: bytearray, value: TransactionViewsId, versi
         raise absent("TransactionViewsId.aborted_members", version)
     if version < 2 and value.unended != []:
         raise absent("TransactionViewsId.unended", version)
-    write_tags(out, value.unknown_tags)
+    tags = dict(value.unknown_tags)
+    if value.aborted_batch_ids != []:
+        raw = bytearray()
+        write_strings(raw, write_length(raw, value.aborted_batch_ids, True, False), True)
+        tags[0] = bytes(raw)
+    write_tags(out, tags)
 
 
 class TransactionViews(Message):

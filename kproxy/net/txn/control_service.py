@@ -1,6 +1,6 @@
 """Transactions by hand, for the control API (``kproxy.control.transaction_control.TransactionControl``)."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 import trio
@@ -8,6 +8,7 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.txn.batch_ports import BatchPorts
 from kproxy.net.txn.broker.broker_control import BrokerControl, not_here
 from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.coordinator import Coordinator
@@ -15,15 +16,13 @@ from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTrans
 from kproxy.net.txn.members import Joining, Members, MemberTransaction
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope, covered_parts, prepared_parts, refuse_ambiguous
+from kproxy.txn.procedures.batch_decisions import BatchDecisions, Decision
 from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
-from kproxy.txn.view_values import HAND, LOST_MEMBERS
 
 T = TypeVar("T")
 
@@ -60,7 +59,8 @@ class ControlService:
         self._rejects = rejects
         self._begun = begun
         self._members = members
-        self._told = told
+        self._open = BatchPorts(coordinator, begun, told, log.views, self._found)
+        self._decisions = BatchDecisions(self._open)
         self._network = cluster.network
 
     async def begin(self, *, client_id: str | None, transactional_id: str | None, timeout_ms: int) -> Described:
@@ -104,90 +104,8 @@ class ControlService:
         if self._at_broker.is_open(transactional_id) or self._at_broker.was_committed(transactional_id, batch_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._at_broker.commit(transactional_id, batch_id, _producer(owner))
-        view, also = await self._owned(transactional_id, owner), DecisionScope(batch_id, members)
-        meant = covered_parts(view, self._scope(transactional_id, owner, also))
-        if not view.has_committed(batch_id):
-            await self._commit(view, also, owner)
-        if abort_others:
-            await self._abort(transactional_id, owner, None, EVERYTHING)
-        elif owner is not None:
-            await self._end_other_try(transactional_id, meant, owner)
-        await self._told.ends.finish(transactional_id)
+        await self._decisions.commit(Decision(transactional_id, _producer(owner), batch_id, members, abort_others))
         return self._describe(transactional_id)
-
-    def _scope(self, name: str, owner: OwnerId | None, also: DecisionScope) -> DecisionScope:
-        """The scope of a decision, by what the owner has begun itself."""
-        return also._replace(former=self._open_here(name, owner) is None)
-
-    async def _commit(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> None:
-        name = view.transactional_id
-        if await self._was_committed(view, also, owner):
-            return
-        capture, also = self._open_here(name, owner), self._scope(name, owner, also)
-        if not view.has_committed(also.batch_id):  # by another copy of this request
-            refuse_ambiguous(view, also)
-        if capture is not None:
-            with self._begun.ending(capture):
-                await capture.commit(also)
-            return
-        self._refuse_torn(view)
-        if also.batch_id is None and not view.prepared:
-            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
-        await self._coordinator.decide(name, _producer(owner), committed=True, also=also)
-
-    async def _end_other_try(self, name: str, meant: Collection[Producer], owner: OwnerId) -> None:
-        """Aborts what a commit meant and has not decided: it is of another try of a batch that was committed.
-
-        Otherwise the owner's own part would be committed with its next batch.
-        """
-        view = self._log.views.of(name)
-        parts = sorted(part for part in meant if view is not None and part in view.prepared)
-        capture = self._open_here(name, owner)
-        if capture is not None or parts:
-            await self._abort(name, owner, capture, DecisionScope(parts=parts))
-
-    async def _abort(
-        self, name: str, owner: OwnerId | None, capture: ManagedTransaction | None, also: DecisionScope
-    ) -> None:
-        """Aborts what the owner has open here (``capture``) or elsewhere, with parts that are prepared. TxnError."""
-        if capture is not None:
-            with self._begun.ending(capture):
-                await capture.abort(also)
-        else:
-            await self._coordinator.decide(name, _producer(owner), committed=False, also=also)
-
-    async def _was_committed(self, view: IdView, also: DecisionScope, owner: OwnerId | None) -> bool:
-        """Asks the brokers whether the members can be committed; whether another copy of this request has done it.
-
-        TxnError. Where a member's transaction has ended at its broker, that copy may have been the cause.
-        """
-        try:
-            await self._told.votes.check(view, also)
-        except TxnError:
-            view = await self._owned(view.transactional_id, owner)
-            if also.batch_id in view.batch_ids:
-                return True
-            prepared_parts(view, also)
-            raise
-        return False
-
-    def _open_here(self, name: str, owner: OwnerId | None) -> ManagedTransaction | None:
-        """The transaction that the owner has open here; a newer owner does not decide what an older one has left."""
-        capture = self._begun.named(name)
-        if capture is None or owner is None or capture.request.client == _producer(owner):
-            return capture
-        return None
-
-    def _refuse_torn(self, view: IdView) -> None:
-        """TxnError where the owner's own data would be left out."""
-        assert view.claim is not None
-        if view.has_own_data() and not self._was_mine(view):
-            where = view.claim.instance_id
-            raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"it has an open transaction at another kproxy, {where}")
-        lost = view.is_doomed and view.last is not None and view.last.reason not in (LOST_MEMBERS, HAND)
-        if lost or view.has_own_data():
-            why = "what the owner itself wrote is aborted: abort the rest, or initialize the id again"
-            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, why)
 
     async def abort(
         self, transactional_id: str, *, owner: OwnerId, members: Sequence[str] = (), abort_others: bool = False
@@ -195,23 +113,17 @@ class ControlService:
         if self._at_broker.is_open(transactional_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._at_broker.abort(transactional_id, _producer(owner))
-        view = await self._owned(transactional_id, owner)
-        capture = self._open_here(transactional_id, owner)
-        also = EVERYTHING if abort_others else self._scope(transactional_id, owner, DecisionScope(None, members))
-        if capture is None and not (abort_others or view.prepared or view.open_since() is not None):
-            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has nothing to be decided")
-        await self._abort(transactional_id, owner, capture, also)
-        await self._told.ends.finish(transactional_id)
+        await self._decisions.abort(Decision(transactional_id, _producer(owner), None, members, abort_others))
         return self._describe(transactional_id)
 
-    async def prepare(self, transactional_id: str, *, owner: OwnerId) -> Described:
+    async def prepare(self, transactional_id: str, *, owner: OwnerId, batch_id: str | None = None) -> Described:
         _refuse_parts(transactional_id, self._at_broker.has(transactional_id))
-        await self._owned(transactional_id, owner)
-        capture = self._open_here(transactional_id, owner)
+        await self._decisions.owned(transactional_id, _producer(owner))
+        capture = self._open.capture(transactional_id, _producer(owner))
         if capture is None:
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id} has no open transaction")
         with self._begun.ending(capture):
-            await capture.prepare()
+            await capture.prepare(batch_id=batch_id)
         return self._describe(transactional_id)
 
     # -- members
@@ -281,7 +193,7 @@ class ControlService:
         view = self._log.views.of(name)
         if view is None:
             raise TxnError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"the log does not know {name}")
-        capture = self._open_here(name, OwnerId(*view.client))
+        capture = self._open.capture(name, view.client)
         found, owner = describe(view), self._coordinator.log.known(name)
         if owner is not None and owner.is_open and owner.id.state.is_pending:
             found = found._replace(state=owner.id.state.value)
@@ -293,12 +205,6 @@ class ControlService:
                 started_ms=found.started_ms or int(since * 1000),
             )
         return found
-
-    async def _owned(self, name: str, owner: OwnerId | None) -> IdView:
-        view = await self._found(name)
-        if owner is not None and _producer(owner) != view.client:
-            raise fenced(view.client)
-        return view
 
     async def _found(self, name: str) -> IdView:
         if not self._log.opened.is_set():

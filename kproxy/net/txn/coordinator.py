@@ -279,10 +279,10 @@ class Coordinator:
         """Aborts a client's open transaction by a claim, whichever instance coordinates it; TxnError if it can't."""
         await self._jobs.run(lambda: self.log.abort(transactional_id, client))
 
-    async def prepare(self, request: TxnRequest) -> None:
+    async def prepare(self, request: TxnRequest, batch_id: str | None = None) -> None:
         """The transaction waits for a later decision, for as long as it takes."""
         owner = await self._owner(request)
-        await self._jobs.run(lambda: owner.prepare(request))
+        await self._jobs.run(lambda: owner.prepare(request, batch_id))
 
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         return self._jobs.start(work)

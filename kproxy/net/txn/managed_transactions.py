@@ -153,10 +153,11 @@ class ManagedTransaction:
         """Commits what was taken; TxnError if it is aborted, or it can't be known what became of it."""
         await self._decide(lambda: self._coordinator.end(self.request, committed=True, bumps=False, also=also))
 
-    async def prepare(self, records: int | None = None) -> None:
+    async def prepare(self, records: int | None = None, batch_id: str | None = None) -> None:
         """Leaves what was taken to a later decision. TxnError as of ``commit``.
 
         ``records``: how many the client has written. Unless as many were taken it is aborted: some are elsewhere.
+        ``batch_id``: as of ``Owner.prepare``.
         """
         await self._quiet()
         if records not in (None, self._records):
@@ -164,10 +165,10 @@ class ManagedTransaction:
                 f"the client has written {records} records, and kproxy received {self._records} of them: "
                 "bootstrap.servers of the client must be the kproxy where the transaction began"
             )
-        await self._decide(self._prepare)
+        await self._decide(lambda: self._prepare(batch_id))
 
-    async def _prepare(self) -> None:
-        await self._coordinator.prepare(self.request)
+    async def _prepare(self, batch_id: str | None) -> None:
+        await self._coordinator.prepare(self.request, batch_id)
 
     async def abort(self, also: DecisionScope = ALONE) -> None:
         """Aborts what was taken. TxnError if that fails now: then a claim or the time-out does it."""

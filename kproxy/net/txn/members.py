@@ -157,14 +157,14 @@ class MemberTransaction(ManagedTransaction):
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
         return await self._joined.produce(batches, accepted)
 
-    async def prepare(self, records: int | None = None) -> None:
+    async def prepare(self, records: int | None = None, batch_id: str | None = None) -> None:
         """Has what was taken wait for a decision. TxnError if it is aborted, or that can't be known."""
         try:
-            await super().prepare(records)
+            await super().prepare(records, batch_id)
         finally:
             self._leave()
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, batch_id: str | None) -> None:
         if self._joined is None:
             raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
         try:

@@ -181,7 +181,7 @@ class BrokerOwner(TransactionAtBroker):
 
     # -- the end
 
-    async def prepare(self, request: TxnRequest) -> None:
+    async def prepare(self, request: TxnRequest, batch_id: str | None = None) -> None:
         """The broker has no such state. TxnError (INVALID_REQUEST)."""
         raise _only_at_home("prepare")
 

@@ -71,14 +71,14 @@ class LogDecider:
         self.undecided = None
         return verdict
 
-    async def prepare(self, transaction: Transaction) -> bool:
+    async def prepare(self, transaction: Transaction, batch_id: str | None = None) -> bool:
         """Leaves a transaction, all acknowledged, to a later decision; whether the log shows that.
 
-        TxnError, also if another instance continues it.
+        ``batch_id``: as of ``Owner.prepare``. TxnError, also if another instance continues it.
         """
         view = None
         if self._keeper.claim is not None:
-            view = await self._keeper.append(transaction.preparation(self._keeper.claim.nonce))
+            view = await self._keeper.append(transaction.preparation(self._keeper.claim.nonce, batch_id))
         if view is None or transaction.producer not in view.prepared:
             view = await self._keeper.claim_again(transaction.producer)  # the record may still have come first
         return transaction.producer in view.prepared

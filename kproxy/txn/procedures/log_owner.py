@@ -254,12 +254,12 @@ class LogOwner(TransactionAtLog):
             self.id.doomed = None  # the client has aborted what was lost
         return found
 
-    async def prepare(self, request: TxnRequest) -> None:
+    async def prepare(self, request: TxnRequest, batch_id: str | None = None) -> None:
         """Leaves the transaction, with all its data acknowledged, to a later decision. TxnError if it is aborted."""
         async with self._turn_to_grow(request, None):
             transaction = await self._begin()
             why = await self._why_not(transaction) if not transaction.is_continued else "another instance began it"
-            if why is None and not await self._decider.prepare(transaction):
+            if why is None and not await self._decider.prepare(transaction, batch_id):
                 why = "the log did not take it"
             if why is not None:
                 raise await self._lose(why)

@@ -123,8 +123,11 @@ class Owner(ABC):
         """EndTxn; the client's identity from now on. ``bumps``: its epoch rises with each end (KIP-890)."""
 
     @abstractmethod
-    async def prepare(self, request: TxnRequest) -> None:
-        """Leaves what is open to a later decision, for as long as it takes."""
+    async def prepare(self, request: TxnRequest, batch_id: str | None = None) -> None:
+        """Leaves what is open to a later decision, for as long as it takes.
+
+        ``batch_id``: a commit with another one leaves it out.
+        """
 
     def close(self) -> None:
         """Closes its connections."""

@@ -166,14 +166,17 @@ class Transaction:
             parts=[part, *others],
         )
 
-    def preparation(self, nonce: bytes) -> TransactionPrepare:
-        """The record that leaves the transaction to a later decision, which then needs nobody's memory."""
+    def preparation(self, nonce: bytes, batch_id: str | None = None) -> TransactionPrepare:
+        """The record that leaves the transaction to a later decision, which then needs nobody's memory.
+
+        ``batch_id``: the only one under which it can be committed, if it is given.
+        """
         topics: dict[str, TransactionPrepareTopic] = {}
         for (name, index), done in self.writer.written().items():
             topic = topics.setdefault(name, TransactionPrepareTopic(name))
             copies = [TransactionPrepareCopy(*copy) for copy in done.copies]
             topic.partitions.append(TransactionPreparePartition(index, done.end_offset, copies))
-        return TransactionPrepare(nonce, *self.producer, list(topics.values()))
+        return TransactionPrepare(nonce, *self.producer, list(topics.values()), batch_id)
 
 
 def why_not_committed(transaction: Transaction, ends: PartitionEnds, views: Views) -> str | None:

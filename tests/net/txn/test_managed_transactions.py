@@ -69,7 +69,7 @@ class FakeCoordinator:
         assert not bumps
         await self._decide(request.transactional_id, "commit" if committed else "abort", also)
 
-    async def prepare(self, request: TxnRequest) -> None:
+    async def prepare(self, request: TxnRequest, batch_id: str | None) -> None:
         await self._decide(request.transactional_id, "prepare", request)
 
     async def _decide(self, name: str, *what: Any) -> None:

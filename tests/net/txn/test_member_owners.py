@@ -107,10 +107,10 @@ async def has_prepared(at: MemberGroup, partition: int, member: str, owner: Owne
     await at.prepare(member)
 
 
-async def prepared(at: MemberGroup, partition: int, *members: str) -> OwnerId:
+async def prepared(at: MemberGroup, partition: int, *members: str, batch_id: str | None = None) -> OwnerId:
     """As ``begun``, with the driver's own part prepared, too."""
     owner = await begun(at, partition, *members)
-    await at.control.prepare("id", owner=owner)
+    await at.control.prepare("id", owner=owner, batch_id=batch_id)
     return owner
 
 
@@ -203,3 +203,62 @@ async def test_a_commit_is_refused_where_its_owner_has_begun_a_part_beside_that_
         await a.abort(owner=second)
         await a.commit("m0", batch_id="one", owner=second)
         assert await shown(cast, a) == ["own-0", "m0"]
+
+
+async def test_a_repeated_commit_leaves_alone_what_another_driver_has_prepared_under_its_batch_id() -> None:
+    """Without that id it would be taken for another try of the batch, and aborted."""
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        first = await prepared(a, 0, batch_id="first")
+        await a.commit(batch_id="first", owner=first)  # its response is lost
+        await prepared(b, 1, batch_id="second")
+        again = (await a.initialize()).owner
+        await a.commit(batch_id="first", owner=again)
+        assert [part.batch_id for part in (await b.describe()).parts] == ["second"]
+        restarted = (await b.initialize()).owner
+        await b.commit(batch_id="second", owner=restarted)
+        assert await shown(cast, a) == ["own-0", "own-1"]
+        assert await waiting(a) == []
+
+
+async def test_another_try_of_a_batch_that_was_committed_is_aborted_by_its_batch_id() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        first = await prepared(a, 0, batch_id="first")
+        await a.commit(batch_id="first", owner=first)
+        await prepared(b, 1, batch_id="first")
+        again = (await a.initialize()).owner
+        await a.commit(batch_id="first", owner=again)
+        assert await waiting(a) == []
+        assert await shown(cast, a) == ["own-0"]
+
+
+async def test_a_batch_whose_part_somebody_has_aborted_is_not_committed_without_it() -> None:
+    async with stage() as cast:
+        a, b = MemberGroup(await cast.instance("a")), MemberGroup(await cast.instance("b"))
+        await prepared(a, 0, batch_id="first")
+        other = (await b.initialize()).owner
+        await b.commit(batch_id="empty", owner=other, abort_others=True)
+        again = (await a.initialize()).owner
+        assert await refused(a.commit(batch_id="first", owner=again)) is ErrorCode.TRANSACTION_ABORTABLE
+        await a.commit(batch_id="another", owner=again)
+        rewritten = await prepared(a, 1, batch_id="first")
+        await a.commit(batch_id="first", owner=rewritten)
+        assert await shown(cast, a) == ["own-1"]
+
+
+async def test_an_owner_that_commits_another_batch_than_it_has_prepared_is_refused() -> None:
+    async with stage() as cast:
+        a = MemberGroup(await cast.instance("a"))
+        owner = await prepared(a, 0, batch_id="first")
+        assert await refused(a.commit(batch_id="second", owner=owner)) is ErrorCode.INVALID_REQUEST
+        await a.commit(batch_id="first", owner=owner)
+        assert await shown(cast, a) == ["own-0"]
+
+
+async def test_the_owner_decides_what_it_has_prepared_under_a_batch_id_without_naming_it() -> None:
+    async with stage() as cast:
+        a = MemberGroup(await cast.instance("a"))
+        owner = await prepared(a, 0, batch_id="first")
+        await a.commit(owner=owner)
+        assert await shown(cast, a) == ["own-0"]

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from kproxy.net.txn import control_service, members
+from kproxy.net.txn import members
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.txn import prepared_parts
 from kproxy.txn import view as view_module
-from kproxy.txn.procedures import log_owner
+from kproxy.txn.procedures import batch_decisions, log_owner
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
@@ -63,7 +63,7 @@ MEMBER_VARIANTS: Final = (
         "a commit covers what another owner has prepared itself",
         (
             (prepared_parts, "_own_parts", broken_members.covers_every_own_part),
-            (control_service, "refuse_ambiguous", broken_rules.keep),
+            (batch_decisions, "refuse_ambiguous", broken_rules.keep),
         ),
         member_scripts.prepared_by_another,
         (invariants.ABORTED,),
