@@ -3,7 +3,7 @@
 SNAPSHOT(S, writer, k of n) states the views of all records before offset S. It changes no view, so it may be written by
 any instance, twice, or late. What lies before S may be deleted once *all* of its chunks are acknowledged. A reader that
 finds the log to begin at L > 0 knows nothing until it has met every chunk of a snapshot with S >= L; then it applies
-the records from S on. The model (``verification.models.transaction_log``) shows what each of these words is for.
+the records from S on. The explorer (``verification.explorer.broken_snapshots``) shows what these words are for.
 """
 
 from collections.abc import Collection, Iterable, Sequence

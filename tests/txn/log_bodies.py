@@ -6,7 +6,7 @@ from kproxy.codec._generated.transaction_snapshot import TransactionSnapshot
 from kproxy.codec.messages import Message
 from kproxy.txn.ids import Producer
 from kproxy.txn.view_values import BrokerTransaction
-from verification.models.transaction_log import bodies
+from tests.txn import bodies
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _epoch = st.integers(-(1 << 15), (1 << 15) - 1)

@@ -19,7 +19,7 @@ from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
 from kproxy.txn.log_records import Entry, decode, encode
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
-from verification.models.transaction_log import bodies
+from tests.txn import bodies
 
 FRESH = 4000
 CLIENT = Producer(7, 0)

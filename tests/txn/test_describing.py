@@ -8,7 +8,7 @@ from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
-from verification.models.transaction_log.bodies import (
+from tests.txn.bodies import (
     CLIENT,
     claim,
     decision,

@@ -15,9 +15,9 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, RecordKind, UnknownRecord, decode, encode
 from kproxy.txn.view_values import BrokerTransaction
+from tests.txn import bodies
+from tests.txn.bodies import producer
 from tests.txn.log_bodies import any_body, names
-from verification.models.transaction_log import bodies
-from verification.models.transaction_log.bodies import producer
 
 A, M = producer(100, 2), producer(200, 0)
 NATIVE = BrokerTransaction("slot-1", Producer(300, 4), level=2, timeout_ms=900_000)

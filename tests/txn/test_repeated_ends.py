@@ -7,7 +7,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.repeated_ends import Ended, last_end
 from kproxy.txn.snapshot_views import decode_views, encode_views
 from kproxy.txn.view import IdView, LogPosition
-from verification.models.transaction_log.bodies import CLIENT, claim, decision, expiry, partitions, producer
+from tests.txn.bodies import CLIENT, claim, decision, expiry, partitions, producer
 
 P0, P1, P2 = (producer(100, epoch) for epoch in range(3))
 NEXT = Producer(7, 1)

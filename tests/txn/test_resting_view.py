@@ -14,8 +14,8 @@ from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import DecidedEpoch, IdClaim, Joined, Ongoing
 from kproxy.txn.views import Views
+from tests.txn.bodies import claim, decision, partitions, producer
 from tests.txn.test_views import PLACE, Feed
-from verification.models.transaction_log.bodies import claim, decision, partitions, producer
 
 PART = Producer(1 << 62, 3)
 AT = LogPosition(7, 8)

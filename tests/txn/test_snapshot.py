@@ -19,7 +19,7 @@ from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from kproxy.txn.views import Views
-from verification.models.transaction_log.bodies import (
+from tests.txn.bodies import (
     claim,
     decision,
     expiry,

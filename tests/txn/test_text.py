@@ -14,9 +14,9 @@ from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.text import describe
 from kproxy.txn.view_values import BrokerTransaction
+from tests.txn import bodies
+from tests.txn.bodies import nonce, producer
 from tests.txn.log_bodies import any_body, names
-from verification.models.transaction_log import bodies
-from verification.models.transaction_log.bodies import nonce, producer
 
 A, M = producer(100, 2), producer(200, 0)
 ONE, MEMBER = f"{TXN_BITS | 100}:2", f"{TXN_BITS | 200}:0"

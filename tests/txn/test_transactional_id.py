@@ -19,7 +19,7 @@ from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import ASKED, DecidedEpoch
-from verification.models.transaction_log.bodies import producer
+from tests.txn.bodies import producer
 
 CLIENT = Producer(7, 3)
 NEXT = Producer(7, 4)

@@ -7,7 +7,7 @@ from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.unasked_aborts import has_claim_aborted_data, is_client_unaware, must_be_recorded
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import ASKED, DOOMED, HAND, LOST, LOST_MEMBERS, DecidedEpoch, IdClaim
-from verification.models.transaction_log.bodies import CLIENT, claim, producer
+from tests.txn.bodies import CLIENT, claim, producer
 
 AT, EARLIER, LATER = LogPosition(5, 0), LogPosition(4, 0), LogPosition(6, 0)
 PART = producer(1, 0)

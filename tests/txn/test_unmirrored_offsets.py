@@ -10,7 +10,7 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets, Tran
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
 from kproxy.txn.unmirrored_offsets import UnmirroredOffsets, offsets_bytes, places_of, superseded, with_newest
-from verification.models.transaction_log.bodies import offsets, producer
+from tests.txn.bodies import offsets, producer
 
 SMALL = offsets(1, producer(100, 0), "g", {("t", 0): 1})
 A, B, C = ("t", 0), ("t", 1), ("u", 0)

@@ -19,7 +19,7 @@ from kproxy.txn.unmirrored_offsets import offsets_bytes
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import ASKED, DOOMED, LOST, LOST_MEMBERS, BrokerTransaction, EndingMember, Ongoing
-from verification.models.transaction_log.bodies import (
+from tests.txn.bodies import (
     CLIENT,
     claim,
     decision,

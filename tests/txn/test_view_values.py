@@ -2,7 +2,7 @@
 
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.view_values import IdClaim, LogPosition
-from verification.models.transaction_log.bodies import CLIENT, claim, producer
+from tests.txn.bodies import CLIENT, claim, producer
 
 
 def test_a_claim_covers_its_block_alone() -> None:

@@ -14,7 +14,7 @@ from kproxy.txn.unmirrored_offsets import offsets_bytes
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import COPY_BYTES, Views
-from verification.models.transaction_log.bodies import (
+from tests.txn.bodies import (
     claim,
     decision,
     member,

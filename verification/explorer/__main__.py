@@ -1,9 +1,11 @@
 """``python -m verification.explorer [part of a name]``: the exit status is the number of surprises."""
 
+import logging
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import click
+import structlog
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +27,7 @@ def main(
 
     Example: python -m verification.explorer "moved on" --traces
     """
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console = Console(highlight=False, soft_wrap=True)
     wanted = jobs(names, most_states, own=not only_broken, broken=not only_own)
     table = Table("world", "rules", "states", "runs", "CPU s", "outcome", box=None)

@@ -12,6 +12,8 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker import broker_requests
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
+from kproxy.net.txn.log_partition import LogPartition
+from kproxy.net.txn.transaction_log import ViewSink
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.broker_owner import BrokerOwner
@@ -21,6 +23,7 @@ from kproxy.txn.procedures.owner_policy import OwnerPolicy
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.stored_epochs import StoredEpoch
 from kproxy.txn.txn_error import TxnError
+from kproxy.txn.views import Views
 from verification.explorer.broker_world import BrokerWorld
 from verification.explorer.engine import Event, Move, Step
 from verification.explorer.instance import DataConnections, Instance, report
@@ -226,7 +229,9 @@ class BrokerInstance(Instance):
     def __init__(self, world: BrokerWorld, name: str, life: int = 0) -> None:
         """``life``: how often it was started before."""
         self.world, self.broker, self.name, self.life = world, world, name, life
-        self.is_killed, self.position, self._nonces = False, 0, 0
+        self.is_killed, self._nonces, self.writers = False, 0, []
+        self.views, self.rejects_read = Views(), 0
+        self.reading = LogPartition(0, ViewSink(self.views))
         self.owners: Any = Owners(self)
 
     def moves(self) -> Iterator[Move]:

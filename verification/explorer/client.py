@@ -15,13 +15,13 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE
 from kproxy.txn.procedures.owner_policy import CLIENT
-from kproxy.txn.requests import ClientBatch, TxnRequest
+from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from verification.explorer.client_steps import FIRST, Make, Sending, Waiting
 from verification.explorer.engine import Move, Step, Task
 from verification.explorer.instance import Instance, batch_of
 from verification.explorer.scripts import Script, Told, Txn
-from verification.explorer.world import NAME, PARTITIONS, World
+from verification.explorer.world import PARTITIONS, World
 
 TIMEOUT_MS: Final = 60_000
 #: Seconds until a request is sent again to an instance that does not coordinate the id: it takes it over then.
@@ -69,6 +69,15 @@ class Client:
         self.refused = ("", ErrorCode.NONE)
         self._sequences: dict[TopicPartition, int] = {}
 
+    @property
+    def generation(self) -> int:
+        """The group's, as far as the client knows."""
+        return self.world.generation
+
+    def offset(self, number: int) -> int:
+        """The group's offset after its n-th transaction."""
+        return number
+
     def start(self) -> None:
         """Begins."""
         self.world.engine.start(self.name, self, self._run(), self._end)
@@ -104,7 +113,9 @@ class Client:
 
     async def _initialize(self) -> None:
         async def ask(instance: Instance, request: TxnRequest) -> Producer:
-            return await instance.owners.initialize(NAME, TIMEOUT_MS, request.client, self.name, CLIENT)
+            return await instance.owners.initialize(
+                self.script.transactional_id, TIMEOUT_MS, request.client, self.name, CLIENT
+            )
 
         is_first = self.identity == NOBODY
         self._take(await self._ask(FIRST if is_first else "InitProducerId with its identity", ask))
@@ -144,7 +155,7 @@ class Client:
 
     def request(self) -> TxnRequest:
         """What it sends names its identity and its connection."""
-        return TxnRequest(NAME, self.identity, self.connection, self.name)
+        return TxnRequest(self.script.transactional_id, self.identity, self.connection, self.name)
 
     async def _add(self, places: Sequence[TopicPartition]) -> None:
         async def ask(instance: Instance, request: TxnRequest) -> None:
@@ -180,19 +191,21 @@ class Client:
         self._sequences[place] = sequence + 1
         second = self.script.second
 
-        async def ask(instance: Instance, request: TxnRequest) -> int:
+        async def ask(instance: Instance, request: TxnRequest) -> Written:
             batch = ClientBatch(*place, batch_of(f"<{payload}>"), 1, sequence)
             owner = await instance.owners.owner(request)
             rows = await owner.produce(request, [batch], implicit=second, accepted=lambda: None)
-            return rows[0].error_code
+            return rows[0]
 
-        error = await self._ask(f"Produce {payload}", ask)
+        error, offset, _ = await self._ask(f"Produce {payload}", ask)
         if error:
             raise Abortable(f"{payload}: {error}")
+        if offset >= 0 and (found := self.world.partitions[place].rows[offset].payload) != payload:
+            self.world.misplaced.append(f"{found} is at {place[1]}:{offset}, and not {payload}")
         told.acknowledged.append(payload)
 
     async def _move_offsets(self) -> None:
-        second, generation = self.script.second, self.world.generation
+        second, generation = self.script.second, self.generation
         if not second:
 
             async def add(instance: Instance, request: TxnRequest) -> None:
@@ -201,8 +214,10 @@ class Client:
             await self._ask("AddOffsetsToTxn", add)
 
         async def ask(instance: Instance, request: TxnRequest) -> None:
-            rows = [TransactionOffsetsTopic("in", [TransactionOffsetsPartition(0, len(self.told))])]
-            offsets = TransactionOffsets(group_id="g", generation_id=generation, member_id="m", topics=rows)
+            rows = [TransactionOffsetsTopic("in", [TransactionOffsetsPartition(0, self.offset(len(self.told)))])]
+            offsets = TransactionOffsets(
+                group_id="g", generation_id=generation, member_id=f"m{self.number}", topics=rows
+            )
             await (await instance.owners.owner(request)).commit_offsets(request, offsets, implicit=second)
 
         await self._ask("TxnOffsetCommit", ask)

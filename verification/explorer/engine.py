@@ -110,7 +110,6 @@ class Task:
 
     def kill(self) -> None:
         """Ends it with what it runs in; what it has sent may still arrive."""
-        self.engine.tasks.remove(self)
         self._done = _nobody
         if self.waits is not None:
             self.waits.given_up()
@@ -165,8 +164,10 @@ class Engine:
                 self.current = None
 
     def kill(self, place: object) -> None:
-        """Ends all tasks of a place."""
-        for task in [task for task in self.tasks if task.place is place]:
+        """Ends all tasks of a place: none of them continues when another one gives up a lock."""
+        killed = [task for task in self.tasks if task.place is place]
+        self.tasks = [task for task in self.tasks if task.place is not place]
+        for task in killed:
             task.kill()
 
     def moves(self) -> Iterator[Move]:

@@ -1,111 +1,39 @@
 """One kproxy: its procedures, and what they ask for of the outside, which arrives, is lost, or is not heard of."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.codec.batch import Record, build_batch
+from kproxy.codec.batch import BatchHeader, Record, build_batch, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.resend import OLD_S
+from kproxy.net.txn.log_batches import LogBatch
+from kproxy.net.txn.log_partition import LogPartition
+from kproxy.net.txn.transaction_log import ViewSink
 from kproxy.proxy.traces import NoTraces
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
-from kproxy.txn.log_records import Entry
+from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.procedures.former import Scan
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
-from kproxy.txn.procedures.outside import BrokerWrites, Marker, NotAppended, OwnerTools
-from kproxy.txn.view import IdView
+from kproxy.txn.procedures.outside import BrokerWrites, Marker, OwnerTools
+from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Batch, PartitionWrites, Timing, TxnSend, Writes
 from verification.explorer.engine import Move, Step
-from verification.explorer.world import World, read
+from verification.explorer.log_steps import Appending, Reading
+from verification.explorer.rejecting import moves_of_readers
+from verification.explorer.snapshotting import take_snapshot
+from verification.explorer.world import World
 
-_TIMING: Final = Timing(0.1, 1.0, OLD_S)
+_TIMING: Final = Timing(0.0, 0.0, OLD_S)
 _IN_FLIGHT: Final = 5
 _PATIENCE_MS: Final = 900_000
 #: A week: ids expire only where a world says that a fortnight passes.
 _UNUSED_MS: Final = 604_800_000
-
-
-class Reading(Step):
-    """Waits until the log is read to its end."""
-
-    def __init__(self, instance: "Instance") -> None:
-        """By an instance."""
-        super().__init__("read")
-        self._instance = instance
-
-    def moves(self) -> Iterator[Move]:
-        """It is read; or the log does not answer."""
-        yield Move(f"{self._name} reads the log", self._read)
-        if self._instance.world.budget["silent"]:
-            yield Move(f"{self._name} can't read the log", self._fail, is_fault=True)
-
-    @property
-    def _name(self) -> str:
-        assert self.task is not None
-        return self.task.name
-
-    def _read(self) -> None:
-        assert self.task is not None
-        self._instance.read()
-        self.task.resume()
-
-    def _fail(self) -> None:
-        assert self.task is not None
-        self._instance.world.budget.take("silent")
-        self.task.resume(error=OSError("no answer"))
-
-
-class Appending(Step):
-    """Waits for the log's response to a record."""
-
-    def __init__(self, instance: "Instance", entry: Entry, producer: Producer, sequence: int) -> None:
-        """Sent by an instance."""
-        super().__init__("append", entry, producer, sequence)
-        self._instance, self._entry, self._producer, self._sequence = instance, entry, producer, sequence
-
-    @property
-    def _what(self) -> str:
-        assert self.task is not None
-        return f"{self.task.name}: {type(self._entry.body).__name__.removeprefix('Transaction').upper()}"
-
-    def moves(self) -> Iterator[Move]:
-        """It arrives; or is lost, or late, or the response is lost."""
-        yield Move(f"{self._what} arrives", lambda: self._arrive(is_heard=True))
-        if self._instance.world.budget["lost"]:
-            yield Move(f"{self._what} arrives, and nobody hears of it", self._unheard, is_fault=True)
-            yield Move(f"{self._what} is lost", lambda: self._lost(is_late=False), is_fault=True)
-            yield Move(f"{self._what} will be late", lambda: self._lost(is_late=True), is_fault=True)
-
-    def _append(self) -> int | None:
-        return self._instance.world.append(self._entry, self._producer, self._sequence)
-
-    def _arrive(self, *, is_heard: bool) -> None:
-        assert self.task is not None
-        offset = self._append()
-        if offset is None or not is_heard:
-            self.task.resume(error=NotAppended("refused" if offset is None else "no answer"))
-        else:
-            self.task.resume(offset)
-
-    def _unheard(self) -> None:
-        self._instance.world.budget.take("lost")
-        self._arrive(is_heard=False)
-
-    def _lost(self, *, is_late: bool) -> None:
-        assert self.task is not None
-        self._instance.world.budget.take("lost")
-        if is_late:
-            self.given_up()
-        self.task.resume(error=NotAppended("no answer"))
-
-    def given_up(self) -> None:
-        """It may still arrive."""
-        world, facts = self._instance.world, (self._entry, self._producer, self._sequence)
-        world.send(f"the late {self._what} arrives", lambda: _ignore(world.append(*facts)), "append", *facts)
 
 
 class Fencing(Step):
@@ -142,8 +70,7 @@ class CheckingGroup(Step):
 
     def _answer(self) -> None:
         assert self.task is not None
-        is_current = self._offsets.generation_id == self._world.generation
-        self.task.resume(ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION)
+        self.task.resume(ErrorCode.NONE if self._world.is_current(self._offsets) else ErrorCode.ILLEGAL_GENERATION)
 
 
 class DataWriter:
@@ -157,6 +84,7 @@ class DataWriter:
         self._parked: list[tuple[Callable[[], bool], Step]] = []
         self._watched: list[tuple[Sequence[TxnSend], Callable[[], None]]] = []
         self._payloads: dict[tuple[TopicPartition, int], str] = {}
+        self._sends: dict[tuple[TopicPartition, int], TxnSend] = {}
 
     def accept(self, batches: Iterable[Batch]) -> list[TxnSend]:
         """Sends them at once."""
@@ -173,28 +101,52 @@ class DataWriter:
         while sends := self._writes.ready(self._instance.world.time.now()):
             for send in sends:
                 self._writes.started(send, self._instance.world.time.now())
+                self._sends[send.place, send.sequence] = send
                 self._fly(send, self._payloads[send.place, send.sequence])
 
     def _fly(self, send: TxnSend, payload: str) -> None:
         world, place, sequence = self._instance.world, send.place, send.sequence
 
+        attempt = send.attempts
+
         def arrive() -> None:
             offset = world.write(place, self._producer, sequence, payload)
-            if not self._instance.is_killed:
+            if not self._instance.is_killed and attempt == send.attempts:
                 key = ("answer", self._instance.name, payload, self._producer, offset)
                 world.send(f"{self._instance.name} hears of {payload}", lambda: self._answered(send, offset), *key)
 
-        world.send(f"{payload} arrives from {self._instance.name}", arrive, "data", payload, self._producer, sequence)
+        key = ("data", payload, self._producer, sequence, attempt)
+        refuse = partial(self._refused, send, ErrorCode.MESSAGE_TOO_LARGE)
+        world.send(f"{payload} arrives from {self._instance.name}", arrive, *key, refuse=refuse)
 
     def _answered(self, send: TxnSend, offset: int | None) -> None:
-        if self._instance.is_killed:
-            return
         if offset is None:
-            self._writes.refused(send, ErrorCode.INVALID_PRODUCER_EPOCH, self._instance.world.time.now())
-        else:
+            self._refused(send, ErrorCode.INVALID_PRODUCER_EPOCH)
+        elif not self._instance.is_killed:
             self._writes.written(send, offset, -1)
+            self._go_on()
+
+    def _refused(self, send: TxnSend, error_code: int) -> None:
+        if not self._instance.is_killed:
+            self._writes.refused(send, error_code, self._instance.world.time.now())
+            self._go_on()
+
+    def _go_on(self) -> None:
         self._send()
         self._changed()
+
+    def moves(self) -> Iterator[Move]:
+        """The connection on which a batch was sent ends: it is sent again, and its first copy may be late."""
+        for (place, sequence), send in self._sends.items():
+            if send.in_flight and not send.settled:
+                text = f"{self._instance.name} loses its connection over {self._payloads[place, sequence]}"
+                yield Move(text, partial(self._again, send), is_fault=True)
+
+    def _again(self, send: TxnSend) -> None:
+        world = self._instance.world
+        world.budget.take("resend")
+        self._writes.again(send, world.time.now(), is_open=True)
+        self._go_on()
 
     def _changed(self) -> None:
         for row in [row for row in self._watched if all(send.settled for send in row[0])]:
@@ -258,7 +210,8 @@ class DataConnections:
 
     def writer(self, producer: Producer, native: BrokerWrites | None = None) -> DataWriter:
         """Of the next transaction."""
-        return DataWriter(self._instance, producer)
+        self._instance.writers.append(writer := DataWriter(self._instance, producer))
+        return writer
 
     def rest(self) -> None:
         """There are none."""
@@ -275,9 +228,13 @@ class Instance:
         self.world, self.name, self.life = world, name, life
         self.is_killed = False
         self.views = Views()
-        self.position = 0
+        self.reading = LogPartition(0, ViewSink(self.views))
+        #: So much of the partition that rejects producer ids.
+        self.rejects_read = 0
         self._nonces = 0
         self._under_way: set[str] = set()
+        #: Of all transactions.
+        self.writers: list[DataWriter] = []
         self.tools = OwnerTools(
             log=self,
             stats=TransactionStats(),
@@ -301,10 +258,20 @@ class Instance:
             yield Move(f"{self.name} follows the log", self._follow)
         if self.world.budget["crash"]:
             yield Move(f"{self.name} is killed, and started again", self.crash, is_fault=True)
+        if self.world.budget["snapshots"] and self.position:
+            yield Move(f"{self.name} takes a snapshot", self._take_snapshot, is_fault=True)
+        yield from moves_of_readers(self)
+        if self.world.budget["resend"]:
+            for writer in self.writers:
+                yield from writer.moves()
 
     def _follow(self) -> None:
         self.world.budget.take("follow")
         self.read()
+
+    def _take_snapshot(self) -> None:
+        self.world.budget.take("snapshots")
+        self.world.engine.start(f"{self.name}'s snapshot", self, take_snapshot(self))
 
     def crash(self) -> None:
         """What it has sent may still arrive; the next process reads all of the log before it serves anybody."""
@@ -325,10 +292,13 @@ class Instance:
     # -- the log
 
     def read(self) -> None:
-        """Reads to the end."""
-        for offset in range(self.position, len(self.world.log)):
-            read(self.views, self.world.log, offset)
-        self.position = len(self.world.log)
+        """Reads to the end; from the log's start on, where it has not read all that was deleted."""
+        read_on(self.reading, self.world)
+
+    @property
+    def position(self) -> int:
+        """The offset of the log before which it has read all."""
+        return max(0, self.reading.position)
 
     async def read_to_end(self, transactional_id: str) -> IdView | None:
         """As the product's."""
@@ -336,8 +306,8 @@ class Instance:
         return self.views.of(transactional_id)
 
     def is_foreign(self, transactional_id: str) -> bool:
-        """The log has nothing of newer versions."""
-        return False
+        """As the product's: it has not found the log's beginning, or a snapshot of it."""
+        return not self.views.knows(0)
 
     async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> None:
         """As the product's."""
@@ -352,6 +322,13 @@ class Instance:
     async def append_unfenced(self, entry: Entry) -> None:
         """As the product's."""
         await Appending(self, entry, Producer(-1, -1), 0)
+
+    async def read_all(self) -> None:
+        """As the product's: all partitions of the log."""
+        await Reading(self)
+        for offset in range(self.rejects_read, len(self.world.rejects)):
+            self.views.apply(1, LogPosition(offset, 0), *encode(self.world.rejects[offset]))
+        self.rejects_read = len(self.world.rejects)
 
     # -- brokers
 
@@ -435,9 +412,20 @@ def payload_of(batch: memoryview) -> str:
 _MOST_VALUE: Final = 40
 
 
+def read_on(reading: LogPartition, world: World) -> None:
+    """Reads the log to its end; from its start on, where what would come next is deleted."""
+    if reading.position < world.log_start:
+        reading.restart(world.log_start)
+    for offset in range(reading.position, len(world.log)):
+        at, raw = world.record(offset)
+        reading.apply([LogBatch(_header(offset), [Record(offset, at.timestamp_ms, *raw)])])
+
+
+@cache
+def _header(offset: int) -> BatchHeader:
+    """Of the batch with the record at an offset of the log."""
+    return read_header(build_batch([Record(0, 0, None, None)], base_offset=offset))
+
+
 def report(*_: object, **__: object) -> None:
     """Nobody reads it."""
-
-
-def _ignore(_: object) -> None:
-    pass

@@ -5,8 +5,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kproxy.codec.messages import ErrorCode
+from kproxy.net.txn.log_partition import LogPartition
+from kproxy.net.txn.transaction_log import ViewSink
 from kproxy.txn.verdict import Verdict
+from kproxy.txn.views import Views
 from verification.explorer.client import REPLACED
+from verification.explorer.instance import read_on
 from verification.explorer.world import World
 
 if TYPE_CHECKING:
@@ -24,6 +28,10 @@ DOOMED = "a transaction is lost only to a fault"
 STUCK = "every request is answered"
 OPEN = "nothing stays undecided"
 NOTICED = "what was decided stays, and the log names data before they are there"
+ANSWERED = "the offset of a response holds its record"
+LOADED = "a reader that begins at a snapshot knows what the log said"
+INPUT = "the input of a group is consumed in one transaction"
+PREPARED = "what is prepared waits for its decision"
 FAILED = "no procedure fails"
 
 
@@ -31,6 +39,8 @@ def broken(world: World) -> Iterator[tuple[str, str]]:
     """Those that do not hold, and why."""
     for text in world.broken:
         yield NOTICED, text
+    for text in world.misplaced:
+        yield ANSWERED, text
     seen = Counter(payload for payload, verdict in world.shown() if verdict is Verdict.COMMITTED)
     for payload, count in seen.items():
         if count > 1:
@@ -40,6 +50,8 @@ def broken(world: World) -> Iterator[tuple[str, str]]:
             yield from _records(client.name, told, seen)
         yield from _offsets(client, set(world.moved()))
         yield from _errors(client, world)
+    yield from _loaded(world)
+    yield from world.wrong()
     owners = Counter(identity for identity, _ in set(world.given))
     for identity, count in owners.items():
         if count > 1:
@@ -60,7 +72,7 @@ def _records(name: str, told: "Told", seen: Mapping[str, int]) -> Iterator[tuple
 
 
 #: Faults after which kproxy may have to abort a transaction.
-_HARM = frozenset({"lost", "silent", "crash", "time", "still", "forget", "rebalance", "moves", "unused"})
+_HARM = frozenset({"lost", "silent", "crash", "time", "still", "forget", "rebalance", "moves", "unused", "refuse"})
 
 
 def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
@@ -78,13 +90,28 @@ def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
         yield DOOMED, f"{client.name} has to abort, and nothing has happened but {sorted(world.budget.taken)}"
 
 
+def _loaded(world: World) -> Iterator[tuple[str, str]]:
+    """Of a new reader, and of instances that have read the log to its end, once something of the log is deleted."""
+    if not world.log_start:
+        return
+    views = Views()
+    read_on(LogPartition(0, ViewSink(views)), world)
+    if not views.knows(0):
+        yield LOADED, f"the log begins at {world.log_start}, and no snapshot says what was before"
+    at_the_end = [one.views for one in world.instances if one.position == len(world.log) and one.views.knows(0)]
+    for name in world.reader.names:
+        if any(one.of(name) != world.reader.of(name) for one in (views, *at_the_end) if one.knows(0)):
+            yield LOADED, f"readers do not agree on {name}"
+
+
 def _offsets(client: "Client", moved: Collection[int]) -> Iterator[tuple[str, str]]:
-    """Of its n-th transaction a client commits the offset n."""
+    """Each transaction commits an offset of its own."""
     for number, told in enumerate(client.told, 1):
-        if told.offsets and told.committed and number not in moved:
-            yield OFFSETS, f"{client.name} heard that its offsets {number} are committed"
-        if number in moved and (told.committed is False or True not in told.asked):
-            yield OFFSETS, f"offsets {number} of {client.name} have moved, and it has heard of or asked for no commit"
+        offset = client.offset(number)
+        if told.offsets and told.committed and offset not in moved:
+            yield OFFSETS, f"{client.name} heard that its offsets {offset} are committed"
+        if offset in moved and (told.committed is False or True not in told.asked):
+            yield OFFSETS, f"offsets {offset} of {client.name} have moved, and it has heard of or asked for no commit"
 
 
 def unfinished(world: World) -> Iterator[tuple[str, str]]:

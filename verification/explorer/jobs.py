@@ -7,16 +7,29 @@ from verification.explorer.broker_scenarios import BROKER_SCENARIOS, BrokerScena
 from verification.explorer.broker_variants import BROKER_VARIANTS
 from verification.explorer.driver_variants import DRIVER_VARIANTS
 from verification.explorer.drivers import DRIVER_SCENARIOS, DriverScenario
+from verification.explorer.group import GROUP_SCENARIOS, GroupScenario
+from verification.explorer.log_scenarios import LOG_SCENARIOS
+from verification.explorer.log_variants import LOG_VARIANTS
+from verification.explorer.preparing import PREPARING_SCENARIOS, PreparingScenario
+from verification.explorer.reject_scenarios import REJECT_SCENARIOS, RejectScenario
 from verification.explorer.scenarios import SCENARIOS, Scenario, bounded
 from verification.explorer.search import Found, search
 from verification.explorer.variant import Variant
 from verification.explorer.variants import VARIANTS
 
-Small: TypeAlias = Scenario | BrokerScenario | DriverScenario
+Small: TypeAlias = Scenario | BrokerScenario | DriverScenario | GroupScenario | PreparingScenario | RejectScenario
 #: All worlds.
-WORLDS: Final[tuple[Small, ...]] = (*SCENARIOS, *BROKER_SCENARIOS, *DRIVER_SCENARIOS)
+WORLDS: Final[tuple[Small, ...]] = (
+    *SCENARIOS,
+    *LOG_SCENARIOS,
+    *GROUP_SCENARIOS,
+    *PREPARING_SCENARIOS,
+    *REJECT_SCENARIOS,
+    *BROKER_SCENARIOS,
+    *DRIVER_SCENARIOS,
+)
 #: All rules that are left out in turn.
-RULES: Final = (*VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS)
+RULES: Final = (*VARIANTS, *LOG_VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS)
 
 
 class Job(NamedTuple):

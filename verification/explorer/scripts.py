@@ -26,6 +26,7 @@ class Script(NamedTuple):
     pipelined: bool = False
     #: The number of the instance that it asks first.
     at: int = 0
+    transactional_id: str = "id"
 
 
 @dataclass

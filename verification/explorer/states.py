@@ -48,7 +48,7 @@ class _Walk:
         if isinstance(one, _SILENT) or one is None:
             return type(one).__name__
         if isinstance(one, Instance):
-            return one.name, one.life, one.position
+            return one.name, one.life, one.position, one.reading.restarts, one.rejects_read
         if isinstance(one, tuple):
             return tuple([self.of(item) for item in one])
         number = self._met.get(id(one))
@@ -118,18 +118,21 @@ def _fields(one: Any) -> Iterator[tuple[str, Any]]:
 def key_of(world: World) -> int:
     """A number that is the same for equal states."""
     walk = _Walk()
+    writers = tuple(sorted(world.writers.known.items()))
     log = tuple([(walk.of(entry), at) for entry, at in world.log])
     partitions = tuple(
         [(tuple(one.rows), tuple(sorted(one.producers.known.items()))) for one in world.partitions.values()]
     )
     flying = tuple(sorted([repr(walk.of(flight.key)) for flight in world.flying]))
-    instances = tuple([(one.name, one.life, one.position, one._nonces, walk.of(one.owners)) for one in world.instances])
+    instances = tuple(
+        [(walk.of(one), tuple(one.views.unknown), one._nonces, walk.of(one.owners)) for one in world.instances]
+    )
     clients = tuple([walk.of(client) for client in world.clients])
     tasks = tuple([(task.name, walk.of(task.waits), walk.of(task.coroutine)) for task in world.engine.tasks])
     budget = tuple(sorted(world.budget.items()))
     return hash(
         (
-            *(log, tuple(partitions), flying, instances, clients, tasks, budget),
-            *(world.generation, world.time.seconds, world.facts()),
+            *(log, writers, tuple(partitions), flying, instances, clients, tasks, budget),
+            *(world.generation, world.time.seconds, world.log_start, walk.of(world.rejects), world.facts()),
         )
     )

@@ -119,7 +119,7 @@ VARIANTS: Final = (
             (ClientSequences, "order", rules.used_is_repeated),
         ),
         "aborted, TV2",
-        invariants.LOST,
+        invariants.ANSWERED,
     ),
     Variant(
         "a client receives the newest identity of its id",

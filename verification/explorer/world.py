@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.txn.ids import Producer
-from kproxy.txn.log_records import Entry, encode
+from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
@@ -54,6 +55,11 @@ class Producers:
         epoch, following = self.known[producer.producer_id]
         return producer.epoch < epoch or sequence != (following if producer.epoch == epoch else 0)
 
+    def has(self, producer: Producer, sequence: int) -> bool:
+        """Whether a batch is a copy of one that was written before."""
+        epoch, following = self.known.get(producer.producer_id, (-1, 0))
+        return producer.epoch == epoch and sequence < following
+
     def note(self, producer: Producer, sequence: int) -> None:
         """A batch was written."""
         self.known[producer.producer_id] = producer.epoch, sequence + 1
@@ -84,6 +90,8 @@ class Flight:
     arrive: Callable[[], None]
     #: What tells it from others, for states that are compared.
     key: tuple[Any, ...]
+    #: Refuses it for good instead, if it is a batch.
+    refuse: Callable[[], None] | None = None
 
 
 class Budget(Counter[str]):
@@ -110,7 +118,13 @@ class World:
         self.time = Clock(self.engine)
         self.budget = Budget(budget)
         self.log: list[tuple[Entry, int]] = []
+        #: What was before this offset is deleted; a reader that begins there needs a snapshot.
+        self.log_start = 0
+        #: The partition of the log that rejects producer ids.
+        self.rejects: list[Entry] = []
         self.writers = Producers()
+        #: The offset of each record, by its producer and sequence.
+        self._appended: dict[tuple[int, int, int], int] = {}
         self.partitions: dict[TopicPartition, Partition] = {place: Partition() for place in PARTITIONS}
         self.generation = 1
         self.flying: list[Flight] = []
@@ -123,6 +137,8 @@ class World:
         self.given: list[tuple[Producer, str]] = []
         #: Broken invariants, as they were noticed on the way.
         self.broken: list[str] = []
+        #: Responses with an offset at which there is another record.
+        self.misplaced: list[str] = []
         #: Of each batch that was once decided for readers: how.
         self.decided: dict[tuple[TopicPartition, int], Verdict] = {}
 
@@ -134,25 +150,52 @@ class World:
         """What tells a world of some kind from others of that kind, beside what all worlds have."""
         return ()
 
+    def wrong(self) -> Iterator[tuple[str, str]]:
+        """The broken invariants of a world of some kind, and why."""
+        return iter(())
+
     # -- the log
 
     def append(self, entry: Entry, producer: Producer, sequence: int) -> int | None:
-        """The offset of a record; None if it is refused."""
+        """The offset of a record, also if it is a copy of the one there; None if it is refused."""
+        offset, place = len(self.log), (*producer, sequence)
         if producer.producer_id >= 0:
+            if self.writers.has(producer, sequence):
+                return self._appended[place]
             if self.writers.refuses(producer, sequence):
                 return None
             self.writers.note(producer, sequence)
-        offset = len(self.log)
+            self._appended[place] = offset
         self.log.append((entry, self.time.wall_ms()))
-        read(self.reader, self.log, offset)
+        at, raw = self.record(offset)
+        self.reader.apply(0, at, *raw)
         self._look()
         return offset
+
+    def reject(self, entry: Entry) -> int:
+        """Rejects a producer id; the record's offset."""
+        offset = len(self.rejects)
+        self.rejects.append(entry)
+        self.reader.apply(1, LogPosition(offset, 0), *encode(entry))
+        self._look()
+        return offset
+
+    def record(self, offset: int) -> tuple[LogPosition, RawRecord]:
+        """A record of the log, as it is stored."""
+        entry, at_ms = self.log[offset]
+        return LogPosition(offset, at_ms), encode(entry)
+
+    def delete_records(self, before: int) -> None:
+        """Deletes what is in the log before an offset; late requests delete nothing more."""
+        self.log_start = max(self.log_start, before)
 
     # -- partitions
 
     def write(self, place: TopicPartition, producer: Producer, sequence: int, payload: str) -> int | None:
         """The offset of a batch; None if it is refused."""
         partition = self.partitions[place]
+        if partition.producers.has(producer, sequence):
+            return next((row.base_offset for row in partition.rows if row[:3] == (*producer, sequence)), None)
         if partition.producers.refuses(producer, sequence):
             return None
         partition.producers.note(producer, sequence)
@@ -211,9 +254,9 @@ class World:
 
     # -- what is in flight
 
-    def send(self, text: str, arrive: Callable[[], None], *key: Any) -> None:
+    def send(self, text: str, arrive: Callable[[], None], *key: Any, refuse: Callable[[], None] | None = None) -> None:
         """Something is under way from now on."""
-        self.flying.append(Flight(text, arrive, key))
+        self.flying.append(Flight(text, arrive, key, refuse))
 
     def _arrivals(self) -> Iterator[Move]:
         for flight in self.flying:
@@ -223,6 +266,14 @@ class World:
                 flight.arrive()
 
             yield Move(flight.text, do)
+            if flight.refuse is not None and self.budget["refuse"]:
+                yield Move(f"{flight.text}, and is refused for good", partial(self._refuse, flight), is_fault=True)
+
+    def _refuse(self, flight: Flight) -> None:
+        self.budget.take("refuse")
+        self.flying.remove(flight)
+        assert flight.refuse is not None
+        flight.refuse()
 
     # -- what may happen
 
@@ -239,6 +290,10 @@ class World:
                 if partition.producers.known and self._is_decided(place):
                     do = partial(self._forget, partition)
                     found.append(Move(f"partition {place[1]} forgets its producers", do, is_fault=True))
+        if self.budget["forget_log"] and self.writers.known:
+            found.append(Move("the log forgets its producers", self._forget_writers, is_fault=True))
+        if self.budget["back"] and self.log_start:
+            found.append(Move("the log's next leader has not deleted anything", self._go_back, is_fault=True))
         if self.budget["rebalance"]:
             found.append(Move("the group moves on", self._rebalance, is_fault=True))
         return found
@@ -290,12 +345,18 @@ class World:
         self.budget.take("forget")
         partition.producers.known.clear()
 
+    def _go_back(self) -> None:
+        self.budget.take("back")
+        self.log_start = 0
+
+    def _forget_writers(self) -> None:
+        self.budget.take("forget_log")
+        self.writers.known.clear()
+
+    def is_current(self, offsets: TransactionOffsets) -> bool:
+        """Whether the group is still in the generation in which these offsets were read."""
+        return offsets.generation_id == self.generation
+
     def _rebalance(self) -> None:
         self.budget.take("rebalance")
         self.generation += 1
-
-
-def read(views: Views, log: list[tuple[Entry, int]], offset: int) -> None:
-    """Has views take the record at an offset."""
-    entry, at_ms = log[offset]
-    views.apply(0, LogPosition(offset, at_ms), *encode(entry))

@@ -1,22 +1,21 @@
 """Rejects producer ids that readers have met and the transaction log does not know: otherwise readers wait for ever.
 
 An instance that rejects one must have met its data, and then read the log to its end: what is not in the log then will
-never be. The model (``verification.models.transaction_log``) shows what happens otherwise.
+never be. The explorer (``verification.explorer.broken_rejects``) shows what happens otherwise.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
-import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.network import Network
 from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import is_transactional_producer_id
+from kproxy.txn.procedures.outside import Time
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.unknown import Met
 
@@ -39,7 +38,7 @@ class Rejects:
         transactions: TransactionLog,
         read_all: Callable[[], Awaitable[None]],
         stats: TransactionStats,
-        network: Network,
+        time: Time,
         *,
         grace_s: float,
         by_itself: bool,
@@ -53,10 +52,10 @@ class Rejects:
         self._views = transactions.views
         self._read_all = read_all
         self._stats = stats
-        self._network = network
+        self._time = time
         self._grace_s = grace_s
         self._by_itself = by_itself
-        #: Since when each has been unknown, by trio's clock.
+        #: Since when each has been unknown, by ``Time.now``.
         self._since: dict[int, float] = {}
         #: When the grace began, when there was one last, and how often the log had been read again.
         self._began: float | None = None
@@ -67,7 +66,7 @@ class Rejects:
         """Looks for ever."""
         wait_s = look_s
         while True:
-            await trio.sleep(wait_s)
+            await self._time.sleep(wait_s)
             wait_s = min(look_s, _LOOK_AGAIN_S) if await self.look() else look_s
 
     async def look(self) -> bool:
@@ -86,7 +85,7 @@ class Rejects:
         return bool(rejected)
 
     def _note(self, unknown: dict[int, Met]) -> None:
-        now = trio.current_time()
+        now = self._time.now()
         new = [one for number, one in unknown.items() if number not in self._since]
         self._since = {number: self._since.get(number, now) for number in unknown}
         was_quiet = not unknown and now - self._last > self._grace_s
@@ -111,13 +110,13 @@ class Rejects:
 
     def _is_due(self) -> bool:
         began = self._began
-        return self._by_itself and began is not None and trio.current_time() - began >= self._grace_s
+        return self._by_itself and began is not None and self._time.now() - began >= self._grace_s
 
     def _tell(self) -> None:
         since = min(self._since.values(), default=None)
         self._stats.unknown = len(self._since)
-        ago_s = 0.0 if since is None else trio.current_time() - since
-        self._stats.oldest_unknown = None if since is None else self._network.wall() - ago_s
+        ago_s = 0.0 if since is None else self._time.now() - since
+        self._stats.oldest_unknown = None if since is None else self._time.wall_ms() / 1000 - ago_s
 
     # -- rejecting
 
@@ -167,7 +166,7 @@ class Rejects:
 
     async def _reject(self, one: Met) -> bool:
         """Rejects one unless the log, read to its end, knows it. AppendError, OSError, RemoteProtocolError."""
-        with trio.move_on_after(_REJECT_S):
+        with self._time.scope(_REJECT_S):
             self._log.wanted.set()
             await self._log.opened.wait()
             await self._read_all()

@@ -152,7 +152,7 @@ class Transactions:
             self.log,
             self._read_to_end,
             stats.transactions,
-            cluster.network,
+            trio_time,
             grace_s=config.transaction_max_timeout_ms / 1000,
             by_itself=config.unknown_producer_ids == "reject",
         )

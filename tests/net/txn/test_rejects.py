@@ -11,12 +11,13 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_appender import AppendUnknown
 from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.trio_time import TrioTime
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
-from verification.models.transaction_log.bodies import claim, producer, reject
+from tests.txn.bodies import claim, producer, reject
 
 X, Y, Z = (producer(number, 0).producer_id for number in (900, 901, 902))
 GRACE_S = 900.0
@@ -65,7 +66,7 @@ class Log:
             self,  # type: ignore[arg-type]  # as far as it is asked
             self.read_all,
             stats,
-            SocketNetwork(),
+            TrioTime(SocketNetwork().wall),
             grace_s=GRACE_S,
             by_itself=by_itself,
         )

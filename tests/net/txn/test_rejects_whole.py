@@ -15,7 +15,7 @@ from kproxy.txn.verdict import Verdict
 from tests.net.harness import FrameClient, Proxied, eventually, produce, proxied, running
 from tests.net.txn.test_reading_whole import OPTIONS, Consumer, end_of, topic_id_of, transact
 from tests.net.txn.wire_producer import WireProducer
-from verification.models.transaction_log.bodies import producer
+from tests.txn.bodies import producer
 
 STRAY = producer(900_000_001, 0)
 

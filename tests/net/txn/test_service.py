@@ -40,7 +40,7 @@ from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE, configured
 from tests.net.txn.member_scene import MemberGroup, refused
-from verification.models.transaction_log.bodies import producer
+from tests.txn.bodies import producer
 
 pytestmark = pytest.mark.idle_clock
 

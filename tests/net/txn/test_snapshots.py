@@ -34,7 +34,7 @@ from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from tests.net.txn.log_harness import PATIENCE, configured
-from verification.models.transaction_log.bodies import claim, decision, nonce, partitions, producer
+from tests.txn.bodies import claim, decision, nonce, partitions, producer
 
 P0, P1 = producer(100, 0), producer(100, 1)
 PLACE = ("t", 0)

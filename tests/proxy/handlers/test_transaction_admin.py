@@ -33,7 +33,7 @@ from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
 from tests.proxy.playbook import KAFKA_44, Play, configure
-from verification.models.transaction_log import bodies
+from tests.txn import bodies
 
 SERVED = {
     **KAFKA_44,

@@ -17,7 +17,7 @@ from kproxy.codec.messages import Message
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.txn.ids import Producer, log_partition
 from kproxy.txn.log_records import Entry, encode
-from verification.models.transaction_log.bodies import claim, decision, mirrored, offsets, partitions, prepare, producer
+from tests.txn.bodies import claim, decision, mirrored, offsets, partitions, prepare, producer
 
 LOG: Final = "__kproxy_transaction_state"
 LOG_PARTITIONS: Final = 16

@@ -5,7 +5,7 @@ from kproxy.spark.audit.log_facts import make_decoded, make_facts
 from kproxy.spark.audit.tables import PLAIN, table
 from kproxy.txn.log_records import Entry, encode
 from tests.spark.audit.frames import Found
-from verification.models.transaction_log.bodies import claim, decision, producer
+from tests.txn.bodies import claim, decision, producer
 
 BEGAN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

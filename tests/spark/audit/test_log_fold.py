@@ -8,7 +8,7 @@ from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
-from verification.models.transaction_log.bodies import (
+from tests.txn.bodies import (
     claim,
     decision,
     member,

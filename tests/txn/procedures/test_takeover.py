@@ -18,8 +18,8 @@ from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import LogPosition
 from kproxy.txn.writes import PartitionWrites, TxnSend
+from tests.txn import bodies
 from tests.txn.procedures.memory_log import P0, P1, Desk
-from verification.models.transaction_log import bodies
 
 
 class FormerEpochs:

@@ -13,7 +13,6 @@ from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
-from kproxy.net.txn.log_appender import AppendError
 from kproxy.net.txn.rejects import Rejects
 from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
@@ -22,6 +21,7 @@ from kproxy.txn.prepared_parts import named_parts
 from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.outside import NotAppended
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.view import IdView, LogPosition
 
@@ -52,7 +52,7 @@ async def joins_as_its_owner(self: Member, view: IdView, main: Producer) -> bool
     claim = view.claim
     assert claim is not None
     body = TransactionMember(claim.nonce, *main, self.name, *self.producer, self._nonce)
-    with suppress(AppendError):
+    with suppress(NotAppended):
         await self._tools.log.append(self._entry(body), claim.producer_id, claim.first_epoch, 1)
     now = await self._keeper.read_to_end()
     return now is not None and self.producer in now.members
@@ -60,7 +60,7 @@ async def joins_as_its_owner(self: Member, view: IdView, main: Producer) -> bool
 
 async def prepared_when_sent(self: Member, body: Message, sequence: int) -> None:
     """A part is reported when its record was sent."""
-    with suppress(AppendError):
+    with suppress(NotAppended):
         await self._tools.log.append(self._entry(body), *self.producer, sequence)
 
 

@@ -27,7 +27,7 @@ from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Writes
-from verification.models.transaction_log.broken_views import HastyLoader
+from verification.explorer.broken_snapshots import HastyLoader
 from verification.simulation.transactions import broken_rules, group_scripts, invariants, late_scripts, scripts
 from verification.simulation.transactions.homes import LONE_FAULTS
 from verification.simulation.transactions.plan import Taste, WorldPlan, make_plan

@@ -21,7 +21,7 @@ from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.native_stage import TOPIC, Client, Stage, stage
 from tests.net.txn.log_harness import PATIENCE
-from verification.models.transaction_log.bodies import claim, decision, native_member, prepare, producer
+from tests.txn.bodies import claim, decision, native_member, prepare, producer
 
 P0, M, SECOND = producer(100, 0), producer(200, 0), producer(300, 0)
 NAME = "slot"

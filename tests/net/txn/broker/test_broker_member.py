@@ -31,9 +31,9 @@ from tests.net.txn.broker.fenced_client import states, told
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Stage, stage
 from tests.net.txn.log_harness import PATIENCE, configured
 from tests.net.txn.member_scene import batch
+from tests.txn import bodies
+from tests.txn.bodies import producer
 from tests.txn.procedures.memory_log import TRIO_TIME
-from verification.models.transaction_log import bodies
-from verification.models.transaction_log.bodies import producer
 
 pytestmark = pytest.mark.idle_clock
 

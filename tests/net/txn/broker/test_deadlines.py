@@ -15,7 +15,7 @@ from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
-from verification.models.transaction_log.bodies import claim, decision, member, native_member, prepare, producer
+from tests.txn.bodies import claim, decision, member, native_member, prepare, producer
 
 P0 = producer(100, 0)
 M, N, L = producer(200, 0), producer(201, 0), producer(202, 0)

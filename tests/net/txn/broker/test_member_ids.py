@@ -10,8 +10,8 @@ from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.view_values import BrokerTransaction
-from verification.models.transaction_log import bodies
-from verification.models.transaction_log.bodies import producer
+from tests.txn import bodies
+from tests.txn.bodies import producer
 
 M, N = producer(200, 0), producer(201, 0)
 

@@ -18,7 +18,7 @@ from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, TOPIC, Client, Kproxy, Stage, stage
 from tests.net.txn.log_harness import PATIENCE
-from verification.models.transaction_log.bodies import claim, member, native_member, prepare, producer
+from tests.txn.bodies import claim, member, native_member, prepare, producer
 
 P0 = producer(100, 0)
 M, N = producer(200, 0), producer(201, 0)

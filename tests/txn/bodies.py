@@ -1,4 +1,4 @@
-"""Records of the transaction log in short form: for the model, and for tests of what reads them."""
+"""Records of the transaction log in short form, for tests of their readers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
