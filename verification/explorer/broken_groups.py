@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kproxy.codec._generated.transaction_offsets import TransactionOffsets
+from kproxy.codec._generated.transaction_offsets import TransactionOffsets, TransactionOffsetsPartition
 from kproxy.txn.logged_group_offsets import one_of_each_member
 from kproxy.txn.procedures.pending_offsets import PendingOffsets
 from kproxy.txn.view import IdView
@@ -21,6 +21,12 @@ async def checks_the_member(self: PendingOffsets, offsets: TransactionOffsets, w
 def forgets_the_generation(records: Iterable[TransactionOffsets]) -> list[TransactionOffsets]:
     """A commit checks the member alone."""
     return one_of_each_member([record.replaced(generation_id=-1) for record in records])
+
+
+def ranks_the_oldest_first(said: tuple[int, TransactionOffsetsPartition]) -> tuple[int, int]:
+    """Of two ids' offsets of one partition, those of the older generation count."""
+    generation, row = said
+    return -generation, -row.offset
 
 
 def leaves_offsets(self: IdView, former: Ongoing, owner: Any, nonce: bytes) -> None:

@@ -1,9 +1,11 @@
 """Two transactional ids, each with an instance of its own, whose producers take turns with the input of one group.
 
-The input is one record. The group's member that has it asks for the group's offset as a client does, through the
-product's own ``GroupAsks``, and commits what it makes of the record with the offset after it.
+The group's member that has the input asks for the group's offset as a client does, through the product's own
+``GroupAsks``, and commits its result for the next record with the offset after that. A hundred offsets stand for
+one record, so that each transaction has an offset of its own.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -23,6 +25,8 @@ from verification.explorer.scripts import Script, Txn
 from verification.explorer.world import World
 
 _GROUP: Final = "g"
+#: Of one record.
+_OFFSETS: Final = 100
 _TXN: Final = Txn((1,), offsets=True)
 
 
@@ -48,6 +52,8 @@ class GroupWorld(World):
     """The input is one member's at a time: the first one's at the beginning."""
 
     owner = 1
+    #: How many records the input has.
+    records = 1
 
     def facts(self) -> tuple[Any, ...]:
         """Whose the input is."""
@@ -64,10 +70,15 @@ class GroupWorld(World):
         return super().is_current(offsets)
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        """The input is consumed once."""
+        """Each record of the input is consumed once."""
         seen = [payload for payload, verdict in self.shown() if verdict is Verdict.COMMITTED]
-        if len(seen) > 1:
+        consumed = Counter(self._input(*map(int, payload.split("."))) for payload in seen)
+        if any(count > 1 for count in consumed.values()):
             yield invariants.INPUT, f"{seen} are committed"
+
+    def _input(self, client: int, _: int, transaction: int) -> int:
+        """The record of the input that a committed record was made of."""
+        return self.clients[client - 1].offset(transaction) // _OFFSETS
 
 
 class _Assigned(Step):
@@ -97,6 +108,8 @@ class Member(Client):
         """It has no input yet."""
         super().__init__(world, number, Script((), second=second, at=number - 1, transactional_id=f"id {number}"))
         self._generation = 0
+        #: Those that its transactions commit.
+        self._offsets: list[int] = []
 
     @property
     def generation(self) -> int:
@@ -104,8 +117,7 @@ class Member(Client):
         return self._generation
 
     def offset(self, number: int) -> int:
-        """Any but 0 says that the input is consumed."""
-        return 10 * self.number + number
+        return self._offsets[number - 1]
 
     async def _run(self) -> None:
         try:
@@ -113,12 +125,20 @@ class Member(Client):
             while await _Assigned(self):
                 self._generation = self.world.generation
                 offset = await self._ask("OffsetFetch", self._fetch)
-                if offset:
+                if offset is None:
+                    continue
+                if offset // _OFFSETS >= self._records:
                     return
-                if offset is not None:
-                    await self._transaction(_TXN)
+                following = (offset // _OFFSETS + 1) * _OFFSETS
+                self._offsets.append(following + 10 * len(self._offsets) + self.number)
+                await self._transaction(_TXN)
         except Fatal as error:
             self.ended = f"fatal: {error}"
+
+    @property
+    def _records(self) -> int:
+        assert isinstance(self.world, GroupWorld)
+        return self.world.records
 
     async def _fetch(self, instance: Instance, _: TxnRequest) -> int | None:
         return await Asks(instance).offset()
@@ -134,10 +154,12 @@ class GroupScenario(NamedTuple):
     second: bool = False
     #: What happens first, by the beginning of its text.
     opening: tuple[str, ...] = ("client 1 has the input",)
+    records: int = 1
 
     def make(self) -> World:
         """At its beginning."""
         world = GroupWorld({"again": 1, "rebalance": self.rebalances + self.opening.count(_REBALANCE)})
+        world.records = self.records
         world.instances = [Instance(world, name) for name in "ab"]
         world.clients = [Member(world, number, second=self.second) for number in (1, 2)]
         first, second = world.clients
@@ -165,5 +187,13 @@ GROUP_SCENARIOS: Final = (
         1,
         second=True,
         opening=_CONSUMED_BETWEEN,
+    ),
+    GroupScenario(
+        "shared group, in turn, TV2",
+        "each consumes a record",
+        0,
+        second=True,
+        opening=("client 1 has the input", "a/EndTxn commit: DECISION", _REBALANCE),
+        records=2,
     ),
 )

@@ -48,7 +48,7 @@ def broken(world: World) -> Iterator[tuple[str, str]]:
     for client in world.clients:
         for told in client.told:
             yield from _records(client.name, told, seen)
-        yield from _offsets(client, set(world.moved()))
+        yield from _offsets(client, world.moved)
         yield from _errors(client, world)
     yield from _loaded(world)
     yield from world.wrong()

@@ -7,7 +7,7 @@ from kproxy.net.txn import group_offset_requests, snapshots
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.snapshots import Snapshots
-from kproxy.txn import claims, views
+from kproxy.txn import claims, logged_group_offsets, views
 from kproxy.txn import view as view_module
 from kproxy.txn.procedures import claim_keeper, log_owner, pending_offsets
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
@@ -106,6 +106,12 @@ LOG_VARIANTS: Final = (
         invariants.INPUT,
     ),
     Variant("the member is checked in any generation", _MEMBER_ALONE, "shared group, back, TV2", invariants.INPUT),
+    Variant(
+        "of two ids' offsets the older count",
+        ((logged_group_offsets, "_rank", broken_groups.ranks_the_oldest_first),),
+        "shared group, in turn, TV2",
+        invariants.INPUT,
+    ),
     Variant(
         "offsets stay with the epoch before",
         ((IdView, "_continue", broken_groups.leaves_offsets),),

@@ -139,6 +139,8 @@ class World:
         self.broken: list[str] = []
         #: Responses with an offset at which there is another record.
         self.misplaced: list[str] = []
+        #: The offsets of the group that readers of the log have seen committed.
+        self.moved: set[int] = set()
         #: Of each batch that was once decided for readers: how.
         self.decided: dict[tuple[TopicPartition, int], Verdict] = {}
 
@@ -169,6 +171,8 @@ class World:
         self.log.append((entry, self.time.wall_ms()))
         at, raw = self.record(offset)
         self.reader.apply(0, at, *raw)
+        for _, _, moved in self.reader.unmirrored_offsets("g"):
+            self.moved.update(row.offset for topic in moved.topics for row in topic.partitions)
         self._look()
         return offset
 
@@ -234,11 +238,6 @@ class World:
             for row in partition.rows:
                 if not row.is_control:
                     yield row.payload, self.verdict(place, row)
-
-    def moved(self) -> Iterator[int]:
-        """The offsets of the group that readers of the log see committed."""
-        for _, _, record in self.reader.unmirrored_offsets("g"):
-            yield from (row.offset for topic in record.topics for row in topic.partitions)
 
     def _look(self) -> None:
         for place, partition in self.partitions.items():
