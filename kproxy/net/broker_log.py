@@ -165,6 +165,21 @@ class BrokerLog:
         self._stats.readbacks += len(spots)
         failed |= await read_logs(self._leaders, self._config, self._stats, spots, settle)
 
+    async def is_lost(self, place: TopicPartition, offset: int, producer_ids: Collection[int]) -> bool:
+        """Whether the log has lost what these producers wrote at an offset: it ends before, or has another's there.
+
+        What retention has deleted is not lost. OSError, RemoteProtocolError: it can't be read.
+        """
+        end, _ = (await self.survey([place]))[place]
+        if end <= offset:
+            return True
+        found: list[Batch] = []
+        failed: Failures = {}
+        await self.read_at({place: [offset]}, lambda _, batch: found.append(batch), failed)
+        for error in failed.values():
+            raise error
+        return any(batch.header.producer_id not in producer_ids for batch in found)
+
     async def survey(
         self, places: Collection[TopicPartition], failed: Failures | None = None
     ) -> dict[TopicPartition, Survey]:

@@ -13,13 +13,14 @@ from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.kept.repair import SEND_AGAIN, Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
+from kproxy.dedup.losses import ReportLoss
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import Batch, BrokerLog, Failures
+from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.single_batch import send_batch
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
-from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, restamp
+from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, report_missing, restamp
 from kproxy.proxy.kept_stats import KeptStats
 
 if TYPE_CHECKING:
@@ -39,12 +40,15 @@ _NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
 class KeptRepairs:
     """The repairs of a process: of one partition of a producer one after the other, in the order of the responses."""
 
-    def __init__(self, cluster: Cluster, config: Config, broker_log: BrokerLog, stats: KeptStats) -> None:
+    def __init__(
+        self, cluster: Cluster, config: Config, broker_log: BrokerLog, stats: KeptStats, report: ReportLoss
+    ) -> None:
         """``broker_log`` reads and fences; batches are sent as their client's principal."""
         self._cluster = cluster
         self._config = config
         self._broker_log = broker_log
         self._stats = stats
+        self._report = report
         self._last: dict[KeptPartition, trio.Event] = {}
         #: Logs are read by so many at a time, for all clients.
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
@@ -96,17 +100,10 @@ class KeptRepairs:
     def _note(self, part: KeptPart, told: Told) -> None:
         stats, batch = self._stats, part.batch
         stats.repairs[told.cause] = stats.repairs.get(told.cause, 0) + 1
+        missing = told.lost
         if not told.error_code:
-            stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, told.base_offset)
-        if told.lost:
-            stats.lost_records += told.lost
-            log.error(
-                "a log has lost acknowledged records",
-                partition=part.key[1],
-                topic=part.key[0].hex() if len(part.key[0]) == 16 else part.key[0].decode("utf-8", "replace"),
-                records=told.lost,
-                producer_id=batch.producer_id,
-            )
+            missing = part.partition.written(batch.epoch, batch.sequence, batch.records, told.base_offset)
+        report_missing(part, missing, self._report)
 
     async def _repair(self, ask: RepairRequest, part: KeptPart, first: Told, pool: Pool) -> Told:
         try:
@@ -137,7 +134,7 @@ class KeptRepairs:
                     return await self._find(part, place, producer_ids, since)
             case Check(offset, producer_ids):
                 async with self._reads:
-                    return await self._is_gone(place, offset, producer_ids)
+                    return await self._broker_log.is_lost(place, offset, producer_ids)
             case FenceOff(producer_id, epoch):
                 await self._broker_log.fence([place], [(producer_id, epoch)])
                 return None
@@ -152,18 +149,6 @@ class KeptRepairs:
             if (header.producer_epoch, header.base_sequence) == (batch.epoch, batch.sequence):
                 return header.base_offset
         return -1
-
-    async def _is_gone(self, place: TopicPartition, offset: int, producer_ids: tuple[int, ...]) -> bool:
-        """Whether another producer's record is at an offset, or the log ends before it."""
-        end, _ = (await self._broker_log.survey([place]))[place]
-        if end <= offset:
-            return True
-        found: list[Batch] = []
-        failed: Failures = {}
-        await self._broker_log.read_at({place: [offset]}, lambda _, batch: found.append(batch), failed)
-        for error in failed.values():
-            raise error
-        return any(batch.header.producer_id not in producer_ids for batch in found)
 
     async def _send(self, ask: RepairRequest, part: KeptPart, producer_id: int, pool: Pool) -> Told:
         data = restamp(ask.call, part, producer_id)

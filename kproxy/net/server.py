@@ -14,6 +14,7 @@ from kproxy.config.os_limits import clients_for_files
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.dedup.kept.clients import KeptClients
+from kproxy.dedup.losses import ReportLoss
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
@@ -25,6 +26,7 @@ from kproxy.net.kept_repairs import KeptRepairs
 from kproxy.net.lane_leases import Lanes
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.log_limit import LogLimit
+from kproxy.net.loss_log import LossLog
 from kproxy.net.network import ByteIO, FilesShort, NetworkListener
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 from kproxy.net.shared import READ_BYTES, Shared
@@ -123,6 +125,7 @@ class Server:
         self._introductions = LogLimit()
         self._logins = logins
         self._wall = cluster.network.wall() - trio.current_time()
+        losses = LossLog(stats.kept, cluster.map.topic_names)
         self._shared = Shared(
             cluster,
             stats,
@@ -135,9 +138,9 @@ class Server:
             transactions,
             transactions.reading if transactions is not None else None,
             logins,
-            KeptRepairs(cluster, config, broker_log, stats.kept),
+            KeptRepairs(cluster, config, broker_log, stats.kept, losses.report),
         )
-        self._services = _services(cluster.map, transactions, self._kept)
+        self._services = _services(cluster.map, transactions, self._kept, losses.report)
         self._policy = _policy(config, decides=transactions is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
@@ -426,9 +429,11 @@ def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
     )
 
 
-def _services(cluster: ClusterMap, transactions: "Transactions | None", kept: KeptClients) -> Services:
+def _services(
+    cluster: ClusterMap, transactions: "Transactions | None", kept: KeptClients, report_loss: ReportLoss
+) -> Services:
     if transactions is None:
-        return Services(cluster, kept=kept)
+        return Services(cluster, kept=kept, report_loss=report_loss)
     reading = transactions.reading
     implicit = transactions.implicit_transactions
     return Services(
@@ -441,4 +446,5 @@ def _services(cluster: ClusterMap, transactions: "Transactions | None", kept: Ke
         applications=implicit if implicit.watches else None,
         memberships=transactions.memberships,
         kept=kept,
+        report_loss=report_loss,
     )

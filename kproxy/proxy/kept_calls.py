@@ -8,10 +8,10 @@ from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
-from kproxy.dedup.kept.producers import KeptPartition
+from kproxy.dedup.kept.producers import KeptPartition, Missing
 from kproxy.dedup.kept.repair import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
-from kproxy.proxy.kept_stats import KeptStats
+from kproxy.dedup.losses import Loss, ReportLoss
 
 
 class KeptPart(NamedTuple):
@@ -39,7 +39,7 @@ class KeptCall:
     #: All of its batches have a response, or will have none.
     done: bool = False
 
-    def answered(self, results: Mapping[TrackKey, tuple[int, int, int]], stats: KeptStats) -> None:
+    def answered(self, results: Mapping[TrackKey, tuple[int, int, int]], report: ReportLoss) -> None:
         """Takes the broker's response; may be called again with it."""
         if self.wrong is not None:
             return
@@ -51,7 +51,7 @@ class KeptCall:
                 continue
             if not error:
                 batch = part.batch
-                stats.lost_records += part.partition.written(batch.epoch, batch.sequence, batch.records, offset)
+                report_missing(part, part.partition.written(batch.epoch, batch.sequence, batch.records, offset), report)
             part.partition.ends(part.batch.sequence, refused=bool(error), arrival=part.batch.arrival)
         if not self.wrong:
             self.finish()
@@ -65,6 +65,12 @@ class KeptCall:
     def finish(self) -> None:
         """Frees the frame, which others need not hold on to: each batch has a response, or will have none."""
         self.done, self.frame = True, bytearray()
+
+
+def report_missing(part: KeptPart, missing: Missing | None, report: ReportLoss) -> None:
+    """Reports acknowledged records of a producer that turn out to be missing, if there are any."""
+    if missing is not None:
+        report(Loss(part.key, part.batch.producer_id, *missing))
 
 
 class RepairRequest(NamedTuple):

@@ -21,8 +21,8 @@ class KeptStats:
         expected=("forgotten", "lost", "out_of_order"),
     )
     lost_records: int = counter(
-        "Acknowledged records of idempotent producers that a log was found not to hold any more: an unclean leader "
-        "election, or a topic that was made again."
+        "Acknowledged records that a log was found not to hold any more when their producer wrote again: an unclean "
+        "leader election, or a topic that was made again. At most so many: others' records between them count, too."
     )
     left_out: int = counter("Late batches that their idempotent producer had given up, refused.", "sequences_left_out")
     foreign_ids: int = counter(

@@ -107,7 +107,7 @@ class ProduceGate:
         #: The time-out of the last request, and the seconds within which it has to be answered.
         self._timeout_ms = 0
         self._allowed = _SHORTEST_TIMEOUT_SECONDS
-        self.producer = Producer(ctx.policy.max_in_flight, self._count_converted)
+        self.producer = Producer(ctx.policy.max_in_flight, self._count_converted, ctx.services.report_loss)
         #: This connection among those of its producer; comes before the lane.
         self.member: ProducerConnection | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, walk_response
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
+from kproxy.dedup.losses import ReportLoss, unreported
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.conversion import Converted
@@ -29,7 +30,12 @@ _FIRST_NODE_ENDPOINTS = 10
 class Producer:
     """The produce side of one session, under one lane."""
 
-    def __init__(self, max_in_flight: int, count_converted: Callable[[str, int, int, int], None]) -> None:
+    def __init__(
+        self,
+        max_in_flight: int,
+        count_converted: Callable[[str, int, int, int], None],
+        report_loss: ReportLoss = unreported,
+    ) -> None:
         """``max_in_flight``: batches of a partition.
 
         ``count_converted(direction, magic, batches, records)`` is called for each conversion.
@@ -37,6 +43,7 @@ class Producer:
         self.lane: Lane | None = None
         self._max_in_flight = max_in_flight
         self._count = count_converted
+        self._report_loss = report_loss
         self._waiting: deque[UpstreamProduce] = deque()
         self.refusals = Refusals()
         #: The calls with open batches, oldest first.
@@ -254,6 +261,8 @@ class Producer:
                 clean = False
             elif track.answered(send, *result):
                 call.open -= 1
+                if track.loss is not None:
+                    self._report(track)
             elif self._settled_refusal(send):
                 call.open -= 1
                 refused = True
@@ -288,10 +297,17 @@ class Producer:
         waiting: Counter[ProduceCall] = Counter()
         for group in self._waiting:
             waiting[group.call] += len(group.batches)
+        for track in self.lane.tracks.values() if self.lane is not None else ():
+            self._report(track)
         for call in list(self.calls):
             call.open = waiting[call] + sum(not send.settled for part in call.parts for send in part.sends)
             if not call.open:
                 self._finish(call)
+
+    def _report(self, track: Track) -> None:
+        if track.loss is not None:
+            self._report_loss(track.loss)
+            track.loss = None
 
     def _finish(self, call: ProduceCall) -> None:
         self.calls.remove(call)

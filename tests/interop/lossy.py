@@ -109,17 +109,40 @@ class Findings:
     disorder: int
 
 
+class Written:
+    """All that a topic has held, as far as it was read, also what was deleted since: numbered records."""
+
+    def __init__(self) -> None:
+        """Nothing was read."""
+        #: By partition: the offset after the last one.
+        self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self._records: dict[int, dict[int, tuple[bytes, int]]] = defaultdict(dict)
+
+    def read(self, bootstrap: str, topic: str) -> None:
+        """Read what the brokers have now."""
+        with ClusterClient(bootstrap) as client:
+            for partition in range(PARTITIONS):
+                data = client.read_all(topic, partition)
+                for record in iter_records(data, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
+                    number = int(bytes(record.value or b"")[:_NUMBER_BYTES])
+                    self._records[partition][record.offset] = (bytes(record.key or b""), number)
+                    self.ends[partition] = record.offset + 1
+
+    def compare(self, count: int) -> Findings:
+        """Compare with the numbers below ``count``, in their order of each key."""
+        copies: Counter[int] = Counter()
+        by_key: dict[bytes, list[int]] = defaultdict(list)
+        for rows in self._records.values():
+            for _, (key, number) in sorted(rows.items()):
+                if number not in copies:
+                    by_key[key].append(number)
+                copies[number] += 1
+        late = sum(later < earlier for numbers in by_key.values() for earlier, later in itertools.pairwise(numbers))
+        return Findings(copies.total() - len(copies), len(set(range(count)) - copies.keys()), late)
+
+
 def examine(broker: str, topic: str, count: int) -> Findings:
     """Read a topic straight from its broker and compare it with `numbered(count)`."""
-    copies: Counter[int] = Counter()
-    by_key: dict[bytes, list[int]] = defaultdict(list)
-    with ClusterClient(broker) as client:
-        for partition in range(PARTITIONS):
-            data = client.read_all(topic, partition)
-            for record in iter_records(data, max_decompressed_bytes=_MAX_DECOMPRESSED_BYTES):
-                number = int(bytes(record.value or b"")[:_NUMBER_BYTES])
-                if number not in copies:
-                    by_key[bytes(record.key or b"")].append(number)
-                copies[number] += 1
-    disorder = sum(later < earlier for numbers in by_key.values() for earlier, later in itertools.pairwise(numbers))
-    return Findings(copies.total() - len(copies), len(set(range(count)) - copies.keys()), disorder)
+    written = Written()
+    written.read(broker, topic)
+    return written.compare(count)

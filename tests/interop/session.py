@@ -3,7 +3,7 @@
 import base64
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -52,10 +52,20 @@ def now_ms() -> int:
 
 
 def create_topics(
-    bootstrap: str, names: Iterable[str], replication: int = 1, config: Mapping[str, str] | None = None
+    bootstrap: str,
+    names: Iterable[str],
+    replication: int = 1,
+    config: Mapping[str, str] | None = None,
+    places: Sequence[Sequence[int]] = (),
 ) -> None:
-    """Create topics with three partitions, by the broker itself."""
-    wanted = [NewTopic(name, records.PARTITIONS, replication, config=dict(config or {})) for name in names]
+    """Create topics with three partitions, by the broker itself.
+
+    :param places: the brokers of each partition's replicas, the leader first; else the broker chooses them.
+    """
+    more: dict[str, Any] = {"replication_factor": replication}
+    if places:
+        more = {"replica_assignment": [list(nodes) for nodes in places]}
+    wanted = [NewTopic(name, records.PARTITIONS, config=dict(config or {}), **more) for name in names]
     # Kept in a variable: its futures die with the client.
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(wanted).values():

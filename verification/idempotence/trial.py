@@ -1,39 +1,25 @@
 """One trial: a client writes numbered records, something happens meanwhile, and the log is read."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kproxy.codec._generated.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersRequestTopicRequest,
-    DescribeProducersResponse,
-)
-from kproxy.codec._generated.write_txn_markers import (
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersRequestWritableTxnMarker,
-    WriteTxnMarkersRequestWritableTxnMarkerTopic,
-    WriteTxnMarkersResponse,
-)
-from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.ports import free_ports
-from kproxy.testing.relay import Drop, Ending, FaultRelay
+from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
 from kproxy.testing.relay_thread import RelayThread
 from tests.interop import lossy, session
 from tests.interop.catalog import Client
-from tests.interop.records import PARTITIONS
+from tests.interop.lossy import Written
 from tests.support.clients import run_driver
+from verification.idempotence.acts import CLUSTER, KINDS, Kind, meanwhile
 
-KINDS: Final = ("lost", "broker", "epochs")
 _CHUNK: Final = 15
 _TIMEOUT_MS: Final = 60_000
+_PATIENCE_S: Final = 150
 _LOST: Final = Drop(every=7, share=0.1, ending=Ending.FIN)
-_BETWEEN_S: Final = 1.5
-_RAISED_BY: Final = 3
 
 
 class Found(NamedTuple):
@@ -46,6 +32,8 @@ class Found(NamedTuple):
     seconds: float
     #: Errors about numbers that kproxy has looked into, by cause.
     repairs: str = ""
+    #: Records that kproxy says are lost.
+    told: int = 0
 
 
 class Place(NamedTuple):
@@ -56,8 +44,12 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def directly() -> Iterator[Place]:
-    """Client, relay, broker."""
+def directly(brokers: int) -> Iterator[Place]:
+    """Client, relay, broker. With three brokers no relay, and no response is lost."""
+    if brokers > 1:
+        with RealKafka(brokers, config=CLUSTER) as cluster:
+            yield Place(cluster, lossy.Chain(cluster.bootstrap, cluster.bootstrap, Faults(), []))
+        return
     [port] = free_ports(1)
     relay = FaultRelay(("127.0.0.1", 0), port=port)
     advertised = f"PLAINTEXT://127.0.0.1:{port}"
@@ -67,34 +59,48 @@ def directly() -> Iterator[Place]:
 
 
 @contextmanager
-def through() -> Iterator[Place]:
-    """Client, relay, kproxy, broker."""
+def through(brokers: int) -> Iterator[Place]:
+    """Client, relay, kproxy, brokers."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(RealKafka())
+        kafka = stack.enter_context(RealKafka(brokers, config=CLUSTER if brokers > 1 else {}))
         log = kafka.directory / "kproxy.log"
         yield Place(kafka, stack.enter_context(lossy.through_kproxy(kafka.bootstrap, Path(log))))
 
 
-def run(client: Client, kind: str, place: Place, count: int) -> Found:
+def run(client: Client, name: str, place: Place, count: int) -> Found:
     """Runs a trial on a topic of its own."""
-    topic = f"{kind}.{client.name}"
-    session.create_topics(place.kafka.bootstrap, [topic])
+    topic, kind, written = f"{name}.{client.name}", KINDS[name], Written()
+    session.create_topics(place.kafka.bootstrap, [topic], config=kind.config, places=kind.places)
     step = session.produce_step(topic, "none", lossy.numbered(count, None))
     step.update(chunk=_CHUNK, timeout_ms=_TIMEOUT_MS)
-    began, repairs = time.monotonic(), _repairs(place.chain)
+    began, repairs, told = time.monotonic(), _repairs(place.chain), _told(place.chain)
     place.chain.faults.drop_answers = _LOST
     try:
-        with _meanwhile(kind, place, topic):
-            [result] = run_driver(client.install(), session.job(place.chain.bootstrap, client.options, [step]), 150)
+        with meanwhile(kind, place.kafka, topic, written):
+            job = session.job(place.chain.bootstrap, client.options, [step])
+            [result] = run_driver(client.install(), job, _PATIENCE_S)
     finally:
         place.chain.faults.drop_answers = None
-    found = lossy.examine(place.kafka.bootstrap, topic, count)
+    written.read(place.kafka.bootstrap, topic)
+    found = written.compare(count)
     error = str(result.get("error", "")).partition("\n")[0][:200]
-    missing = found.lost
     if place.chain.kproxy is not None:
         place.chain.kproxy.check()
-    told = _difference(repairs, _repairs(place.chain))
-    return Found(found.duplicates, missing, found.disorder, error, time.monotonic() - began, told)
+    rose = _difference(repairs, _repairs(place.chain))
+    seconds = time.monotonic() - began
+    return Found(found.duplicates, found.lost, found.disorder, error, seconds, rose, _told(place.chain) - told)
+
+
+def is_bad(found: Found, kind: Kind) -> bool:
+    """Whether something is wrong beyond what the brokers have lost."""
+    return bool(found.copies or found.late or ((found.missing or found.error) and not kind.loses))
+
+
+def _told(chain: lossy.Chain) -> int:
+    if chain.kproxy is None:
+        return 0
+    rows = [row for row in chain.kproxy.metrics().splitlines() if row.startswith("kproxy_lost_records_total")]
+    return sum(int(float(row.rpartition(" ")[2])) for row in rows)
 
 
 def _repairs(chain: lossy.Chain) -> dict[str, int]:
@@ -107,62 +113,3 @@ def _repairs(chain: lossy.Chain) -> dict[str, int]:
 def _difference(before: dict[str, int], after: dict[str, int]) -> str:
     rose = {cause: count - before.get(cause, 0) for cause, count in after.items()}
     return " ".join(f"{cause} {count}" for cause, count in rose.items() if count)
-
-
-@contextmanager
-def _meanwhile(kind: str, place: Place, topic: str) -> Iterator[None]:
-    """Does it again and again until the block ends."""
-    acts: dict[str, Callable[[], None]] = {
-        "lost": lambda: None,
-        "broker": lambda: _restart(place.kafka, topic),
-        "epochs": lambda: _raise_epochs(place.kafka, topic),
-    }
-    act, ended = acts[kind], threading.Event()
-
-    def work() -> None:
-        for _ in range(6):
-            if ended.wait(_BETWEEN_S):
-                return
-            act()
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        worker.join()
-
-
-def _restart(kafka: RealKafka, topic: str) -> None:
-    kafka.kill(0)
-    kafka.restart(0)
-    with ClusterClient(kafka.bootstrap) as client:
-        for partition in range(PARTITIONS):
-            client.wait_served(topic, partition)
-
-
-def _raise_epochs(kafka: RealKafka, topic: str) -> None:
-    """Fences all producers of the topic, as a program that takes over their ids would."""
-    ask = DescribeProducersRequest(
-        topics=[DescribeProducersRequestTopicRequest(name=topic, partition_indexes=list(range(PARTITIONS)))]
-    )
-    with ClusterClient(kafka.bootstrap) as client:
-        leader = client.leader(topic, 0)
-        described = leader.call(ask, 0, DescribeProducersResponse)
-        markers = [
-            WriteTxnMarkersRequestWritableTxnMarker(
-                producer_id=row.producer_id,
-                producer_epoch=row.producer_epoch + _RAISED_BY,
-                transaction_result=False,
-                topics=[
-                    WriteTxnMarkersRequestWritableTxnMarkerTopic(name=topic, partition_indexes=[part.partition_index])
-                ],
-                coordinator_epoch=0,
-            )
-            for answer in described.topics
-            for part in answer.partitions
-            for row in part.active_producers
-        ]
-        if markers:
-            leader.call(WriteTxnMarkersRequest(markers=markers), 1, WriteTxnMarkersResponse)

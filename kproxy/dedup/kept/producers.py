@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from kproxy.codec.sequence import SEQUENCE_SPACE, advance, distance
 from kproxy.dedup.lanes import TrackKey
@@ -29,6 +29,13 @@ class Arrival(Enum):
     LATE = auto()
     #: One before it was refused, and a broker that knows nothing of the producer would take this one first.
     EARLY = auto()
+
+
+class Missing(NamedTuple):
+    """Acknowledged records that are not in the log any more, and the offset after the last of them."""
+
+    records: int
+    end: int
 
 
 @dataclass(slots=True, eq=False)
@@ -107,14 +114,14 @@ class KeptPartition:
         if refused and self.told < 0 and (self.missing < 0 or is_before(sequence, self.missing)):
             self.missing = sequence
 
-    def written(self, epoch: int, sequence: int, records: int, base_offset: int) -> int:
-        """Records that the client receives a success for a batch; how many acknowledged records turn out to be missing.
+    def written(self, epoch: int, sequence: int, records: int, base_offset: int) -> Missing | None:
+        """Records that the client receives a success for a batch; the acknowledged records that turn out to be missing.
 
         An offset below the end of what was written before shows that the log was cut, or made again.
         """
-        gone = 0
+        gone = None
         if 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
-            gone = self.told_to - base_offset
+            gone = Missing(self.told_to - base_offset, self.told_to)
             self.told_to = -1
         if base_offset >= 0:
             self.told_to = max(self.told_to, base_offset + records)
@@ -144,9 +151,9 @@ class KeptPartition:
         """Whether the client had a success for a batch before."""
         return epoch < self.epoch or (self.told >= 0 and not is_before(self.told, sequence))
 
-    def lost_from(self, last: int) -> int:
-        """Records that only what is up to ``last`` (a sequence; -1: nothing) is left; how many records are missing."""
-        gone = distance(last, self.told) if last >= 0 else self.told + 1
+    def lost_from(self, last: int) -> Missing:
+        """Records that only what is up to ``last`` (a sequence; -1: nothing) is left; the records that are missing."""
+        gone = Missing(distance(last, self.told) if last >= 0 else self.told + 1, self.told_to)
         self.told, self.told_to = last, -1
         return gone
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.dedup.kept.ids import successor
-from kproxy.dedup.kept.producers import KeptPartition, is_before
+from kproxy.dedup.kept.producers import KeptPartition, Missing, is_before
 from kproxy.dedup.producer_ids import LAST_EPOCH
 
 #: Errors of a broker where a producer's numbers are not the ones that it expects.
@@ -95,8 +95,8 @@ class Told(NamedTuple):
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1
-    #: The number of acknowledged records that are missing.
-    lost: int = 0
+    #: The acknowledged records that are missing.
+    lost: Missing | None = None
     #: The cause, for the counters.
     cause: str = ""
 

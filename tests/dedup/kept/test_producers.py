@@ -1,7 +1,7 @@
 """What is known of kept producers."""
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
-from kproxy.dedup.kept.producers import Arrival, KeptPartition, KeptProducers, is_before
+from kproxy.dedup.kept.producers import Arrival, KeptPartition, KeptProducers, Missing, is_before
 
 KEY = (b"t", 0)
 
@@ -19,8 +19,8 @@ def test_what_a_client_has_a_success_for_rises_with_its_epoch_and_sequence() -> 
     for sequence in 0, 3:
         assert partition.sends(5, sequence, 1) is Arrival.SENT
     assert partition.open == [0, 3]
-    assert partition.written(5, 3, 2, 13) == 0
-    assert partition.written(5, 0, 3, 10) == 0  # its response was the later one
+    assert partition.written(5, 3, 2, 13) is None
+    assert partition.written(5, 0, 3, 10) is None  # its response was the later one
     assert (partition.told, partition.told_to) == (4, 15)
     partition.ends(3)
     partition.ends(9)
@@ -48,18 +48,18 @@ def test_an_offset_below_the_end_shows_that_the_log_was_cut() -> None:
     partition.sends(0, 0, 1)
     partition.written(0, 0, 10, 100)
     partition.sends(0, 10, 1)
-    assert partition.written(0, 10, 1, 104) == 6
-    assert partition.written(0, 11, 1, 105) == 0
+    assert partition.written(0, 10, 1, 104) == Missing(6, 110)
+    assert partition.written(0, 11, 1, 105) is None
 
 
 def test_a_retry_with_its_old_offset_shows_nothing() -> None:
     partition = KeptPartition()
     partition.sends(0, 0, 1)
     partition.written(0, 0, 10, 100)
-    assert partition.written(0, 0, 10, 100) == 0
+    assert partition.written(0, 0, 10, 100) is None
     partition.sends(1, 0, 1)
-    assert partition.written(0, 5, 5, 95) == 0
-    assert partition.written(1, 0, 1, -1) == 0
+    assert partition.written(0, 5, 5, 95) is None
+    assert partition.written(1, 0, 1, -1) is None
 
 
 def test_what_was_left_out_comes_too_late() -> None:
@@ -138,9 +138,9 @@ def test_a_predecessor_ends_a_gap() -> None:
 
 def test_what_is_left_of_lost_records() -> None:
     partition = KeptPartition(epoch=0, told=9, told_to=50)
-    assert partition.lost_from(6) == 3
+    assert partition.lost_from(6) == Missing(3, 50)
     assert (partition.told, partition.told_to) == (6, -1)
-    assert KeptPartition(epoch=0, told=9, told_to=50).lost_from(-1) == 10
+    assert KeptPartition(epoch=0, told=9, told_to=50).lost_from(-1) == Missing(10, 50)
 
 
 def test_producers_that_were_new_the_longest_ago_are_forgotten_unless_they_wait() -> None:

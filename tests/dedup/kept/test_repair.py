@@ -8,7 +8,7 @@ import pytest
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
-from kproxy.dedup.kept.producers import Arrival, KeptPartition
+from kproxy.dedup.kept.producers import Arrival, KeptPartition, Missing
 from kproxy.dedup.kept.repair import Check, FenceOff, Find, KeptBatch, Look, Remembered, Send, Step, Told, repair
 
 ID = 1 << 40 | 4711
@@ -97,7 +97,7 @@ def test_lost_records_are_reported_once(remembers: dict[int, Remembered]) -> Non
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     told = Log(remembers, gone=True).run(batch(10), partition)
     lost = 4 if remembers and remembers[0].last == 5 else 10
-    assert told == Told(OUT_OF_ORDER, lost=lost, cause="lost")
+    assert told == Told(OUT_OF_ORDER, lost=Missing(lost, 50), cause="lost")
     partition.sends(1, 0, 1)
     assert Log({0: Remembered(0, 5)}).run(batch(0, epoch=1), partition).error_code == 0
 

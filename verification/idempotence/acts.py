@@ -1,0 +1,215 @@
+"""The troubles of a cluster while a client writes: each act is one of them, once."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from kproxy.codec._generated.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsRequestReassignablePartition,
+    AlterPartitionReassignmentsRequestReassignableTopic,
+    AlterPartitionReassignmentsResponse,
+)
+from kproxy.codec._generated.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestDeleteRecordsPartition,
+    DeleteRecordsRequestDeleteRecordsTopic,
+    DeleteRecordsResponse,
+)
+from kproxy.codec._generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersRequestTopicRequest,
+    DescribeProducersResponse,
+)
+from kproxy.codec._generated.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersRequestWritableTxnMarker,
+    WriteTxnMarkersRequestWritableTxnMarkerTopic,
+    WriteTxnMarkersResponse,
+)
+from kproxy.testing.cluster_client import ClusterClient
+from kproxy.testing.kafka import RealKafka
+from tests.interop.lossy import Written
+from tests.interop.records import PARTITIONS
+
+_RAISED_BY: Final = 3
+_DOWN_S: Final = 4.0
+_MOVED_WITHIN_MS: Final = 30_000
+#: Until a leader has taken a follower that stands still from its in-sync replicas (``replica.lag.time.max.ms``).
+_LAGS_S: Final = 4.0
+
+
+class Kind(NamedTuple):
+    """One kind of trial."""
+
+    act: Callable[[RealKafka, str, Written], None]
+    about: str
+    brokers: int = 1
+    #: How often, and how long after the last time, in seconds.
+    times: int = 6
+    between_s: float = 1.5
+    #: Of the topic: the brokers of each partition, the leader first, and its settings.
+    places: Sequence[Sequence[int]] = ((1,),) * PARTITIONS
+    config: Mapping[str, str] = {}
+    #: Whether acknowledged records are lost: then a client may be told, and may give up.
+    loses: bool = False
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _restart(kafka: RealKafka, topic: str, _: Written) -> None:
+    kafka.kill(0)
+    kafka.restart(0)
+    _wait_served(kafka, topic)
+
+
+def _delete_all(kafka: RealKafka, topic: str, written: Written) -> None:
+    """Deletes all that was written so far, and restarts the broker, which keeps nothing of the producers then."""
+    written.read(kafka.bootstrap, topic)
+    with ClusterClient(kafka.bootstrap) as client:
+        parts = [
+            DeleteRecordsRequestDeleteRecordsPartition(partition_index=partition, offset=written.ends[partition])
+            for partition in range(PARTITIONS)
+        ]
+        ask = DeleteRecordsRequest(
+            topics=[DeleteRecordsRequestDeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=_MOVED_WITHIN_MS
+        )
+        client.leader(topic, 0).call(ask, 1, DeleteRecordsResponse)
+    _restart(kafka, topic, written)
+
+
+def _move(kafka: RealKafka, topic: str, _: Written) -> None:
+    """Moves each partition, with its only replica, to the next broker."""
+    with ClusterClient(kafka.bootstrap) as client:
+        found = client.metadata(topic).topics[0].partitions
+        places = {part.partition_index: part.leader_id % kafka.brokers + 1 for part in found if part.leader_id > 0}
+        parts = [
+            AlterPartitionReassignmentsRequestReassignablePartition(partition_index=index, replicas=[node])
+            for index, node in places.items()
+        ]
+        ask = AlterPartitionReassignmentsRequest(
+            topics=[AlterPartitionReassignmentsRequestReassignableTopic(name=topic, partitions=parts)],
+            timeout_ms=_MOVED_WITHIN_MS,
+        )
+        client.controller().call(ask, 0, AlterPartitionReassignmentsResponse)
+
+
+def _leave_isr(kafka: RealKafka, topic: str, _: Written) -> None:
+    """Kills one of three brokers, so that ``min.insync.replicas`` is not met, and starts it again."""
+    kafka.kill(kafka.brokers - 1)
+    time.sleep(_DOWN_S)
+    kafka.restart(kafka.brokers - 1)
+    _wait_served(kafka, topic)
+
+
+def _lose_tail(kafka: RealKafka, topic: str, _: Written) -> None:
+    """Has a follower that stood still lead: what was written since is lost (``unclean.leader.election.enable``)."""
+    kafka.pause(1)
+    try:
+        time.sleep(_LAGS_S)
+        kafka.kill(0)
+    finally:
+        kafka.resume(1)
+    time.sleep(_LAGS_S)
+    kafka.restart(0)
+    _wait_served(kafka, topic)
+
+
+def _raise_epochs(kafka: RealKafka, topic: str, _: Written) -> None:
+    """Fences all producers of the topic, as a program that takes over their ids would."""
+    ask = DescribeProducersRequest(
+        topics=[DescribeProducersRequestTopicRequest(name=topic, partition_indexes=list(range(PARTITIONS)))]
+    )
+    with ClusterClient(kafka.bootstrap) as client:
+        leader = client.leader(topic, 0)
+        described = leader.call(ask, 0, DescribeProducersResponse)
+        markers = [
+            WriteTxnMarkersRequestWritableTxnMarker(
+                producer_id=row.producer_id,
+                producer_epoch=row.producer_epoch + _RAISED_BY,
+                transaction_result=False,
+                topics=[
+                    WriteTxnMarkersRequestWritableTxnMarkerTopic(name=topic, partition_indexes=[part.partition_index])
+                ],
+                coordinator_epoch=0,
+            )
+            for answer in described.topics
+            for part in answer.partitions
+            for row in part.active_producers
+        ]
+        if markers:
+            leader.call(WriteTxnMarkersRequest(markers=markers), 1, WriteTxnMarkersResponse)
+
+
+def _wait_served(kafka: RealKafka, topic: str) -> None:
+    with ClusterClient(kafka.bootstrap) as client:
+        for partition in range(PARTITIONS):
+            client.wait_served(topic, partition)
+
+
+#: Settings of three brokers: a silent one is noticed within seconds, and a stale one may lead where a topic says so.
+CLUSTER: Final[Mapping[str, str]] = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "1500",
+    "unclean.leader.election.interval.ms": "500",
+}
+KINDS: Final[Mapping[str, Kind]] = {
+    "lost": Kind(_nothing, "nothing else happens"),
+    "broker": Kind(_restart, "the only broker is killed with -9 and started again"),
+    "epochs": Kind(_raise_epochs, "another program raises the epochs of all producer ids"),
+    "deleted": Kind(_delete_all, "all records are deleted, and the broker is killed with -9 and started again"),
+    "moved": Kind(_move, "each partition, with its only replica, moves to the next of three brokers", brokers=3),
+    "isr": Kind(
+        _leave_isr,
+        "one of three brokers is down for some seconds, and min.insync.replicas is not met",
+        brokers=3,
+        times=2,
+        places=((1, 2, 3), (2, 3, 1), (3, 1, 2)),
+        config={"min.insync.replicas": "3"},
+    ),
+    "unclean": Kind(
+        _lose_tail,
+        "a follower that stood still leads: acknowledged records are lost",
+        brokers=3,
+        times=1,
+        between_s=1.0,
+        places=((1, 2), (1, 2), (3, 2)),
+        config={"unclean.leader.election.enable": "true"},
+        loses=True,
+    ),
+}
+
+
+@contextmanager
+def meanwhile(kind: Kind, kafka: RealKafka, topic: str, written: Written) -> Iterator[None]:
+    """Does the act again and again until the block ends. Raises what the act raised."""
+    ended, failed = threading.Event(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            for _ in range(kind.times):
+                if ended.wait(kind.between_s):
+                    return
+                kind.act(kafka, topic, written)
+        except BaseException as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        worker.join()
+    if failed:
+        raise failed[0]
+
+
+def names(brokers: int, wanted: Sequence[str]) -> list[str]:
+    """The kinds for a cluster of so many brokers; ``wanted``: only these, or all if there are none."""
+    return [name for name, kind in KINDS.items() if kind.brokers == brokers and (not wanted or name in wanted)]
