@@ -74,6 +74,7 @@ class RealKafka:
     :param directory: where to keep configuration, data and logs; a temporary one, removed by ``stop``, if omitted.
     :param jvm_options: options for the brokers' Java.
     :param ssl: broker settings of a second listener, which speaks TLS; see ``ssl_bootstrap``.
+    :param advertised: the ports that brokers name to clients and to each other, of relays before them; else their own.
     :param sasl: names and passwords for a listener that asks for SASL, over TLS if ``ssl`` is given, too; see
         ``sasl_bootstrap``.
     """
@@ -87,8 +88,10 @@ class RealKafka:
         jvm_options: Sequence[str] = DEFAULT_JVM_OPTIONS,
         ssl: Mapping[str, str] | None = None,
         sasl: Mapping[str, str] | None = None,
+        advertised: Sequence[int] = (),
     ) -> None:
         self._version = version
+        self._advertised = advertised
         self._users = sasl or {}
         self._config = {**(ssl or {}), **(sasl_settings(sasl) if sasl else {}), **(config or {})}
         self._sasl_protocol = "SASL_PLAINTEXT" if ssl is None else "SASL_SSL"
@@ -248,6 +251,8 @@ class RealKafka:
         place = Place(node, self.brokers, listeners, self._controller_ports, self._directory / f"data-{node}")
         settings = place.with_zookeeper() if self._with_zookeeper else place.in_kraft()
         settings |= {"listener.security.protocol.map": f"{_PROTOCOLS},{LISTENER}:{self._sasl_protocol}"}
+        if self._advertised:
+            settings |= {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._advertised[index]}"}
         return "".join(f"{key}={value}\n" for key, value in {**settings, **self._config}.items())
 
     def _write_settings(self) -> None:

@@ -1,7 +1,7 @@
 """One trial: a client writes numbered records, something happens meanwhile, and the log is read."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -45,26 +45,27 @@ class Place(NamedTuple):
 
 @contextmanager
 def directly(brokers: int) -> Iterator[Place]:
-    """Client, relay, broker. With three brokers no relay, and no response is lost."""
-    if brokers > 1:
-        with RealKafka(brokers, config=CLUSTER) as cluster:
-            yield Place(cluster, lossy.Chain(cluster.bootstrap, cluster.bootstrap, Faults(), []))
-        return
-    [port] = free_ports(1)
-    relay = FaultRelay(("127.0.0.1", 0), port=port)
-    advertised = f"PLAINTEXT://127.0.0.1:{port}"
-    with RelayThread([relay]), RealKafka(config={"advertised.listeners": advertised}) as kafka:
-        relay.upstream = ("127.0.0.1", kafka.ports[0])
-        yield Place(kafka, lossy.Chain(f"127.0.0.1:{port}", kafka.bootstrap, relay.faults, [relay]))
+    """Client, relays, brokers."""
+    ports, faults = free_ports(brokers), Faults()
+    relays = [FaultRelay(("127.0.0.1", 0), port=port, faults=faults, seed=port - ports[0]) for port in ports]
+    with RelayThread(relays), RealKafka(brokers, config=_settings(brokers), advertised=ports) as kafka:
+        for relay, port in zip(relays, kafka.ports, strict=True):
+            relay.upstream = ("127.0.0.1", port)
+        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        yield Place(kafka, lossy.Chain(bootstrap, kafka.bootstrap, faults, relays))
 
 
 @contextmanager
 def through(brokers: int) -> Iterator[Place]:
     """Client, relay, kproxy, brokers."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(RealKafka(brokers, config=CLUSTER if brokers > 1 else {}))
+        kafka = stack.enter_context(RealKafka(brokers, config=_settings(brokers)))
         log = kafka.directory / "kproxy.log"
         yield Place(kafka, stack.enter_context(lossy.through_kproxy(kafka.bootstrap, Path(log))))
+
+
+def _settings(brokers: int) -> Mapping[str, str]:
+    return CLUSTER if brokers > 1 else {}
 
 
 def run(client: Client, name: str, place: Place, count: int) -> Found:
