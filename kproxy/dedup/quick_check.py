@@ -37,6 +37,10 @@ class QuickCheck:
     at_any_time: frozenset[bytes]
     #: Contents that a record without a timestamp may repeat.
     untimed: frozenset[bytes]
+    #: Whether records of a batch with contents of the one or the other kind were taken, by records that equal them
+    #: whatever their timestamps: its retry may begin with these, so its first record shows nothing.
+    is_part_at_any_time: bool
+    is_part_untimed: bool
     #: A batch may hold older records than its first one, and they count. Not so where all connections ended in good
     #: order after the responses: no retry is expected, and a header has to do, so that such an end costs nothing.
     thorough: bool
@@ -49,6 +53,7 @@ class QuickCheck:
         times: list[int] = []
         at_any_time: set[bytes] = set()
         untimed: set[bytes] = set()
+        is_part_at_any_time = is_part_untimed = False
         for entry in entries:
             if entry.digests is None:
                 return None
@@ -57,12 +62,15 @@ class QuickCheck:
                     times.append(digest.timestamp_ms)
                 if rules.times_agree(entry, digest, digest._replace(timestamp_ms=_ANOTHER_TIME), now):
                     at_any_time.add(digest.content)
+                    is_part_at_any_time |= entry.is_part
                 if rules.times_agree(entry, digest, digest._replace(timestamp_ms=UNTIMED), now):
                     untimed.add(digest.content)
+                    is_part_untimed |= entry.is_part
         thorough = not all(rules.is_answered(entry) for entry in entries)
         until = min(ends for entry in entries for ends in rules.ends_of(entry) if ends > now)
         oldest, newest = (min(times), max(times)) if times else (0, -1)
-        return cls(oldest, newest, frozenset(at_any_time), frozenset(untimed), thorough, until)
+        contents = frozenset(at_any_time), frozenset(untimed)
+        return cls(oldest, newest, *contents, is_part_at_any_time, is_part_untimed, thorough, until)
 
     def clears(
         self, data: bytearray | memoryview, arrival_ms: int | None = None, start: int = 0, end: int | None = None
@@ -89,6 +97,8 @@ class QuickCheck:
         contents = self.at_any_time if timed else self.untimed
         if not contents:
             return True
+        if self.is_part_at_any_time if timed else self.is_part_untimed:
+            return False
         first = first_content(memoryview(data)[start:end], AT_ONCE_BYTES)
         return first is not None and first not in contents
 

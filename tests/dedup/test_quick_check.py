@@ -133,6 +133,22 @@ def test_there_is_no_check_before_all_is_read_back() -> None:
     assert QuickCheck.of([entry("a"), unread], RULES, NOW) is None
 
 
+@pytest.mark.parametrize(("time", "sure"), [(50, True), (UNTIMED, False)])
+def test_a_retry_is_compared_where_another_record_took_the_first_of_its_batch(time: int, sure: bool) -> None:
+    """The retry of the batch begins with that one, whose equal was taken without a look at timestamps."""
+    rest = entry("ab", time=time, sure=sure, clean=False)
+    rest.part([0])
+    arrival = 99
+    assert not clears([entry("c"), rest], batch_of("ab", arrival), arrival_ms=arrival if time == UNTIMED else None)
+
+
+def test_a_part_with_timestamps_is_found_by_these() -> None:
+    rest = entry("ab", clean=False)
+    rest.part([0])
+    assert not clears([rest], batch_of("ab", 50))
+    assert clears([rest], batch_of("ab", 51))
+
+
 def test_a_check_ends_when_fewer_records_can_be_repeated() -> None:
     declared = [entry("a", window=CLEAN_WINDOW)]
     check = QuickCheck.of(declared, RULES, NOW)

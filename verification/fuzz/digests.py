@@ -29,7 +29,7 @@ def check_digests(data: bytes) -> None:
     _same_by_all_ways(batch, found)
     contents = list(found.digests.contents())
     all_, first = frozenset(contents if flags & 2 else ()), frozenset(contents[:1] if flags & 4 else ())
-    check = QuickCheck(oldest, oldest + span, all_, first, bool(flags & 8), inf)
+    check = QuickCheck(oldest, oldest + span, all_, first, False, False, bool(flags & 8), inf)
     cleared = check.clears(memoryview(batch), arrival_ms)
     if cleared and found:
         _cleared(check, batch, found, arrival_ms)

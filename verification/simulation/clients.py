@@ -556,6 +556,8 @@ class Client:
 
     def _close(self) -> None:
         if self._io is not None:
+            if self.link is not None:
+                self.link.left_unread |= self._io.has_answer
             self._io.close()
             self._io = None
 

@@ -57,7 +57,7 @@ class Attempt:
         if link is other.link or other.arrives >= end:
             return False
         if link.up.arrived >= self.position:
-            is_unread = bool(link.down.inbox)
+            is_unread = bool(link.down.inbox) or link.left_unread
             return not is_timed or is_unread or link.beyond is not None or other.link.number < link.number
         arrives = max(self.arrives, link.up.stalled_until)
         is_outrun = alone and arrives > other.arrives and bool(link.rounds)

@@ -42,6 +42,8 @@ class Link:
         self.used_at = inf
         #: When requests were sent whose responses the near end has read, and when it read them.
         self.rounds: list[tuple[float, float]] = []
+        #: The near end has left with a response that it had taken from its kernel, and not looked at.
+        self.left_unread = False
         self.was_cut = False
         #: When a half-open connection is reset (trio's clock).
         self._given_up_at = 0.0
