@@ -10,12 +10,12 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.members import Joining, Members
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
-from kproxy.txn.procedures.batch_decisions import BatchDecisions, Decision, OpenBatch
+from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions, OpenBatch
 from kproxy.txn.procedures.log_owner import LogOwner
+from kproxy.txn.procedures.members import Joining, Members
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
@@ -175,7 +175,7 @@ class Driver(Client):
         async def ask(instance: Instance, request: TxnRequest) -> None:
             self._is_asked = True
             told.asked.append(True)
-            decision = Decision(NAME, request.client, str(self.number), names, self.batch.aborts_others)
+            decision = BatchDecision(NAME, request.client, str(self.number), names, self.batch.aborts_others)
             await BatchDecisions(_Ports(instance)).commit(decision)
 
         await self._ask(f"commit {self.number}", ask)

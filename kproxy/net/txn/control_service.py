@@ -13,13 +13,14 @@ from kproxy.net.txn.broker.broker_control import BrokerControl, not_here
 from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
-from kproxy.net.txn.members import Joining, Members, MemberTransaction
+from kproxy.net.txn.member_transaction import MemberTransaction
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.batch_decisions import BatchDecisions, Decision
+from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions
+from kproxy.txn.procedures.members import Joining, Members
 from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -104,7 +105,7 @@ class ControlService:
         if self._at_broker.is_open(transactional_id) or self._at_broker.was_committed(transactional_id, batch_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._at_broker.commit(transactional_id, batch_id, _producer(owner))
-        await self._decisions.commit(Decision(transactional_id, _producer(owner), batch_id, members, abort_others))
+        await self._decisions.commit(BatchDecision(transactional_id, _producer(owner), batch_id, members, abort_others))
         return self._describe(transactional_id)
 
     async def abort(
@@ -113,7 +114,7 @@ class ControlService:
         if self._at_broker.is_open(transactional_id):
             _refuse_parts(transactional_id, members or abort_others)
             return await self._at_broker.abort(transactional_id, _producer(owner))
-        await self._decisions.abort(Decision(transactional_id, _producer(owner), None, members, abort_others))
+        await self._decisions.abort(BatchDecision(transactional_id, _producer(owner), None, members, abort_others))
         return self._describe(transactional_id)
 
     async def prepare(self, transactional_id: str, *, owner: OwnerId, batch_id: str | None = None) -> Described:

@@ -44,7 +44,6 @@ from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_transactions import ManagedTransactions
-from kproxy.net.txn.members import Members
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
@@ -67,6 +66,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
+from kproxy.txn.procedures.members import Members
 from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
 

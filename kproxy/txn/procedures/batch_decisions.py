@@ -58,7 +58,7 @@ class DecisionPorts(Protocol):
         """Has decided members ended at their brokers."""
 
 
-class Decision(NamedTuple):
+class BatchDecision(NamedTuple):
     """A driver's request."""
 
     transactional_id: str
@@ -78,7 +78,7 @@ class BatchDecisions:
         """Nothing is asked."""
         self._ports = ports
 
-    async def commit(self, asked: Decision) -> None:
+    async def commit(self, asked: BatchDecision) -> None:
         """Commits what the owner has open here, or what was prepared of the batch; a repeated one changes nothing.
 
         TxnError: PRODUCER_FENCED, INVALID_REQUEST, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE.
@@ -94,7 +94,7 @@ class BatchDecisions:
             await self._end_other_try(name, meant, owner)
         await self._ports.finish_members(name)
 
-    async def abort(self, asked: Decision) -> None:
+    async def abort(self, asked: BatchDecision) -> None:
         """Aborts what is open, and what was prepared of the batch. TxnError: PRODUCER_FENCED, INVALID_TXN_STATE."""
         name, owner = asked.transactional_id, asked.owner
         view, part = await self.owned(name, owner), self._ports.open_here(name, owner)

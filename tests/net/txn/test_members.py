@@ -10,11 +10,12 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.members import Joining, Members, MemberTransaction
+from kproxy.net.txn.member_transaction import MemberTransaction
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.members import Joining, Members
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict

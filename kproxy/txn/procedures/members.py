@@ -1,20 +1,16 @@
 """The members that join at this instance, and the producer ids that they take turns with."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker.broker_member import BrokerMembers
-from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.claims import NOBODY, fenced, next_client
 from kproxy.txn.ids import LAST_EPOCH, TXN_BITS, Producer
-from kproxy.txn.prepared_parts import ALONE, DecisionScope, named_parts
+from kproxy.txn.prepared_parts import named_parts
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.outside import OwnerTools
-from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 
@@ -39,6 +35,16 @@ class Joining(NamedTuple):
     at_broker: bool
 
 
+class BrokerMemberMaker(Protocol):
+    """The outside of members whose data the broker keeps from readers."""
+
+    async def make(
+        self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
+    ) -> Member:
+        """A member with a transaction of the broker's. TxnError."""
+        ...
+
+
 class Members:
     """Has members join, at most one under each producer id at a time.
 
@@ -46,7 +52,7 @@ class Members:
     next one takes that with the next epoch.
     """
 
-    def __init__(self, tools: OwnerTools, broker_members: BrokerMembers) -> None:
+    def __init__(self, tools: OwnerTools, broker_members: BrokerMemberMaker) -> None:
         """Nobody has joined. ``broker_members``: for members whose data the broker keeps from readers."""
         self._tools = tools
         self._broker_members = broker_members
@@ -126,66 +132,3 @@ def _refuse(view: IdView | None, wanted: Joining, own: Collection[Producer]) -> 
     if view is not None and wanted.name in named_parts(view, own):
         why = f"there is a member {wanted.name} already: each takes a name of its own"
         raise TxnError(ErrorCode.INVALID_REQUEST, why)
-
-
-class MemberTransaction(ManagedTransaction):
-    """Data that a client which knows nothing of transactions writes as a member of one."""
-
-    def __init__(self, coordinator: Coordinator, members: Members, wanted: Joining) -> None:
-        """Nothing is asked for before ``join``."""
-        super().__init__(coordinator, wanted.transactional_id, wanted.client_id, wanted.timeout_ms)
-        self.member = wanted.name
-        self._wanted = wanted
-        self._members = members
-        self._joined: Member | None = None
-
-    async def join(self) -> None:
-        self._joined = await self._members.join(self._wanted)
-
-    def is_new(self, wanted: Joining, view: IdView | None) -> bool:
-        """Whether it is the member that is wanted, and nothing was written in it: a client has repeated its request."""
-        is_unused = self._records == 0 and not self._connections and not self._open
-        is_alive = self._joined is not None and self._joined.has_joined(view) and not self.ends
-        return wanted == self._wanted and is_alive and is_unused
-
-    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """A member's data are not the owner's."""
-        return False
-
-    async def _produce(self, batches: Sequence[ClientBatch], accepted: Callable[[], None]) -> Sequence[Written]:
-        if self._joined is None:
-            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
-        return await self._joined.produce(batches, accepted)
-
-    async def prepare(self, records: int | None = None, batch_id: str | None = None) -> None:
-        """Has what was taken wait for a decision. TxnError if it is aborted, or that can't be known."""
-        try:
-            await super().prepare(records, batch_id)
-        finally:
-            self._leave()
-
-    async def _prepare(self, batch_id: str | None) -> None:
-        if self._joined is None:
-            raise TxnError(ErrorCode.TRANSACTION_ABORTABLE, "the member has not joined")
-        try:
-            await self._joined.prepare()
-        except TxnError as error:
-            if error.error_code is ErrorCode.TRANSACTION_ABORTABLE:  # else it may be prepared
-                await self._joined.give_up()
-            raise
-
-    async def abort(self, also: DecisionScope = ALONE) -> None:
-        """Takes nothing any more; what was written is never seen."""
-        self.doomed = self.doomed or "it was aborted"
-        await self._abort_the_open()
-        await self._quiet()
-
-    async def _abort_the_open(self, also: DecisionScope = ALONE) -> None:
-        if self._joined is not None:
-            await self._joined.give_up()
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._joined is not None:
-            self._members.leave(self._joined)
-            self._joined = None
