@@ -10,9 +10,9 @@ import click
 from rich.table import Table
 
 from verification.history.report import make_console
-from verification.idempotence.acts import KINDS, names
+from verification.idempotence.acts import KINDS, Place, names
 from verification.idempotence.clients import idempotent_clients
-from verification.idempotence.trial import Place, directly, is_bad, run, through
+from verification.idempotence.trial import directly, is_bad, run, through
 
 _COUNT: Final = 3_000
 WAYS: Final[Mapping[str, Callable[[int], AbstractContextManager[Place]]]] = {"direct": directly, "kproxy": through}
@@ -45,7 +45,7 @@ def main(only: Sequence[str], kinds: Sequence[str], way: Sequence[str], records:
     console, bad = make_console(), 0
     table = Table("client", "kind", "way", "copies", "missing", "late", "gave up", "told lost", "repairs", "s")
     for name, brokers in product(way or WAYS, (1, 3)):
-        wanted = names(brokers, kinds)
+        wanted = names(name, brokers, kinds)
         if not wanted:
             continue
         with WAYS[name](brokers) as place:

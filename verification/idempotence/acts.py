@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+import trio
+
 from kproxy.codec._generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsRequestReassignablePartition,
@@ -31,8 +33,10 @@ from kproxy.codec._generated.write_txn_markers import (
 )
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.testing.relay import Faults
 from tests.interop.lossy import Written
 from tests.interop.records import PARTITIONS
+from verification.chaos.kproxy_process import KproxyProcess
 
 _RAISED_BY: Final = 3
 _DOWN_S: Final = 4.0
@@ -41,10 +45,19 @@ _MOVED_WITHIN_MS: Final = 30_000
 _LAGS_S: Final = 4.0
 
 
+class Place(NamedTuple):
+    """The place where a client connects, and what is behind it."""
+
+    bootstrap: str
+    kafka: RealKafka
+    faults: Faults
+    kproxy: KproxyProcess | None = None
+
+
 class Kind(NamedTuple):
     """One kind of trial."""
 
-    act: Callable[[RealKafka, str, Written], None]
+    act: Callable[[Place, str, Written], None]
     about: str
     brokers: int = 1
     #: How often, and how long after the last time, in seconds.
@@ -55,20 +68,24 @@ class Kind(NamedTuple):
     config: Mapping[str, str] = {}
     #: Whether acknowledged records are lost: then a client may be told, and may give up.
     loses: bool = False
+    #: Whether it happens to kproxy, so that there is no trial without it.
+    is_of_kproxy: bool = False
 
 
 def _nothing(*_: object) -> None:
     pass
 
 
-def _restart(kafka: RealKafka, topic: str, _: Written) -> None:
+def _restart(place: Place, topic: str, _: Written) -> None:
+    kafka = place.kafka
     kafka.kill(0)
     kafka.restart(0)
     _wait_served(kafka, topic)
 
 
-def _delete_all(kafka: RealKafka, topic: str, written: Written) -> None:
+def _delete_all(place: Place, topic: str, written: Written) -> None:
     """Deletes all that was written so far, and restarts the broker, which keeps nothing of the producers then."""
+    kafka = place.kafka
     written.read(kafka.bootstrap, topic)
     with ClusterClient(kafka.bootstrap) as client:
         parts = [
@@ -79,11 +96,12 @@ def _delete_all(kafka: RealKafka, topic: str, written: Written) -> None:
             topics=[DeleteRecordsRequestDeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=_MOVED_WITHIN_MS
         )
         client.leader(topic, 0).call(ask, 1, DeleteRecordsResponse)
-    _restart(kafka, topic, written)
+    _restart(place, topic, written)
 
 
-def _move(kafka: RealKafka, topic: str, _: Written) -> None:
+def _move(place: Place, topic: str, _: Written) -> None:
     """Moves each partition, with its only replica, to the next broker."""
+    kafka = place.kafka
     with ClusterClient(kafka.bootstrap) as client:
         found = client.metadata(topic).topics[0].partitions
         places = {part.partition_index: part.leader_id % kafka.brokers + 1 for part in found if part.leader_id > 0}
@@ -98,16 +116,18 @@ def _move(kafka: RealKafka, topic: str, _: Written) -> None:
         client.controller().call(ask, 0, AlterPartitionReassignmentsResponse)
 
 
-def _leave_isr(kafka: RealKafka, topic: str, _: Written) -> None:
+def _leave_isr(place: Place, topic: str, _: Written) -> None:
     """Kills one of three brokers, so that ``min.insync.replicas`` is not met, and starts it again."""
+    kafka = place.kafka
     kafka.kill(kafka.brokers - 1)
     time.sleep(_DOWN_S)
     kafka.restart(kafka.brokers - 1)
     _wait_served(kafka, topic)
 
 
-def _lose_tail(kafka: RealKafka, topic: str, _: Written) -> None:
+def _lose_tail(place: Place, topic: str, _: Written) -> None:
     """Has a follower that stood still lead: what was written since is lost (``unclean.leader.election.enable``)."""
+    kafka = place.kafka
     kafka.pause(1)
     try:
         time.sleep(_LAGS_S)
@@ -119,8 +139,9 @@ def _lose_tail(kafka: RealKafka, topic: str, _: Written) -> None:
     _wait_served(kafka, topic)
 
 
-def _raise_epochs(kafka: RealKafka, topic: str, _: Written) -> None:
+def _raise_epochs(place: Place, topic: str, _: Written) -> None:
     """Fences all producers of the topic, as a program that takes over their ids would."""
+    kafka = place.kafka
     ask = DescribeProducersRequest(
         topics=[DescribeProducersRequestTopicRequest(name=topic, partition_indexes=list(range(PARTITIONS)))]
     )
@@ -145,6 +166,17 @@ def _raise_epochs(kafka: RealKafka, topic: str, _: Written) -> None:
             leader.call(WriteTxnMarkersRequest(markers=markers), 1, WriteTxnMarkersResponse)
 
 
+def _kill_kproxy(place: Place, _: str, __: Written) -> None:
+    if place.kproxy is not None:
+        place.kproxy.kill()
+        trio.run(place.kproxy.start)
+
+
+def _hand_over(place: Place, _: str, __: Written) -> None:
+    if place.kproxy is not None:
+        trio.run(place.kproxy.hand_over)
+
+
 def _wait_served(kafka: RealKafka, topic: str) -> None:
     with ClusterClient(kafka.bootstrap) as client:
         for partition in range(PARTITIONS):
@@ -163,6 +195,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "broker": Kind(_restart, "the only broker is killed with -9 and started again"),
     "epochs": Kind(_raise_epochs, "another program raises the epochs of all producer ids"),
     "deleted": Kind(_delete_all, "all records are deleted, and the broker is killed with -9 and started again"),
+    "killed": Kind(_kill_kproxy, "kproxy is killed with -9 and started again", is_of_kproxy=True),
+    "handed-over": Kind(_hand_over, "kproxy hands over to another process", times=3, is_of_kproxy=True),
     "moved": Kind(_move, "each partition, with its only replica, moves to the next of three brokers", brokers=3),
     "isr": Kind(
         _leave_isr,
@@ -186,7 +220,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 @contextmanager
-def meanwhile(kind: Kind, kafka: RealKafka, topic: str, written: Written) -> Iterator[None]:
+def meanwhile(kind: Kind, place: Place, topic: str, written: Written) -> Iterator[None]:
     """Does the act again and again until the block ends. Raises what the act raised."""
     ended, failed = threading.Event(), list[BaseException]()
 
@@ -195,7 +229,7 @@ def meanwhile(kind: Kind, kafka: RealKafka, topic: str, written: Written) -> Ite
             for _ in range(kind.times):
                 if ended.wait(kind.between_s):
                     return
-                kind.act(kafka, topic, written)
+                kind.act(place, topic, written)
         except BaseException as error:
             failed.append(error)
 
@@ -210,6 +244,7 @@ def meanwhile(kind: Kind, kafka: RealKafka, topic: str, written: Written) -> Ite
         raise failed[0]
 
 
-def names(brokers: int, wanted: Sequence[str]) -> list[str]:
-    """The kinds for a cluster of so many brokers; ``wanted``: only these, or all if there are none."""
-    return [name for name, kind in KINDS.items() if kind.brokers == brokers and (not wanted or name in wanted)]
+def names(way: str, brokers: int, wanted: Sequence[str]) -> list[str]:
+    """The kinds of a way for a cluster of so many brokers; ``wanted``: only these, or all if there are none."""
+    kinds = {name: kind for name, kind in KINDS.items() if way == "kproxy" or not kind.is_of_kproxy}
+    return [name for name, kind in kinds.items() if kind.brokers == brokers and (not wanted or name in wanted)]

@@ -1,10 +1,13 @@
 """One trial: a client writes numbered records, something happens meanwhile, and the log is read."""
 
+import re
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+import trio
 
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.ports import free_ports
@@ -14,11 +17,15 @@ from tests.interop import lossy, session
 from tests.interop.catalog import Client
 from tests.interop.lossy import Written
 from tests.support.clients import run_driver
-from verification.idempotence.acts import CLUSTER, KINDS, Kind, meanwhile
+from verification.chaos.kproxy_process import KproxyProcess, log_problems
+from verification.idempotence.acts import CLUSTER, KINDS, Kind, Place, meanwhile
 
 _CHUNK: Final = 15
-_TIMEOUT_MS: Final = 60_000
-_PATIENCE_S: Final = 150
+_TIMEOUT_MS: Final = 120_000
+_PATIENCE_S: Final = 200
+_STOP_S: Final = 60.0
+_REPAIRS: Final = re.compile(r'^kproxy_sequence_repairs_total\{reason="(\w+)"\} (\S+)$', re.MULTILINE)
+_LOST_RECORDS: Final = re.compile(r"^kproxy_lost_records_total (\S+)$", re.MULTILINE)
 _LOST: Final = Drop(every=7, share=0.1, ending=Ending.FIN)
 
 
@@ -36,13 +43,6 @@ class Found(NamedTuple):
     told: int = 0
 
 
-class Place(NamedTuple):
-    """The place where a client connects, and the cluster."""
-
-    kafka: RealKafka
-    chain: lossy.Chain
-
-
 @contextmanager
 def directly(brokers: int) -> Iterator[Place]:
     """Client, relays, brokers."""
@@ -51,17 +51,26 @@ def directly(brokers: int) -> Iterator[Place]:
     with RelayThread(relays), RealKafka(brokers, config=_settings(brokers), advertised=ports) as kafka:
         for relay, port in zip(relays, kafka.ports, strict=True):
             relay.upstream = ("127.0.0.1", port)
-        bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
-        yield Place(kafka, lossy.Chain(bootstrap, kafka.bootstrap, faults, relays))
+        yield Place(f"127.0.0.1:{ports[0]}", kafka, faults)
 
 
 @contextmanager
 def through(brokers: int) -> Iterator[Place]:
-    """Client, relay, kproxy, brokers."""
-    with ExitStack() as stack:
-        kafka = stack.enter_context(RealKafka(brokers, config=_settings(brokers)))
-        log = kafka.directory / "kproxy.log"
-        yield Place(kafka, stack.enter_context(lossy.through_kproxy(kafka.bootstrap, Path(log))))
+    """Client, relays, kproxy with its default options but for the hand-over's socket, brokers."""
+    faults = Faults()
+    with RealKafka(brokers, config=_settings(brokers)) as kafka:
+        socket = {"handover-socket": str(kafka.directory / "handover")}
+        kproxy = KproxyProcess("kproxy", kafka.bootstrap, kafka.directory, socket, defaults={})
+        relays = [
+            FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=nth)
+            for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
+        ]
+        with RelayThread(relays):
+            trio.run(kproxy.start)
+            try:
+                yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, faults, kproxy)
+            finally:
+                kproxy.stop(_STOP_S)
 
 
 def _settings(brokers: int) -> Mapping[str, str]:
@@ -74,22 +83,21 @@ def run(client: Client, name: str, place: Place, count: int) -> Found:
     session.create_topics(place.kafka.bootstrap, [topic], config=kind.config, places=kind.places)
     step = session.produce_step(topic, "none", lossy.numbered(count, None))
     step.update(chunk=_CHUNK, timeout_ms=_TIMEOUT_MS)
-    began, repairs, told = time.monotonic(), _repairs(place.chain), _told(place.chain)
-    place.chain.faults.drop_answers = _LOST
+    began, before = time.monotonic(), _counts(place)
+    place.faults.drop_answers = _LOST
     try:
-        with meanwhile(kind, place.kafka, topic, written):
-            job = session.job(place.chain.bootstrap, client.options, [step])
+        with meanwhile(kind, place, topic, written):
+            job = session.job(place.bootstrap, client.options, [step])
             [result] = run_driver(client.install(), job, _PATIENCE_S)
     finally:
-        place.chain.faults.drop_answers = None
+        place.faults.drop_answers = None
     written.read(place.kafka.bootstrap, topic)
     found = written.compare(count)
     error = str(result.get("error", "")).partition("\n")[0][:200]
-    if place.chain.kproxy is not None:
-        place.chain.kproxy.check()
-    rose = _difference(repairs, _repairs(place.chain))
-    seconds = time.monotonic() - began
-    return Found(found.duplicates, found.lost, found.disorder, error, seconds, rose, _told(place.chain) - told)
+    rose = {name: value - before.get(name, 0) for name, value in _counts(place).items()}
+    told = rose.pop("", 0)
+    repairs = " ".join(f"{cause} {count}" for cause, count in rose.items() if count > 0)
+    return Found(found.duplicates, found.lost, found.disorder, error, time.monotonic() - began, repairs, told)
 
 
 def is_bad(found: Found, kind: Kind) -> bool:
@@ -97,20 +105,13 @@ def is_bad(found: Found, kind: Kind) -> bool:
     return bool(found.copies or found.late or ((found.missing or found.error) and not kind.loses))
 
 
-def _told(chain: lossy.Chain) -> int:
-    if chain.kproxy is None:
-        return 0
-    rows = [row for row in chain.kproxy.metrics().splitlines() if row.startswith("kproxy_lost_records_total")]
-    return sum(int(float(row.rpartition(" ")[2])) for row in rows)
-
-
-def _repairs(chain: lossy.Chain) -> dict[str, int]:
-    if chain.kproxy is None:
+def _counts(place: Place) -> dict[str, int]:
+    """The errors about numbers by cause, and by an empty name the lost records. AssertionError: kproxy has failed."""
+    if place.kproxy is None:
         return {}
-    rows = [row for row in chain.kproxy.metrics().splitlines() if row.startswith("kproxy_sequence_repairs_total{")]
-    return {row.partition('"')[2].partition('"')[0]: int(float(row.rpartition(" ")[2])) for row in rows}
-
-
-def _difference(before: dict[str, int], after: dict[str, int]) -> str:
-    rose = {cause: count - before.get(cause, 0) for cause, count in after.items()}
-    return " ".join(f"{cause} {count}" for cause, count in rose.items() if count)
+    problems = log_problems(place.kproxy.log.read_text(encoding="utf-8", errors="replace"))
+    assert not problems, problems[-1]
+    with urllib.request.urlopen(f"http://127.0.0.1:{place.kproxy.http}/metrics", timeout=_STOP_S) as answer:
+        page = answer.read().decode()
+    found = {cause: int(float(value)) for cause, value in _REPAIRS.findall(page)}
+    return found | {"": sum(int(float(value)) for value in _LOST_RECORDS.findall(page))}
