@@ -46,7 +46,7 @@ _LAGS_S: Final = 4.0
 
 
 class Place(NamedTuple):
-    """The place where a client connects, and what is behind it."""
+    """The place where a client connects, and the programs that serve it."""
 
     bootstrap: str
     kafka: RealKafka
