@@ -53,8 +53,8 @@ class KeptGate:
         if self._first:
             producers = self._clients.producers
             for place, producer_id in producer_ids(frame, layout):
-                partition = producers.partition(producer_id, place.key)
-                if partition in self._first:
+                partition = producers.known(producer_id, place.key)
+                if partition is not None and partition in self._first:
                     self._awaited.append((partition, self._first[partition]))
         return bool(self._awaited)
 

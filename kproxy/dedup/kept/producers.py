@@ -171,6 +171,11 @@ class KeptProducers:
         """Return the number of partitions of producers."""
         return self._count
 
+    def known(self, producer_id: int, key: TrackKey) -> KeptPartition | None:
+        """Return a producer's state on a partition, if something is known."""
+        producer = self._producers.get(producer_id)
+        return producer.get(key) if producer is not None else None
+
     def partition(self, producer_id: int, key: TrackKey) -> KeptPartition:
         """Return a producer's state on a partition, a new one if nothing is known."""
         producer = self._producers.get(producer_id)
