@@ -11,7 +11,7 @@ from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
 from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions, OpenBatch
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
-from kproxy.txn.view_values import HAND
+from kproxy.txn.view_values import ASKED, HAND
 from tests.txn.bodies import CLIENT, claim, decision, member, partitions, prepare, producer
 
 FIRST, SECOND, MEMBER = producer(100, 0), producer(100, 1), producer(200, 0)
@@ -211,6 +211,8 @@ def test_what_is_open_here_can_be_aborted_before_the_log_has_anything_of_it() ->
 def test_a_batch_whose_part_was_aborted_is_not_committed_without_it() -> None:
     part = prepare(1, FIRST)
     part.batch_id = "b"
-    scene = Scene(part, decision(1, SECOND, False, [FIRST]))
+    aborted = decision(1, SECOND, False, [FIRST])
+    aborted.reason = ASKED
+    scene = Scene(part, aborted)
     assert refused(lambda: scene.commit(batch_id="b")) is ErrorCode.TRANSACTION_ABORTABLE
     assert scene.commit(batch_id="c").log[0][0] == "commit"
