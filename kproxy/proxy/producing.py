@@ -261,8 +261,7 @@ class Producer:
                 clean = False
             elif track.answered(send, *result):
                 call.open -= 1
-                if track.loss is not None:
-                    self._report(track)
+                self._report(track)
             elif self._settled_refusal(send):
                 call.open -= 1
                 refused = True
@@ -297,10 +296,11 @@ class Producer:
         waiting: Counter[ProduceCall] = Counter()
         for group in self._waiting:
             waiting[group.call] += len(group.batches)
-        for track in self.lane.tracks.values() if self.lane is not None else ():
-            self._report(track)
         for call in list(self.calls):
-            call.open = waiting[call] + sum(not send.settled for part in call.parts for send in part.sends)
+            sends = [send for part in call.parts for send in part.sends]
+            for send in sends:
+                self._report(send.track)
+            call.open = waiting[call] + sum(not send.settled for send in sends)
             if not call.open:
                 self._finish(call)
 
