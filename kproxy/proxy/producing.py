@@ -261,7 +261,8 @@ class Producer:
                 clean = False
             elif track.answered(send, *result):
                 call.open -= 1
-                self._report(track)
+                if track.loss is not None:  # this is on the way of every batch
+                    self._report(track)
             elif self._settled_refusal(send):
                 call.open -= 1
                 refused = True
