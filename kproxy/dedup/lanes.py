@@ -14,7 +14,6 @@ from kproxy.codec.batch import BatchHeader, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import PartitionRef
 from kproxy.codec.sequence import advance
-from kproxy.dedup.losses import Loss
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.dedup.producer_ids import KPROXY_BIT, LAST_EPOCH, LEASE_EPOCHS
 from kproxy.errors import LocalProtocolError
@@ -50,6 +49,8 @@ class Send:
     server_errors: int = 0
     outcome: ProduceOutcome | None = None
     settled: bool = False
+    #: The success was reported (``Producer``).
+    noted: bool = False
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1
@@ -85,8 +86,6 @@ class Track:
     fenced_at: float = 0.0
     #: The offset after the last batch that is known to be in the log before all batches that are held; -1: none is.
     written_to: int = -1
-    #: Acknowledged records that the log was found not to hold any more, as far as that is not reported.
-    loss: Loss | None = None
     #: A copy of a batch that was given up may be in flight, and nothing was fenced.
     left_copies: bool = False
     #: The batch of this epoch that was written last; the broker expects the sequence number that follows it.
@@ -206,11 +205,6 @@ class Track:
         }
         return self.written_to <= 0 or self.written_to in ends
 
-    def lost_from(self, offset: int) -> None:
-        """Records that what was acknowledged from an offset on is not in the log any more."""
-        self.loss = Loss(self.key, self.producer_id, max(self.written_to - offset, 1), self.written_to)
-        self.written_to = -1
-
     def give_up(self, error_code: int) -> frozenset[tuple[int, int]]:
         """Settles all batches that are held as refused: the partition does not exist, and nothing can be fenced there.
 
@@ -234,8 +228,6 @@ class Track:
         self.established = True
         self._newest = send
         if send is self.sends[0] and base_offset >= 0:
-            if base_offset < self.written_to:
-                self.lost_from(base_offset)
             self.written_to = base_offset + send.records
         self._settle(send)
 

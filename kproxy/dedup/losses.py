@@ -1,13 +1,20 @@
-"""Acknowledged records that a log does not hold any more: after an unclean election, or in a topic made again."""
+"""Acknowledged records that a log does not hold any more: after an unclean election, or in a topic made again.
+
+No two batches have one offset. So a batch with an offset that another one was acknowledged with shows that the log was
+cut. So does one that was taken after a success had been received, and has a lower offset than that.
+"""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec.produce_layout import PartitionRef
 
+#: Partitions of which the end is remembered, about 250 bytes each.
+MOST_PARTITIONS: Final = 50_000
+
 
 class Loss(NamedTuple):
-    """Records of one producer that are missing on one partition."""
+    """Records that are missing on one partition, found when a producer wrote to it."""
 
     #: The topic's name or id, and the partition.
     key: PartitionRef
@@ -22,5 +29,31 @@ class Loss(NamedTuple):
 ReportLoss: TypeAlias = Callable[[Loss], None]
 
 
-def unreported(loss: Loss) -> None:
-    """Reports nothing: for what is verified without a log."""
+class KnownEnds:
+    """The ends of logs, as far as successes have shown them; shared by all connections of a process."""
+
+    def __init__(self, report: ReportLoss = lambda _: None, most: int = MOST_PARTITIONS) -> None:
+        """``report`` receives each loss, also what others find. ``most``: partitions; the oldest are forgotten."""
+        self.report = report
+        self._most = most
+        #: The newest offsets that were acknowledged without a gap: the first, the one after the last, and when the
+        #: last success was received, in seconds.
+        self._ends: dict[PartitionRef, tuple[int, int, float]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of partitions."""
+        return len(self._ends)
+
+    def written(self, key: PartitionRef, producer_id: int, start: int, end: int, taken_at: float, now: float) -> None:
+        """Take the success of a batch with the offsets from ``start`` to before ``end``, received at ``now`` (seconds).
+
+        Once for each batch. ``taken_at``: when it was taken from its client, in seconds.
+        """
+        first, last, told_at = self._ends.get(key, (start, start, now))
+        if start < last:
+            if start < first and taken_at <= told_at:
+                return  # it may have been written before
+            self.report(Loss(key, producer_id, last - start, last))
+        elif key not in self._ends and len(self._ends) >= self._most:
+            del self._ends[next(iter(self._ends))]
+        self._ends[key] = first if start == last else start, end, now

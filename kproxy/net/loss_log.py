@@ -8,7 +8,7 @@ from kproxy.codec.topic_names import is_legal_topic
 from kproxy.dedup.losses import Loss
 from kproxy.proxy.kept_stats import KeptStats
 
-log = structlog.get_logger("kproxy.losses")
+log = structlog.get_logger("kproxy.resend")
 
 
 class LossLog:

@@ -14,7 +14,7 @@ from kproxy.config.os_limits import clients_for_files
 from kproxy.config.values import READ_COMMITTED
 from kproxy.dedup.identity import normal_host
 from kproxy.dedup.kept.clients import KeptClients
-from kproxy.dedup.losses import ReportLoss
+from kproxy.dedup.losses import KnownEnds
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.brokers.cluster import Cluster
@@ -140,7 +140,7 @@ class Server:
             logins,
             KeptRepairs(cluster, config, broker_log, stats.kept, losses.report),
         )
-        self._services = _services(cluster.map, transactions, self._kept, losses.report)
+        self._services = _services(cluster.map, transactions, self._kept, KnownEnds(losses.report))
         self._policy = _policy(config, decides=transactions is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
@@ -429,11 +429,9 @@ def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
     )
 
 
-def _services(
-    cluster: ClusterMap, transactions: "Transactions | None", kept: KeptClients, report_loss: ReportLoss
-) -> Services:
+def _services(cluster: ClusterMap, transactions: "Transactions | None", kept: KeptClients, ends: KnownEnds) -> Services:
     if transactions is None:
-        return Services(cluster, kept=kept, report_loss=report_loss)
+        return Services(cluster, kept=kept, ends=ends)
     reading = transactions.reading
     implicit = transactions.implicit_transactions
     return Services(
@@ -446,5 +444,5 @@ def _services(
         applications=implicit if implicit.watches else None,
         memberships=transactions.memberships,
         kept=kept,
-        report_loss=report_loss,
+        ends=ends,
     )

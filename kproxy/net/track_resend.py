@@ -132,7 +132,6 @@ class _TrackResend:
         try:
             batches = await self._tail(place, self._track.written_to - 1)
             if not self._track.shows_its_log([batch.header for batch in batches]):
-                await self._look_for_loss(place)
                 batches = await self._tail(place, 0)
         except (OSError, RemoteProtocolError) as error:
             log.warning("log cannot be read; batches may be written twice", reason=str(error))
@@ -141,14 +140,6 @@ class _TrackResend:
             return {}
         headers = [batch.header for batch in batches]
         return {(header.producer_epoch, header.base_sequence): header.base_offset for header in headers}
-
-    async def _look_for_loss(self, place: tuple[str, int]) -> None:
-        """Finds out whether the log has lost the track's newest batch, or retention has deleted it."""
-        track = self._track
-        last = track.written_to - 1
-        if last >= 0 and await self._broker_log.is_lost(place, last, {track.producer_id}):
-            end, _ = (await self._broker_log.survey([place]))[place]
-            track.lost_from(min(end, last))
 
     async def _tail(self, place: tuple[str, int], floor: int) -> list[Batch]:
         """The track's last batches from an offset on."""

@@ -11,7 +11,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.kept.clients import KeptClients
-from kproxy.dedup.losses import ReportLoss, unreported
+from kproxy.dedup.losses import KnownEnds
 from kproxy.proxy.applications import Applications
 from kproxy.proxy.coordinator_rules import HomeRule, any_kproxys, is_kproxys
 from kproxy.proxy.implicit_produce import ImplicitTransactionFinder
@@ -135,8 +135,8 @@ class Services:
     memberships: Memberships | None = None
     #: Idempotent producers whose numbers are kept; None: all are relayed.
     kept: KeptClients | None = None
-    #: Told of acknowledged records that a log has lost.
-    report_loss: ReportLoss = unreported
+    #: The ends of logs, as far as they are known, and the report of acknowledged records that one has lost.
+    ends: KnownEnds = field(default_factory=KnownEnds)
 
 
 @dataclass(slots=True)

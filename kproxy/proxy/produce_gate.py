@@ -107,7 +107,7 @@ class ProduceGate:
         #: The time-out of the last request, and the seconds within which it has to be answered.
         self._timeout_ms = 0
         self._allowed = _SHORTEST_TIMEOUT_SECONDS
-        self.producer = Producer(ctx.policy.max_in_flight, self._count_converted, ctx.services.report_loss)
+        self.producer = Producer(ctx.policy.max_in_flight, self._count_converted, self._written)
         #: This connection among those of its producer; comes before the lane.
         self.member: ProducerConnection | None = None
         #: Batches have to be sent again, by the shell; nothing is taken meanwhile.
@@ -740,6 +740,11 @@ class ProduceGate:
         if self._link.connected:
             self._send_ready()
         self._finish_calls()
+
+    def _written(self, send: Send) -> None:
+        start, track = send.base_offset, send.track
+        end = start + send.records
+        self._ctx.services.ends.written(track.key, track.producer_id, start, end, send.taken_at, self._ctx.now)
 
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)

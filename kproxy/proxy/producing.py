@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, walk_response
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
-from kproxy.dedup.losses import ReportLoss, unreported
 from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.conversion import Converted
@@ -34,16 +33,17 @@ class Producer:
         self,
         max_in_flight: int,
         count_converted: Callable[[str, int, int, int], None],
-        report_loss: ReportLoss = unreported,
+        written: Callable[[Send], None] = lambda _: None,
     ) -> None:
         """``max_in_flight``: batches of a partition.
 
-        ``count_converted(direction, magic, batches, records)`` is called for each conversion.
+        ``count_converted(direction, magic, batches, records)`` is called for each conversion, ``written`` with each
+        batch that a success has given an offset.
         """
         self.lane: Lane | None = None
         self._max_in_flight = max_in_flight
         self._count = count_converted
-        self._report_loss = report_loss
+        self._note_written = written
         self._waiting: deque[UpstreamProduce] = deque()
         self.refusals = Refusals()
         #: The calls with open batches, oldest first.
@@ -261,8 +261,9 @@ class Producer:
                 clean = False
             elif track.answered(send, *result):
                 call.open -= 1
-                if track.loss is not None:  # this is on the way of every batch
-                    self._report(track)
+                if send.base_offset >= 0:
+                    send.noted = True
+                    self._note_written(send)
             elif self._settled_refusal(send):
                 call.open -= 1
                 refused = True
@@ -300,15 +301,12 @@ class Producer:
         for call in list(self.calls):
             sends = [send for part in call.parts for send in part.sends]
             for send in sends:
-                self._report(send.track)
+                if send.base_offset >= 0 and not send.noted:
+                    send.noted = True
+                    self._note_written(send)
             call.open = waiting[call] + sum(not send.settled for send in sends)
             if not call.open:
                 self._finish(call)
-
-    def _report(self, track: Track) -> None:
-        if track.loss is not None:
-            self._report_loss(track.loss)
-            track.loss = None
 
     def _finish(self, call: ProduceCall) -> None:
         self.calls.remove(call)

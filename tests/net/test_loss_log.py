@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from structlog.testing import capture_logs
 
 from kproxy.dedup.losses import Loss
@@ -29,19 +30,24 @@ async def writing() -> AsyncIterator[tuple[Proxied, FrameClient]]:
                 yield proxy, client
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["there", "over another connection"])
 @pytest.mark.parametrize(("left", "lost"), [(0, 3), (1, 2), (2, 1)])
 @pytest.mark.idle_clock
-async def test_lost_records_are_reported_when_their_producer_writes_again(left: int, lost: int) -> None:
+async def test_lost_records_are_reported_when_their_producer_writes_again(left: int, lost: int, moves: bool) -> None:
     async with writing() as (proxy, client):
         proxy.brokers.topics["t"].partitions[0].log.truncate(left)
-        with capture_logs() as logs:
-            assert errors_of(await client.call(produce("t", b"d"), 9)) == [0]
-        assert proxy.stats.kept.lost_records == lost
-        [line] = [line for line in logs if line["event"] == _EVENT]
-        assert (line["topic"], line["partition"], line["records"], line["offsets_below"]) == ("t", 0, lost, 3)
-        assert values_in(proxy.brokers, "t") == [*[b"a", b"b", b"c"][:left], b"d"]
-        assert errors_of(await client.call(produce("t", b"e"), 9)) == [0]
-        assert proxy.stats.kept.lost_records == lost
+        await trio.sleep(1)
+        async with await proxy.client(1) as other:
+            now = other if moves else client
+            with capture_logs() as logs:
+                assert errors_of(await now.call(produce("t", b"d"), 9)) == [0]
+            assert proxy.stats.kept.lost_records == lost
+            [line] = [line for line in logs if line["event"] == _EVENT]
+            assert (line["topic"], line["partition"], line["records"], line["offsets_below"]) == ("t", 0, lost, 3)
+            assert values_in(proxy.brokers, "t") == [*[b"a", b"b", b"c"][:left], b"d"]
+            await trio.sleep(1)
+            assert errors_of(await now.call(produce("t", b"e"), 9)) == [0]
+            assert proxy.stats.kept.lost_records == lost
 
 
 @pytest.mark.idle_clock

@@ -18,7 +18,6 @@ from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import GivenIds, successor
 from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN
-from kproxy.dedup.losses import unreported
 from kproxy.proxy.commands import AskCoordinator
 from kproxy.proxy.context import Client, Context, Services
 from kproxy.proxy.handlers import DEFAULT
@@ -58,7 +57,7 @@ class Scene:
 
     def told(self, call: KeptCall, error: int = 0) -> None:
         """The broker's response: at the offset that equals the sequence."""
-        call.answered({part.key: (error, part.batch.sequence, -1) for part in call.parts}, unreported)
+        call.answered({part.key: (error, part.batch.sequence, -1) for part in call.parts}, lambda _: None)
 
 
 def request(producer_id: int, *sequences: int, epoch: int = 0) -> tuple[bytearray, ProduceLayout]:
@@ -204,7 +203,7 @@ def test_errors_about_numbers_are_looked_into_and_others_passed_on() -> None:
     errors = {0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1: ErrorCode.NOT_ENOUGH_REPLICAS}
     results = {(b"t", at): (int(error), -1, -1) for at, error in errors.items()}
     for _ in range(2):  # a response may be offered again
-        call.answered(results, unreported)
+        call.answered(results, lambda _: None)
     assert [part.key[1] for part, _ in call.wrong or ()] == [0]
     assert not call.done
     assert scene.clients.producers.partition(scene.id, (b"t", 0)).open == [0]
@@ -232,7 +231,7 @@ def test_what_is_dropped_after_the_response_keeps_what_that_has_said() -> None:
     scene = Scene()
     call, _ = scene.take(0, 0)
     errors = {0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1: ErrorCode.NONE}
-    call.answered({(b"t", at): (int(error), 0, -1) for at, error in errors.items()}, unreported)
+    call.answered({(b"t", at): (int(error), 0, -1) for at, error in errors.items()}, lambda _: None)
     call.dropped()
     looked_into, written = (scene.clients.producers.partition(scene.id, (b"t", at)) for at in range(2))
     assert (looked_into.open, written.open, written.refused) == ([], [], None)

@@ -1,0 +1,43 @@
+"""Which successes show that a log has lost acknowledged records."""
+
+import pytest
+
+from kproxy.dedup.losses import KnownEnds, Loss
+
+KEY = (b"t", 0)
+
+
+def seen(*batches: tuple[int, int, float, float]) -> list[Loss]:
+    """The losses that successes show: of each its first offset, its records, when it was taken, and its response."""
+    found: list[Loss] = []
+    ends = KnownEnds(found.append)
+    for start, records, taken_at, now in batches:
+        ends.written(KEY, 7, start, start + records, taken_at, now)
+    return found
+
+
+def test_a_log_that_grows_has_lost_nothing() -> None:
+    assert seen((0, 3, 1, 2), (3, 1, 3, 4), (9, 1, 5, 6)) == []
+
+
+def test_what_is_taken_after_a_success_and_has_an_offset_below_shows_a_loss_once() -> None:
+    assert seen((0, 10, 1, 2), (6, 1, 3, 4), (7, 1, 5, 6)) == [Loss(KEY, 7, records=4, end=10)]
+    assert seen((0, 10, 1, 2), (0, 1, 3, 4)) == [Loss(KEY, 7, records=10, end=10)]
+
+
+@pytest.mark.parametrize("taken_at", [1, 2])
+def test_what_was_taken_before_that_success_may_have_been_written_before(taken_at: float) -> None:
+    assert seen((5, 1, 1, 2), (4, 1, taken_at, 3), (6, 1, 4, 5)) == []
+    assert seen((0, 2, 1, 2), (5, 1, 1, 2), (3, 1, taken_at, 3)) == []
+
+
+def test_an_offset_that_was_acknowledged_before_shows_a_loss_whenever_its_batch_was_taken() -> None:
+    assert seen((0, 5, 1, 2), (5, 5, 1, 2), (7, 1, 1, 3), (8, 1, 1, 4)) == [Loss(KEY, 7, records=3, end=10)]
+
+
+def test_the_oldest_partitions_are_forgotten() -> None:
+    ends = KnownEnds(most=2)
+    for index in range(3):
+        ends.written((b"t", index), 7, 0, 1, 1, 2)
+    ends.written((b"t", 2), 7, 1, 2, 3, 4)
+    assert len(ends) == 2
