@@ -4,12 +4,13 @@ No two batches have one offset. So a batch with an offset that another one was a
 cut. So does one that was taken after a success had been received, and has a lower offset than that.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec.produce_layout import PartitionRef
 
-#: Partitions of which the end is remembered, about 250 bytes each.
+#: Partitions of which the end is remembered, each about 350 bytes and the name of its topic.
 MOST_PARTITIONS: Final = 50_000
 
 
@@ -38,7 +39,7 @@ class KnownEnds:
         self._most = most
         #: The newest offsets that were acknowledged without a gap: the first, the one after the last, and when the
         #: last success was received, in seconds.
-        self._ends: dict[PartitionRef, tuple[int, int, float]] = {}
+        self._ends: OrderedDict[PartitionRef, tuple[int, int, float]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of partitions."""
@@ -55,5 +56,5 @@ class KnownEnds:
                 return  # it may have been written before
             self.report(Loss(key, producer_id, last - start, last))
         elif key not in self._ends and len(self._ends) >= self._most:
-            del self._ends[next(iter(self._ends))]
+            self._ends.popitem(last=False)
         self._ends[key] = first if start == last else start, end, now

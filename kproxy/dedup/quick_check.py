@@ -33,14 +33,11 @@ class QuickCheck:
 
     oldest_ms: int
     newest_ms: int
-    #: Contents (``Digest.content``) that are a repeat whatever the client's timestamp is.
-    at_any_time: frozenset[bytes]
-    #: Contents that a record without a timestamp may repeat.
-    untimed: frozenset[bytes]
-    #: Whether records of a batch with contents of the one or the other kind were taken, by records that equal them
-    #: whatever their timestamps: its retry may begin with these, so its first record shows nothing.
-    is_part_at_any_time: bool
-    is_part_untimed: bool
+    #: Contents (``Digest.content``) that are a repeat whatever the client's timestamp is. None: a first record shows
+    #: nothing, since of such a batch records were taken by others that equal them: its retry may begin with these.
+    at_any_time: frozenset[bytes] | None
+    #: Contents that a record without a timestamp may repeat; None as above.
+    untimed: frozenset[bytes] | None
     #: A batch may hold older records than its first one, and they count. Not so where all connections ended in good
     #: order after the responses: no retry is expected, and a header has to do, so that such an end costs nothing.
     thorough: bool
@@ -69,8 +66,9 @@ class QuickCheck:
         thorough = not all(rules.is_answered(entry) for entry in entries)
         until = min(ends for entry in entries for ends in rules.ends_of(entry) if ends > now)
         oldest, newest = (min(times), max(times)) if times else (0, -1)
-        contents = frozenset(at_any_time), frozenset(untimed)
-        return cls(oldest, newest, *contents, is_part_at_any_time, is_part_untimed, thorough, until)
+        timed_contents = None if is_part_at_any_time else frozenset(at_any_time)
+        untimed_contents = None if is_part_untimed else frozenset(untimed)
+        return cls(oldest, newest, timed_contents, untimed_contents, thorough, until)
 
     def clears(
         self, data: bytearray | memoryview, arrival_ms: int | None = None, start: int = 0, end: int | None = None
@@ -95,10 +93,10 @@ class QuickCheck:
             if is_read and (is_long(count * READ_RECORD_STEPS) or not self._is_newer(memoryview(data)[start:end])):
                 return False
         contents = self.at_any_time if timed else self.untimed
+        if contents is None:
+            return False
         if not contents:
             return True
-        if self.is_part_at_any_time if timed else self.is_part_untimed:
-            return False
         first = first_content(memoryview(data)[start:end], AT_ONCE_BYTES)
         return first is not None and first not in contents
 

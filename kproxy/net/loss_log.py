@@ -20,7 +20,7 @@ class LossLog:
         self._topic_names = topic_names
 
     def report(self, loss: Loss) -> None:
-        """As ``kproxy.dedup.losses.ReportLoss``."""
+        """Count and log a loss (``kproxy.dedup.losses.ReportLoss``)."""
         self._stats.lost_records += loss.records
         topic, partition = loss.key
         log.error(

@@ -69,8 +69,7 @@ def direct(version: str) -> Iterator[Chain]:
     """Clients, relay, broker: the effect of lost responses without kproxy, or between kproxy and the broker."""
     [port] = free_ports(1)
     relay = FaultRelay(("127.0.0.1", 0), port=port)
-    advertised = f"PLAINTEXT://127.0.0.1:{port}"
-    with RelayThread([relay]), RealKafka(version=version, config={"advertised.listeners": advertised}) as kafka:
+    with RelayThread([relay]), RealKafka(version=version, advertised=[port]) as kafka:
         relay.upstream = ("127.0.0.1", kafka.ports[0])
         yield Chain(f"127.0.0.1:{port}", kafka.bootstrap, relay.faults, [relay])
 

@@ -15,12 +15,10 @@ from kproxy.codec.batch_reader import iter_records
 from kproxy.codec.messages import ApiKey
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.ports import free_ports
 from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
-from kproxy.testing.relay_thread import RelayThread
 from verification.agents.agent import TOPIC, Agent, Process, line, number_in
 from verification.chaos.kproxy_process import KproxyProcess
-from verification.network.site import running
+from verification.network.relayed import relayed_brokers, relayed_kproxy
 
 __all__ = ["KINDS", "Found", "Place", "Trial", "run", "write_all"]
 
@@ -169,25 +167,16 @@ def _copies(kafka: RealKafka) -> Counter[int]:
 
 @contextmanager
 def _direct(directory: Path, faults: Faults) -> Iterator[Place]:
-    """Agent, relay, broker: the broker tells its clients the relay's port."""
-    [port] = free_ports(1)
-    relay = FaultRelay(("127.0.0.1", 0), port=port, faults=faults)
-    config = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-    with RelayThread([relay]), RealKafka(config=config, directory=directory / "kafka") as kafka:
-        relay.upstream = ("127.0.0.1", kafka.ports[0])
-        yield Place(f"127.0.0.1:{port}", kafka, [relay])
+    """Agent, relay, broker."""
+    with relayed_brokers(faults, directory=directory / "kafka") as (kafka, relays):
+        yield Place(f"127.0.0.1:{relays[0].port}", kafka, relays)
 
 
 @contextmanager
 def _through(directory: Path, faults: Faults) -> Iterator[Place]:
-    """Agent, relays, kproxy with its default options but for the hand-over's socket, broker."""
-    with RealKafka(directory=directory / "kafka") as kafka:
-        kproxy = KproxyProcess(
-            "kproxy", kafka.bootstrap, directory, {"handover-socket": str(directory / "handover")}, defaults={}
-        )
-        relays = [
-            FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=nth)
-            for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
-        ]
-        with RelayThread(relays), running(kproxy):
-            yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)
+    """Agent, relays, kproxy, broker."""
+    with (
+        RealKafka(directory=directory / "kafka") as kafka,
+        relayed_kproxy(kafka, directory, faults) as (kproxy, relays),
+    ):
+        yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, relays, kproxy)

@@ -24,7 +24,7 @@ def forgets_the_generation(records: Iterable[TransactionOffsets]) -> list[Transa
 
 
 def ranks_the_oldest_first(said: tuple[int, TransactionOffsetsPartition]) -> tuple[int, int]:
-    """Of two ids' offsets of one partition, those of the older generation count."""
+    """Offsets of the older generation count, of those of two ids for one partition."""
     generation, row = said
     return -generation, -row.offset
 

@@ -5,7 +5,7 @@ from kproxy.txn.unknown import Met
 
 
 async def rejects_unread(self: Rejects, one: Met) -> bool:
-    """What this instance has read of the log so far says nothing of it."""
+    """Nothing of it is in the log, as far as this instance has read that."""
     await self._log.reject(one.producer_id)
     return True
 

@@ -52,7 +52,7 @@ class _Open:
 
 
 class _Ports:
-    """As ``DecisionPorts``, of one instance; no broker keeps members' data."""
+    """The ``DecisionPorts`` of one instance; no broker keeps members' data."""
 
     def __init__(self, instance: Instance) -> None:
         """Nothing has begun there."""
@@ -110,7 +110,7 @@ class Driver(Client):
         self.restart()
 
     def restart(self) -> None:
-        """It takes the id again, and commits what it has prepared."""
+        """Take the id again, and commit what was prepared."""
         self.world.engine.kill(self)
         self.waiting.clear()
         self.ended = ""

@@ -56,7 +56,7 @@ class GroupWorld(World):
     records = 1
 
     def facts(self) -> tuple[Any, ...]:
-        """Whose the input is."""
+        """The client that has the input."""
         return (self.owner,)
 
     def _rebalance(self) -> None:

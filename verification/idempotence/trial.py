@@ -7,23 +7,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-import trio
-
 from kproxy.testing.kafka import RealKafka
-from kproxy.testing.ports import free_ports
-from kproxy.testing.relay import Drop, Ending, FaultRelay, Faults
-from kproxy.testing.relay_thread import RelayThread
+from kproxy.testing.relay import Drop, Ending, Faults
 from tests.interop import lossy, session
 from tests.interop.catalog import Client
 from tests.interop.lossy import Written
 from tests.support.clients import run_driver
-from verification.chaos.kproxy_process import KproxyProcess, log_problems
+from verification.chaos.kproxy_process import log_problems
 from verification.idempotence.acts import CLUSTER, KINDS, Kind, Place, meanwhile
+from verification.network.relayed import relayed_brokers, relayed_kproxy
 
 _CHUNK: Final = 15
 _TIMEOUT_MS: Final = 120_000
 _PATIENCE_S: Final = 200
-_STOP_S: Final = 60.0
+_PAGE_S: Final = 60.0
 _REPAIRS: Final = re.compile(r'^kproxy_sequence_repairs_total\{reason="(\w+)"\} (\S+)$', re.MULTILINE)
 _LOST_RECORDS: Final = re.compile(r"^kproxy_lost_records_total (\S+)$", re.MULTILINE)
 _LOST: Final = Drop(every=7, share=0.1, ending=Ending.FIN)
@@ -46,31 +43,20 @@ class Found(NamedTuple):
 @contextmanager
 def directly(brokers: int) -> Iterator[Place]:
     """Client, relays, brokers."""
-    ports, faults = free_ports(brokers), Faults()
-    relays = [FaultRelay(("127.0.0.1", 0), port=port, faults=faults, seed=port - ports[0]) for port in ports]
-    with RelayThread(relays), RealKafka(brokers, config=_settings(brokers), advertised=ports) as kafka:
-        for relay, port in zip(relays, kafka.ports, strict=True):
-            relay.upstream = ("127.0.0.1", port)
-        yield Place(f"127.0.0.1:{ports[0]}", kafka, faults)
+    faults = Faults()
+    with relayed_brokers(faults, brokers, config=_settings(brokers)) as (kafka, relays):
+        yield Place(f"127.0.0.1:{relays[0].port}", kafka, faults)
 
 
 @contextmanager
 def through(brokers: int) -> Iterator[Place]:
-    """Client, relays, kproxy with its default options but for the hand-over's socket, brokers."""
+    """Client, relays, kproxy, brokers."""
     faults = Faults()
-    with RealKafka(brokers, config=_settings(brokers)) as kafka:
-        socket = {"handover-socket": str(kafka.directory / "handover")}
-        kproxy = KproxyProcess("kproxy", kafka.bootstrap, kafka.directory, socket, defaults={})
-        relays = [
-            FaultRelay(("127.0.0.1", target), port=port, faults=faults, seed=nth)
-            for nth, (port, target) in enumerate(zip(kproxy.advertised, kproxy.targets, strict=True))
-        ]
-        with RelayThread(relays):
-            trio.run(kproxy.start)
-            try:
-                yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, faults, kproxy)
-            finally:
-                kproxy.stop(_STOP_S)
+    with (
+        RealKafka(brokers, config=_settings(brokers)) as kafka,
+        relayed_kproxy(kafka, kafka.directory, faults) as (kproxy, _),
+    ):
+        yield Place(f"127.0.0.1:{kproxy.advertised[0]}", kafka, faults, kproxy)
 
 
 def _settings(brokers: int) -> Mapping[str, str]:
@@ -111,7 +97,7 @@ def _counts(place: Place) -> dict[str, int]:
         return {}
     problems = log_problems(place.kproxy.log.read_text(encoding="utf-8", errors="replace"))
     assert not problems, problems[-1]
-    with urllib.request.urlopen(f"http://127.0.0.1:{place.kproxy.http}/metrics", timeout=_STOP_S) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{place.kproxy.http}/metrics", timeout=_PAGE_S) as answer:
         page = answer.read().decode()
     found = {cause: int(float(value)) for cause, value in _REPAIRS.findall(page)}
     return found | {"": sum(int(float(value)) for value in _LOST_RECORDS.findall(page))}

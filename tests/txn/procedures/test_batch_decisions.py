@@ -20,7 +20,7 @@ HERE = "kproxy-1"
 
 
 class Open:
-    """What the owner has open at this instance."""
+    """The open transaction of the owner at this instance."""
 
     def __init__(self, scene: "Scene") -> None:
         self._scene = scene
@@ -118,7 +118,7 @@ def test_a_repeated_commit_decides_nothing_again() -> None:
 
 
 def test_another_try_of_a_committed_batch_is_aborted() -> None:
-    """What it has prepared, and what is open: else it would be committed with the next batch."""
+    """Prepared or open here: else it would be committed with the next batch."""
     committed = decision(1, FIRST, True, batch_id="b")
     again = Scene(committed, partitions(1, SECOND, {("t", 0): 5}), prepare(1, SECOND))
     assert again.commit(batch_id="b").log == [("abort", CLIENT, DecisionScope(parts=[SECOND])), ("finish",)]
