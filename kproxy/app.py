@@ -27,6 +27,7 @@ from kproxy.control.stopping import Stop
 from kproxy.control.systemd import Notifier
 from kproxy.heap import keep_level, settle
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.handover import HandOver, Predecessor
 from kproxy.net.running_facts import Facts
 from kproxy.net.server import Server
@@ -131,7 +132,9 @@ class _Process:
         self._sockets = SocketNetwork((each.sock for each in listening), config.proxy_protocol_hosts)
         self._loaded = load_resources(config, self._stats, self._sockets)
         networks = self._loaded.networks
-        self._cluster = Cluster(config, self._stats.upstream, _cluster_map(config), networks.own, networks)
+        self._cluster = Cluster(
+            config, self._stats.upstream, _cluster_map(config), networks.own, networks, ResponseRoom.of(config)
+        )
         self._stop, self._in_flight, self._notifier = Stop(), InFlight(), Notifier(os.environ)
         self._hand_over = HandOver(config.instance_id, self._listening, self._taken)
 

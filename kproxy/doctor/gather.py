@@ -29,6 +29,7 @@ from kproxy.doctor.examined import NOT_TOLD, ClockSkew, Examined, SeenBroker
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.pool import Pool
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.network import Network
 from kproxy.proxy.routing import is_own_topic
 
@@ -55,7 +56,7 @@ async def gather(config: Config, network: Network) -> Examined:
     Without ``Cluster``, which asks whichever broker answers: here each address is asked, and its failure reported.
     """
     examined = Examined(config, open_files=resource.getrlimit(resource.RLIMIT_NOFILE))
-    pool = Pool(network, config)
+    pool = Pool(network, config, ResponseRoom.of(config))
     try:
         async with trio.open_nursery() as nursery:
             for address in config.bootstrap_servers:

@@ -45,7 +45,6 @@ class KeptRepairs:
     ) -> None:
         """``broker_log`` reads and fences; batches are sent as their client's principal."""
         self._cluster = cluster
-        self._config = config
         self._broker_log = broker_log
         self._stats = stats
         self._report = report
@@ -73,8 +72,7 @@ class KeptRepairs:
                 await before.wait()
             told[part.key] = await self._repair(ask, part, first, pool)
 
-        network = self._cluster.network_on_behalf(ask.principal)
-        pool = Pool(network, self._config, self._cluster.identity.verify)
+        pool = self._cluster.new_pool(ask.principal)
         try:
             with trio.move_on_after(ask.call.timeout_ms / 1000):
                 async with trio.open_nursery() as nursery:

@@ -37,9 +37,7 @@ async def resend_all(connection: "Connection", batches: Unsettled) -> None:
     """
     await connection.wait_quiet()
     # for these batches alone: one that hangs must not hold up others, nor kproxy's own requests
-    cluster = connection.cluster
-    network = cluster.network_on_behalf(connection.session.client.principal)
-    pool = Pool(network, connection.config, cluster.identity.verify)
+    pool = connection.cluster.new_pool(connection.session.client.principal)
     broker_log = connection.keeper.broker_log
     try:
         again = True

@@ -32,6 +32,8 @@ from verification.hostile.wrong_broker import Wrong
 
 _VERSIONS: Final = 4_300_000
 _TOPICS: Final = 1_200_000
+#: A response of so many topics (26 bytes each) is just not too long.
+_MOST_TOPICS: Final = 600_000
 _SECONDS: Final = 1.0
 _WRONG_BYTES: Final = 1 << 20
 _BATCHES: Final = 60_000
@@ -49,7 +51,12 @@ def wrong_versions(proxy: Besieged) -> str:
 
 def wrong_topics(proxy: Besieged) -> str:
     """A broker that answers Metadata, which kproxy or a client asked for, with 1.2 million topics."""
-    return _misled(proxy, ApiKey.METADATA, _wrong_topics)
+    return _misled(proxy, ApiKey.METADATA, partial(_wrong_topics, _TOPICS))
+
+
+def most_topics(proxy: Besieged) -> str:
+    """A broker that answers Metadata with 600,000 topics: kproxy's own requests get 15 MB, nearly the longest frame."""
+    return _misled(proxy, ApiKey.METADATA, partial(_wrong_topics, _MOST_TOPICS))
 
 
 def many_topics(proxy: Besieged) -> str:
@@ -138,8 +145,8 @@ def _serves(proxy: Besieged) -> bool:
         return False
 
 
-def _wrong_topics(version: int, correlation_id: int) -> bytes:
-    return _many_topics(version, correlation_id, _TOPICS, MetadataResponseTopic(name=""))
+def _wrong_topics(count: int, version: int, correlation_id: int) -> bytes:
+    return _many_topics(version, correlation_id, count, MetadataResponseTopic(name=""))
 
 
 def _many_topics(

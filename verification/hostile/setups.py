@@ -189,6 +189,7 @@ SETUPS: Final = (
             broker_attacks.tiny_batches,
             broker_attacks.wrong_versions,
             broker_attacks.wrong_topics,
+            broker_attacks.most_topics,
         ),
         floods=False,
         most_rise=_LITTLE_MEMORY * 3 // 2,

@@ -8,13 +8,14 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from kproxy import __version__
-from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, standalone
+from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget
 from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kproxy.codec.frame import FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.long_work import done
 from kproxy.net.network import ByteIO, Network
 from kproxy.proxy.releases import release_of
@@ -22,9 +23,8 @@ from kproxy.proxy.routing import Address
 
 #: Of all connections of kproxy's own.
 READ_BYTES = 65_536
-LARGEST_RESPONSE = 1 << 26
-#: The same before it is known that a broker answers, and one to be used: it has said its versions, and its cluster's
-#: brokers at most.
+#: The longest response before it is known that a broker answers, and one to be used: it has said its versions, and its
+#: cluster's brokers at most.
 LARGEST_UNVERIFIED = 1 << 20
 #: API keys, features and tagged fields that it may name: brokers have about 100.
 _MOST_VERSIONS = 2_000
@@ -67,8 +67,9 @@ class Caller(Protocol):
 class BrokerClient:
     """A connection of kproxy's own. A failure or cancellation of a call closes it."""
 
-    def __init__(self, io: ByteIO, address: Address, timeout_ms: int) -> None:
-        """``timeout_ms`` is added to the time that a call may take by itself."""
+    def __init__(self, io: ByteIO, address: Address, timeout_ms: int, room: ResponseRoom) -> None:
+        """``timeout_ms`` is added to the time that a call may take by itself. ``room``: for its responses."""
+        self._room = room
         self._io = io
         self._address = address
         self._timeout_ms = timeout_ms
@@ -85,16 +86,24 @@ class BrokerClient:
         self.said = ApiVersionsResponse()
 
     @classmethod
-    async def open(cls, network: Network, address: Address, connect_timeout_ms: int, timeout_ms: int) -> "BrokerClient":
-        """Connects and asks for the broker's versions."""
-        return await cls.over(
-            await network.connect(address.host, address.port, connect_timeout_ms), address, timeout_ms
-        )
+    async def open(
+        cls,
+        network: Network,
+        address: Address,
+        connect_timeout_ms: int,
+        timeout_ms: int,
+        room: ResponseRoom | None = None,
+    ) -> "BrokerClient":
+        """Connects and asks for the broker's versions. ``room``: None for one of its own."""
+        io = await network.connect(address.host, address.port, connect_timeout_ms)
+        return await cls.over(io, address, timeout_ms, room)
 
     @classmethod
-    async def over(cls, io: ByteIO, address: Address, timeout_ms: int) -> "BrokerClient":
+    async def over(
+        cls, io: ByteIO, address: Address, timeout_ms: int, room: ResponseRoom | None = None
+    ) -> "BrokerClient":
         """Takes over a connection and asks for the broker's versions; if that fails it is closed."""
-        client = cls(io, address, timeout_ms)
+        client = cls(io, address, timeout_ms, room or ResponseRoom())
         try:
             await client._negotiate()
         except BaseException:
@@ -113,8 +122,8 @@ class BrokerClient:
         return self._io.peer_closed()
 
     def verified(self) -> None:
-        """Takes responses of up to ``LARGEST_RESPONSE`` from now on: the broker is one to be used."""
-        self._splitter.max_frame_bytes = LARGEST_RESPONSE
+        """Takes responses as long as its room allows from now on: the broker is one to be used."""
+        self._splitter.max_frame_bytes = self._room.largest
 
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name="kproxy", client_software_version=__version__)
@@ -151,10 +160,13 @@ class BrokerClient:
             raise OSError(f"connection to {self._address} is closed")
         try:
             body = await self._exchange(request, version, extra_ms)
-            return await done(len(body) * MESSAGE_BYTE_STEPS, partial(answer.decode, body, version, standalone()))
+            decode = partial(answer.decode, body, version, self._room.decoding())
+            return await done(len(body) * MESSAGE_BYTE_STEPS, decode)
         except BaseException:
             self.close()
             raise
+        finally:
+            self._room.release(self)
 
     async def _exchange(self, request: Message, version: int, extra_ms: int = 0) -> memoryview:
         self._correlation_id += 1
@@ -199,6 +211,7 @@ class BrokerClient:
                 self._answers += 1
                 self._frames.extend(frames)
                 return self._frames.popleft()
+            await self._room.admit(self, self._splitter.held)
 
     def _hint(self) -> str:
         """Why brokers hang up that early: the port is one of another protocol."""

@@ -20,6 +20,7 @@ from kproxy.net.brokers.cluster_identity import ClusterIdentity
 from kproxy.net.brokers.coordinators import Coordinators
 from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.network import ByteIO, ClientNetworks, Network
 from kproxy.proxy.routing import Address, Broker, ClusterMap
 from kproxy.proxy.upstream_stats import UpstreamStats
@@ -49,11 +50,15 @@ class Cluster:
         cluster_map: ClusterMap,
         network: Network,
         clients: ClientNetworks | None = None,
+        room: ResponseRoom | None = None,
     ) -> None:
         """``cluster_map`` is shared with the sessions, which only read it.
 
-        ``clients``: the networks for what clients ask for; None: ``network``.
+        ``clients``: the networks for what clients ask for; None: ``network``. ``room``: for the responses to all of
+        kproxy's own requests; None: as with the default options.
         """
+        #: For the responses to kproxy's own requests, over whichever connections.
+        self.room = room or ResponseRoom()
         self._config = config
         self._stats = stats
         self.map = cluster_map
@@ -61,7 +66,7 @@ class Cluster:
         self._networks = clients
         #: For what is answered soon.
         self.identity = ClusterIdentity(self.count_error)
-        self.pool = Pool(network, config, self.identity.verify, _MOST_CONNECTIONS)
+        self.pool = self.new_pool(most=_MOST_CONNECTIONS)
         self.metadata = Metadata(self)
         self.coordinators = Coordinators(self)
         self._turn = 0
@@ -161,6 +166,14 @@ class Cluster:
         """A broker's response, as ``Caller``, over one of the connections for what is answered soon."""
         async with self.pool.to(address) as client:
             return await client.call(request, answer, versions, extra_ms=extra_ms, trim=trim)
+
+    def new_pool(self, principal: str | None = None, most: int = 1 << 30) -> Pool:
+        """Connections beside those for what is answered soon, at most so many to each broker; the caller closes them.
+
+        ``principal``: that of the client for which they are; None: kproxy's own.
+        """
+        network = self.network if principal is None else self.network_on_behalf(principal)
+        return Pool(network, self._config, self.room, self.identity.verify, most)
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
         """What a broker serves. OSError, RemoteProtocolError.

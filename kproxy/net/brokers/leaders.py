@@ -16,7 +16,6 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.pool import Pool
 from kproxy.proxy.routing import Address
 
 T = TypeVar("T")
@@ -88,7 +87,7 @@ class Leaders:
         self._config = config
         self._limiter = trio.CapacityLimiter(config.recovery_concurrency)
         self._metadata = cluster.metadata
-        self._pool = Pool(cluster.network, config, cluster.identity.verify, most)
+        self._pool = cluster.new_pool(most=most)
         #: Partitions that do not exist, and until when that is believed.
         self._missing: dict[TopicPartition, float] = {}
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
-from kproxy.budget import MESSAGE_BYTE_STEPS, is_long, standalone
+from kproxy.budget import MESSAGE_BYTE_STEPS, RequestBudget, is_long
 from kproxy.codec.frame import PREFIX, FrameSplitter
 from kproxy.codec.header import encode_request, response_header_size
 from kproxy.codec.messages import Message
 from kproxy.codec.version_choice import ANY, VersionRange, choose_version
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.brokers.broker_client import CLIENT_ID, LARGEST_RESPONSE, READ_BYTES, M, as_it_is
+from kproxy.net.brokers.broker_client import CLIENT_ID, READ_BYTES, M, as_it_is
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.long_work import beside
 from kproxy.net.network import ByteIO
@@ -58,11 +59,13 @@ class PipelinedClient:
         timeout_ms: int,
         nursery: trio.Nursery,
         turn: EndOfTurn,
+        room: ResponseRoom,
     ) -> None:
         """Takes over a connection to a broker that serves ``versions``; its tasks run in ``nursery``.
 
-        ``timeout_ms`` is added to the time that a request may take by itself.
+        ``timeout_ms`` is added to the time that a request may take by itself. ``room``: for its responses.
         """
+        self._room = room
         self._io = io
         self._address = address
         self._timeout_ms = timeout_ms
@@ -136,7 +139,7 @@ class PipelinedClient:
             answers.append(received)
             done.set()
 
-        self.send(writer_of(request), version, reader_of(answer), take, extra_ms=extra_ms)
+        self.send(writer_of(request), version, reader_of(answer, self._room.decoding), take, extra_ms=extra_ms)
         await done.wait()
         (received,) = answers
         if received is None:
@@ -170,12 +173,13 @@ class PipelinedClient:
             pass
         finally:
             self._io.close()
+            self._room.release(self)
             while self._asked:
                 self._asked.popleft().done(None)
 
     async def _read_in_time(self) -> None:
         """Until the broker ends the connection, or a response is overdue."""
-        splitter = FrameSplitter(LARGEST_RESPONSE)
+        splitter = FrameSplitter(self._room.largest)
         while trio.current_time() < self._due:
             with trio.CancelScope(deadline=self._due) as self._deadline:
                 await self._take_answers(splitter)
@@ -198,6 +202,8 @@ class PipelinedClient:
             with self._turn.shortened():
                 for frame in frames:
                     self._take(self._read_answer(frame))
+            self._room.release(self)
+            await self._room.admit(self, splitter.held)
             if count < READ_BYTES:
                 await self._io.readable()  # there can't be more yet: asking would cost a call in vain
             elif self._io.should_yield():
@@ -224,11 +230,11 @@ def writer_of(request: Message) -> Callable[[int, int], bytes]:
     return lambda version, correlation_id: encode_request(request, version, correlation_id, CLIENT_ID)
 
 
-def reader_of(answer: type[M]) -> Read[M]:
-    """What reads a response into a message."""
+def reader_of(answer: type[M], budget: Callable[[], RequestBudget]) -> Read[M]:
+    """What reads a response into a message, within a new ``budget``."""
 
     def read(frame: bytearray, version: int) -> M:
         body = memoryview(frame)[PREFIX:]
-        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version, standalone())
+        return answer.decode(body[response_header_size(answer.API_KEY, version, body) :], version, budget())
 
     return read

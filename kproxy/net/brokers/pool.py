@@ -10,6 +10,7 @@ from kproxy.config.broker_options import BrokerOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
 
@@ -31,9 +32,18 @@ class Pool:
     """
 
     def __init__(
-        self, network: Network, config: BrokerOptions, verify: Verify | None = None, most: int = 1 << 30
+        self,
+        network: Network,
+        config: BrokerOptions,
+        room: ResponseRoom,
+        verify: Verify | None = None,
+        most: int = 1 << 30,
     ) -> None:
-        """Connects and asks within ``config``'s time-outs. ``verify`` raises an error if a broker is not to be used."""
+        """Connects and asks within ``config``'s time-outs. ``room``: for responses, of all pools of the process.
+
+        ``verify`` raises an error if a broker is not to be used.
+        """
+        self._responses = room
         self._verify = verify
         self._network = network
         self._config = config
@@ -68,7 +78,11 @@ class Pool:
             raise RemoteProtocolError(shunned.reason)
         try:
             client = await BrokerClient.open(
-                self._network, address, config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
+                self._network,
+                address,
+                config.upstream_connect_timeout_ms,
+                config.upstream_request_timeout_ms,
+                self._responses,
             )
         except RemoteProtocolError as error:
             backoff = Backoff(config) if shunned is None else shunned.backoff

@@ -15,7 +15,6 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.brokers.pool import Pool
 from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, check
 from kproxy.net.txn.log_batches import read_batches
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
@@ -68,7 +67,7 @@ class LogPolls:
         self._lost = trio.Event()
         #: The long poll to each leader.
         self._polls: dict[Address, _Poll] = {}
-        self._pool = Pool(cluster.network, config, cluster.identity.verify)
+        self._pool = cluster.new_pool()
         self._fed = 0
         #: Since when the topic is deleted, by trio's clock.
         self._gone_since: float | None = None

@@ -68,7 +68,13 @@ class WriterConnections:
                 io.close()
                 raise OSError("the proxy stops")
             made = self._clients[broker.node_id] = PipelinedClient(
-                io, broker.address, versions, self.config.upstream_request_timeout_ms, self.nursery, self.turn
+                io,
+                broker.address,
+                versions,
+                self.config.upstream_request_timeout_ms,
+                self.nursery,
+                self.turn,
+                self.cluster.room,
             )
             return made
 

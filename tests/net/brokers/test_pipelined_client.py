@@ -7,12 +7,14 @@ import pytest
 import trio
 import trio.testing
 
+from kproxy.budget import standalone
 from kproxy.codec._generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, Message
 from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.net.brokers.pipelined_client import PipelinedClient, reader_of, writer_of
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
@@ -22,7 +24,10 @@ from tests.net.harness import eventually
 pytestmark = pytest.mark.idle_clock
 
 Answers = list[Message | None]
-METADATA, COORDINATOR = reader_of(MetadataResponse), reader_of(FindCoordinatorResponse)
+METADATA, COORDINATOR = reader_of(MetadataResponse, standalone), reader_of(FindCoordinatorResponse, standalone)
+
+
+VERSIONS = {ApiKey.FIND_COORDINATOR: (0, 6)}
 
 
 @asynccontextmanager
@@ -33,7 +38,7 @@ async def client(timeout_ms: int = 5000) -> AsyncIterator[tuple[FakeServer, Pipe
         io = await SocketNetwork().connect(*address, 1000)
         yield (
             fake,
-            PipelinedClient(io, address, {ApiKey.FIND_COORDINATOR: (0, 6)}, timeout_ms, nursery, EndOfTurn(nursery)),
+            PipelinedClient(io, address, VERSIONS, timeout_ms, nursery, EndOfTurn(nursery), ResponseRoom()),
         )
         nursery.cancel_scope.cancel()
 
@@ -140,7 +145,7 @@ async def test_an_answer_that_makes_no_sense_ends_it(frame: bytes) -> None:
         nursery.start_soon(trio.serve_listeners, serve, [listener])
         address = Address("127.0.0.1", listener.socket.getsockname()[1])
         io = await SocketNetwork().connect(*address, 1000)
-        asked = PipelinedClient(io, address, {}, 5000, nursery, EndOfTurn(nursery))
+        asked = PipelinedClient(io, address, {}, 5000, nursery, EndOfTurn(nursery), ResponseRoom())
         answers: Answers = []
         asked.send(writer_of(FindCoordinatorRequest(key="a")), 3, COORDINATOR, answers.append)
         await eventually(lambda: answers == [None])

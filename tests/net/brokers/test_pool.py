@@ -19,7 +19,7 @@ from tests.net.harness import Proxied, proxied
 @asynccontextmanager
 async def pool() -> AsyncIterator[tuple[Proxied, Pool, Address]]:
     async with proxied() as proxy:
-        connections = Pool(proxy.cluster.network, proxy.config)
+        connections = Pool(proxy.cluster.network, proxy.config, proxy.cluster.room)
         broker = proxy.cluster.any_broker()
         assert broker is not None
         yield proxy, connections, broker.address
