@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ import trio
 
 from kproxy.codec._generated.metadata import MetadataResponse, MetadataResponseTopic
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.brokers.cluster_identity import ClusterIdentity
+from kproxy.net.brokers.pool import Pool
+from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.own_topic import Refused
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.log_polls import LogPolls
@@ -78,11 +80,14 @@ class Asking:
 
     def __post_init__(self) -> None:
         self.map = ClusterMap()
+        config = configured("localhost:1", retry_backoff_ms=1000, retry_backoff_max_ms=1000, **self.options)
         cluster: Any = SimpleNamespace(
-            metadata=self, map=self.map, network=None, identity=ClusterIdentity(self._count), count_error=self._count
+            metadata=self,
+            map=self.map,
+            new_pool=partial(Pool, None, config, ResponseRoom()),
+            count_error=self._count,
         )
         own: Any = SimpleNamespace(name=TOPIC, prepare=self._create, warn_of_refusal=self.refusals.append)
-        config = configured("localhost:1", retry_backoff_ms=1000, retry_backoff_max_ms=1000, **self.options)
         self.polls = LogPolls(cluster, config, own, lambda: None, lambda *lost: self.lost.append(lost))
         self.parts = [LogPartition(index, Sink()) for index in range(2)]
 

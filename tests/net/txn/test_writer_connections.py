@@ -2,6 +2,7 @@
 
 import trio.testing
 
+from kproxy.budget import standalone
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.net.brokers.pipelined_client import reader_of, writer_of
 from kproxy.testing.fake_broker import open_fake_cluster
@@ -30,7 +31,7 @@ async def test_what_is_idle_is_closed_and_opened_again_when_it_is_needed() -> No
         assert not pool.is_open
         answers: list[MetadataResponse | None] = []
         busy = await pool.connect(broker)
-        busy.send(writer_of(MetadataRequest(topics=[])), 1, reader_of(MetadataResponse), answers.append)
+        busy.send(writer_of(MetadataRequest(topics=[])), 1, reader_of(MetadataResponse, standalone), answers.append)
         pool.rest()
         assert pool.client(broker) is busy, "a request is in flight"
         await eventually(lambda: bool(answers))
