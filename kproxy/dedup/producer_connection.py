@@ -403,27 +403,36 @@ class ProducerConnection:
             return
         # responses arrive in order: most often all of them have
         arrived = not anyway and rules.has_arrived(written[-1], acknowledged, now, is_direct=is_direct)
-        if arrived:
-            origin.heard_at = written[-1].at
+        heard_at = 0.0
         while written:
             answer = written[0]
-            if not (arrived or anyway):
-                if not rules.has_arrived(answer, acknowledged, now, is_direct=is_direct):
-                    break
-                origin.heard_at = answer.at
+            if not (arrived or anyway or rules.has_arrived(answer, acknowledged, now, is_direct=is_direct)):
+                break
+            heard_at = answer.at
             answer.arrived_with, answer.arrived_at = number, now
             partitions += len(answer.places)
             unread.append(written.popleft())
         self._partitions += partitions
+        if not anyway:
+            self._heard(heard_at)
 
     def hear(self) -> int:
         """Asks the kernel which response arrived last, for ``Origin.heard_at``; returns the acknowledged bytes."""
-        acknowledged, origin = self.wire.written - self.wire.unacked(), self.origin
+        acknowledged = self.wire.written - self.wire.unacked()
         for answer in chain(reversed(self._asked), reversed(self._written), reversed(self._unread)):
             if 0 < answer.position <= acknowledged:
-                origin.heard_at = max(origin.heard_at, answer.at)
+                self._heard(answer.at)
                 break
         return acknowledged
+
+    def _heard(self, at: float) -> None:
+        """Notes that a response which was given then (s) has been acknowledged, and so that the client was there.
+
+        Not if it may have ended the connection since: what ended TCP between still acknowledges. Only of several
+        connections it is ever asked which were in use at the same time.
+        """
+        if at > self.origin.heard_at and len(self.ledger.members) > 1 and not self.wire.may_have_ended():
+            self.origin.heard_at = at
 
     def _release(self, number: int, silence: Silence) -> None:
         """Forgets the requests whose responses were received, as request ``number`` shows."""

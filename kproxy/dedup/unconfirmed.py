@@ -51,6 +51,9 @@ class Wire(Protocol):
     def has_taken(self, position: int) -> bool:
         """Whether all whole requests within so many bytes were taken, or none is awaited."""
 
+    def may_have_ended(self) -> bool:
+        """Whether the client may have ended it in good order: the end is there, or may follow what is untaken."""
+
     def tell_taken(self, changed: Callable[[], None]) -> None:
         """Calls ``changed`` once, when the next requests were taken."""
 

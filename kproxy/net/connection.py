@@ -91,6 +91,8 @@ class Connection:
         #: Bytes of whole requests that the session has not taken yet, and of responses that the client has not.
         self.untaken = 0
         self._unwritten = 0
+        #: Of the untaken bytes, those of the request at hand.
+        self.at_hand = 0
         self.nursery: trio.Nursery | None = None
         self._progress = trio.lowlevel.ParkingLot()
         self.state = ConnectionState.SERVING
@@ -159,6 +161,12 @@ class Connection:
         if not (self.untaken or self.client.pending()):
             return True
         return self.received - self._splitter.held - self.untaken >= position
+
+    def may_have_ended(self) -> bool:
+        if self.closed_well():
+            return True
+        is_read_out = self.untaken <= self.at_hand and not (self._splitter.held or self.client.pending())
+        return not (is_read_out or self.client.peer_closed())
 
     def tell_taken(self, changed: Callable[[], None]) -> None:
         self._tell = changed

@@ -90,6 +90,7 @@ class Intake:
                 now = connection.read_at + connection.wall
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
+            connection.at_hand = len(frame)
             # nearly all are short, and are spared a coroutine
             waiting = (
                 session.request(frame, now)
@@ -102,6 +103,7 @@ class Intake:
             if session.commands:
                 connection.carry_out(is_alone=len(frames) == 1)
             connection.untaken -= len(frame)
+            connection.at_hand = 0
         if not self._introduced and not session.awaits_login:
             self._introduced = True
             connection.logged_in()

@@ -348,6 +348,28 @@ def test_of_two_programs_with_one_client_id_none_loses_a_record_to_the_others_lo
     assert one_breaks(world, one, other, missing=ANSWER_BYTES) == "zzzaa"
 
 
+@pytest.mark.parametrize("hidden", ["behind requests", "seen"])
+def test_who_acknowledges_after_an_end_is_not_the_client(hidden: str) -> None:
+    """A relay has ended a connection for its client, and reads on: its kernel acknowledges what kproxy still writes."""
+    world = World()
+    old = world.connect()
+    request = old.ask("a", time=5)
+    world.now += 0.01
+    newer = world.connect()
+    newer.saw_older()
+    newer.did("z", time=1)
+    world.now += 0.01
+    old.write(request)
+    old.tell(request)
+    old.wire.unread = 1000 if hidden == "behind requests" else 0
+    old.wire.gone = hidden == "seen"
+    newer.did("y", time=2)
+    old.wire.unread = 0
+    old.close()
+    newer.did("a", time=5)
+    assert world.text() == "zay"
+
+
 def test_the_same_where_the_broken_connection_was_opened_later() -> None:
     world = World()
     other, one = world.connect(), world.connect()

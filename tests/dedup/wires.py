@@ -47,6 +47,9 @@ class FakeWire:
     def has_taken(self, position: int) -> bool:
         return self.received >= position or not self.unread
 
+    def may_have_ended(self) -> bool:
+        return bool(self.unread) or (self.gone and not self.reset)
+
     def tell_taken(self, changed: Callable[[], None]) -> None:
         self.told = changed
 

@@ -105,6 +105,9 @@ class Wire:
     def has_taken(self, position: int) -> bool:
         return self.taken >= position or not self.waiting
 
+    def may_have_ended(self) -> bool:
+        return self.waiting > 1
+
     def tell_taken(self, changed: Callable[[], None]) -> None:
         self.changed = changed
 

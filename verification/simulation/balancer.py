@@ -10,6 +10,8 @@ from verification.simulation.virtual_io import VirtualIO
 #: Of connections from clients to a balancer; those from it to kproxy have the leg of the port.
 LEG = "balancer"
 _READ = 1 << 14
+#: Seconds for which it still reads a connection that it has ended.
+_READS_ON = 5.0
 
 
 class Balancer:
@@ -37,7 +39,7 @@ class Balancer:
         for outer, inner in self._pairs:
             if not outer.over:
                 outer.cut()
-            _finish(inner.near)
+            self._finish(inner.near)
         self._pairs.clear()
 
     async def _pump(self, source: VirtualIO, sink: VirtualIO) -> None:
@@ -50,15 +52,22 @@ class Balancer:
                     await sink.send_all([bytes(buffer[:count])])
         except (OSError, trio.ClosedResourceError):
             pass
-        _finish(sink)
-        _finish(source)
+        self._finish(sink)
+        self._finish(source)
+
+    def _finish(self, io: VirtualIO) -> None:
+        """Ends a connection in good order: what was not read, and what still comes, is read and dropped."""
+        io.finish()
+        self._nursery.start_soon(_drop, io)
 
 
-def _finish(io: VirtualIO) -> None:
-    """Closes a connection in good order: what was not read is read first, and dropped."""
-    try:
-        while io.pending():
-            io.receive_now([memoryview(bytearray(_READ))])
-    except OSError:
-        pass
+async def _drop(io: VirtualIO) -> None:
+    buffer = memoryview(bytearray(_READ))
+    with trio.move_on_after(_READS_ON):
+        try:
+            while (count := io.receive_now([buffer])) != 0:
+                if count is None:
+                    await io.readable()
+        except (OSError, trio.ClosedResourceError):
+            pass
     io.close()

@@ -24,6 +24,11 @@ def end_by_acks(self: ProducerConnection, now: float) -> None:
         _END(self, now)
 
 
+def hear_all(self: ProducerConnection, at: float) -> None:
+    """An acknowledgement shows that the client was there when the response was given."""
+    self.origin.heard_at = max(self.origin.heard_at, at)
+
+
 def window_for_all(*_: Any) -> float:
     """Equal records without timestamps are compared for 10 s after any end in good order."""
     return _WINDOW

@@ -10,7 +10,7 @@ import trio
 
 from verification.simulation.history import State
 from verification.simulation.link import Link
-from verification.simulation.plan import TOPIC, ClientPlan, Plan, Send, plain_client
+from verification.simulation.plan import TOPIC, ClientPlan, Plan, Relay, Send, plain_client
 from verification.simulation.tcp import AckHabits
 from verification.simulation.weather import Weather
 from verification.simulation.world import World
@@ -122,6 +122,24 @@ def two_programs(seed: int) -> Plan:
     return Plan(seed, (first, second), (), script=script, strict=True)
 
 
+def relayed(seed: int) -> Plan:
+    """A relay that nobody declared loses its client, ends the connection in good order, and reads on for 5 s.
+
+    It has passed on more requests than kproxy has read, so that kproxy can't see the end: all that it writes is
+    acknowledged, also after the client has sent everything again over another connection.
+    """
+
+    async def script(world: World) -> None:
+        link = await _acknowledged(world, 0, 3)
+        link.cut()
+
+    sends = tuple((0.001, b"%d" % nth) for nth in range(60))
+    habits = {"depth": 1000, "backoffs": (0.05,), "tries": 1000, "clock_ms": 1000, "relay": Relay.UNKNOWN}
+    client = _client(0, *sends, **habits, **_ONE_NAME)
+    weather = Weather(clients=(0.001,), brokers=(0.05,), capacities=(700,))
+    return Plan(seed, (client,), (), script=script, strict=True, weather=weather)
+
+
 # -- how many requests precede an acknowledgement (B5)
 
 
@@ -220,7 +238,7 @@ Script = Callable[[int], Plan]
 BY_ITEM: Final[dict[str, tuple[Script, ...]]] = {
     "A1": (process_for_each, run_twice, heartbeat),
     "A3": (cut_before_ack, acks_lost),
-    "A4": (two_programs,),
+    "A4": (two_programs, relayed),
     "B5": (deep_and_far, reads_late, late_on_the_way),
     "B6": (overtaken, short_cut_route, long_cut_route),
 }

@@ -88,6 +88,12 @@ EVIDENCE_VARIANTS: Final = (
         10,
     ),
     Variant(
+        "an acknowledgement shows that the client is there, though its end may be untaken",
+        ((ProducerConnection, "_heard", broken_evidence.hear_all),),
+        evidence_scripts.relayed,
+        seeds=10,
+    ),
+    Variant(
         "sequence numbers do not wrap",
         ((lanes, "advance", broken_evidence.stays_at_last),),
         _AT_THE_END,

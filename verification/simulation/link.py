@@ -110,6 +110,8 @@ class Link:
             return 0.0
         if self.half_open:
             return self._given_up_at
+        if self.up.end_waits:
+            return inf
         if not self.was_cut:
             return self.up.last_arrival
         since = self.down.waiting_since

@@ -211,7 +211,7 @@ def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:
             client,
             clock_ms=1 if client.in_rounds else clocks[client.client_id],
             closes_each=closes[client.client_id] and _may_close_each(client),
-            relay=relays[client.client_id] if client.depth <= _ASSUMED_DEPTH else Relay.NONE,
+            relay=relays[client.client_id],
         )
         for client in plan.clients
     )

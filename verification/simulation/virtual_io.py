@@ -30,7 +30,7 @@ class VirtualIO:
         self.peer = peer_host
         #: Whether the peer is a balancer that names its client (PROXY protocol).
         self.balanced = False
-        self.closed = self._resets = False
+        self.closed = self._resets = self._finished = False
         #: When this end closed it, by trio's clock.
         self.closed_at = inf
         self.stalled_at: float | None = None
@@ -106,7 +106,7 @@ class VirtualIO:
     def _send_now(self, data: memoryview) -> int:
         if self.closed:
             raise OSError(errno.EBADF, "closed")
-        if self._in.reset:
+        if self._in.reset or self._finished:
             raise BrokenPipeError(errno.EPIPE, "reset by the peer")
         return self._out.write(data)
 
@@ -140,6 +140,13 @@ class VirtualIO:
         """Whether the peer's FIN has arrived, and no reset; after ``close`` whether it had by then."""
         return self._closed_well if self.closed else self._in.ended and not self._in.reset
 
+    def finish(self) -> None:
+        """Sends the end of what it writes (``shutdown``); it may read on."""
+        if not (self.closed or self._in.reset or self._finished):
+            self._finished = True
+            self._out.end(FIN)
+            self._out.writers.unpark_all()
+
     def close(self) -> None:
         """Ends the connection; with a reset if there are unread bytes, as Linux does, or if that was asked for."""
         if self.closed:
@@ -149,7 +156,8 @@ class VirtualIO:
         self.closed = True
         self.closed_at = trio.current_time()
         self._in.leave()
-        if not self._in.reset:  # a connection that was reset sends nothing more
-            self._out.end(RST if self._in.inbox or self._resets else FIN)
+        resets = bool(self._in.inbox) or self._resets
+        if not self._in.reset and (resets or not self._finished):  # a connection that was reset sends nothing more
+            self._out.end(RST if resets else FIN)
         self._in.readers.unpark_all()
         self._out.writers.unpark_all()

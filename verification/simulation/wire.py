@@ -2,9 +2,9 @@
 
 TCP as far as it matters here: bytes arrive in order; what was written arrives even if the writer is killed; the end of
 a stream arrives after its bytes; bytes for an end that is closed are answered by a reset; acknowledgements take a time
-of their own (``tcp``). While a route is cut packets are lost. Bytes and a FIN are sent again, later and later; a reset
-is not. Otherwise an end is never later than it must be: a FIN that arrives long after the bytes is as good as a
-half-open connection.
+of their own (``tcp``). The end of a stream is not seen before there is room for all bytes before it. While a route is
+cut packets are lost. Bytes and a FIN are sent again, later and later; a reset is not. Otherwise an end is never later
+than it must be: a FIN that arrives long after the bytes is as good as a half-open connection.
 """
 
 from bisect import bisect_right
@@ -70,6 +70,8 @@ class Pipe:
         #: Bytes that were not acknowledged when a reset came.
         self.never_acknowledged: int | None = None
         self.ended = self.reset = False
+        #: Whether the FIN is held up: the reader's kernel has no room for bytes before it.
+        self.end_waits = False
         #: Whether the reader has closed its end.
         self.gone = False
         self._over: Callable[[], None] | None = None
@@ -108,6 +110,8 @@ class Pipe:
             self._emptied.append(trio.current_time())
         if was_full:
             self._acknowledge(0.0)
+            if self.end_waits and len(self.inbox) <= self._window:
+                self._finish()
         self.writers.unpark_all()
         return total
 
@@ -292,14 +296,19 @@ class Pipe:
         if isinstance(what, str):
             if what == RST:
                 self._break()
+            elif len(self.inbox) > self._window:
+                self.end_waits = True
             else:
-                self.ended = True
-                self._report_over()
-                self.readers.unpark_all()
+                self._finish()
         elif self.gone or self.reset:
             self.back.end(RST)
         else:
             self._deliver(what)
+
+    def _finish(self) -> None:
+        self.end_waits, self.ended = False, True
+        self._report_over()
+        self.readers.unpark_all()
 
     def _deliver(self, data: bytes) -> None:
         cut = None
