@@ -93,7 +93,7 @@ class ProducerConnection:
         self.last_serial = 0
         #: Unconfirmed on this very connection: its response was late, or had an error of another partition.
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
-        #: Written over newer connections while this one owed a response: of what lies untaken here it may be a retry.
+        #: What came over newer connections while this one owed a response: of what lies untaken here it may be a retry.
         self.overtook: dict[TrackKey, list[UnconfirmedBatch]] = {}
         self._overtook_count = 0
         self._number = 0
@@ -190,7 +190,7 @@ class ProducerConnection:
         return self._waiting is not None or (bool(self._asked) and not self._asked[-1].position)
 
     def is_overtaken(self, entries: Iterable[UnconfirmedBatch]) -> None:
-        """Takes what was written over a newer connection, while this one ``owes`` something."""
+        """Takes what came over a newer connection, while this one ``owes`` something."""
         if not self.overtook:
             self._overtook_count = 0
         for entry in entries:
@@ -646,13 +646,20 @@ class ProducerConnection:
         self.ledger.drained(self)
 
 
-def written_by(answer: PendingProduce, origin: Origin, since: float) -> Iterator[UnconfirmedBatch]:
-    """Entries of what a request has written to the log, not of what it repeated; ``origin``: its connection's."""
+def brought_by(answer: PendingProduce, origin: Origin, since: float) -> Iterator[UnconfirmedBatch]:
+    """Entries of their own of what a request has written to the log, and what it repeated.
+
+    ``origin``: its connection's; ``since``: in seconds.
+    """
     for send in answer.sends:
         if send.outcome is ProduceOutcome.WRITTEN:
             entry = _entry(answer, send, unheard=False, clean=False, since=since)
             entry.origin = origin
             yield entry
+    for moved in answer.moved:
+        entry = moved.copy()
+        entry.sure, entry.origin, entry.since = False, origin, since
+        yield entry
 
 
 def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:

@@ -14,7 +14,7 @@ from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import BatchPlace, InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
-from kproxy.dedup.producer_connection import ProducerConnection, Suspect, written_by
+from kproxy.dedup.producer_connection import ProducerConnection, Suspect, brought_by
 from kproxy.dedup.quick_check import QuickCheck, QuickChecks
 from kproxy.dedup.refused import Refused
 from kproxy.dedup.retry_rules import CLOCKS_AGREE_SECONDS, Rules
@@ -622,8 +622,10 @@ class RetryLedger:
         """The unconfirmed batches on a partition for this connection, if it has not given them up."""
         left, overtook = self.entries.get(key, ()), member.overtook.get(key, ())
         if overtook:  # one of these may be left by now, and each record is to be matched once
-            known = {entry.place for entry in overtook}
-            left = [entry for entry in left if entry.place not in known]
+            known: dict[BatchPlace, list[UnconfirmedBatch]] = {}
+            for entry in overtook:
+                known.setdefault(entry.place, []).append(entry)
+            left = [entry for entry in left if not any(map(entry.is_within, known.get(entry.place, ())))]
         return chain(left, member.kept.get(key, ()), overtook)
 
     # -- when it is taken
@@ -739,11 +741,11 @@ class RetryLedger:
             self.disturb(key)
 
     def overtakes(self, member: ProducerConnection, answer: PendingProduce, now: float) -> None:
-        """Notes what a request wrote where an older connection to the broker may have untaken what it repeats."""
+        """Notes what a request brought where an older connection to the broker may have untaken what it repeats."""
         if len(self.members) > 1 and not member.ended:
             for other in self._newest_at(member.node_id):
                 if other.owes and self._may_overtake(member, other):
-                    other.is_overtaken(written_by(answer, member.origin, now))
+                    other.is_overtaken(brought_by(answer, member.origin, now))
 
     def is_overtaken(self, member: ProducerConnection, key: TrackKey) -> None:
         """The next request of a connection on a partition has to be compared in full."""

@@ -235,6 +235,20 @@ class UnconfirmedBatch:
         other.is_listed_part = self.is_listed_part
         return other
 
+    def copy(self) -> "UnconfirmedBatch":
+        """Another entry of the same records."""
+        other = self._like()
+        other.is_part, other.only = self.is_part, self.only
+        if self.digests is not None:
+            other.recall(self.digests.chosen(range(len(self.digests))), self.offsets)
+        return other
+
+    def is_within(self, other: "UnconfirmedBatch") -> bool:
+        """Whether an entry of the same batch has all records of this one."""
+        if not other.is_part:
+            return True
+        return self.is_part and set(self.only or self.offsets) <= set(other.only or other.offsets)
+
     def part(self, places: Sequence[int]) -> "UnconfirmedBatch":
         """Takes the records at ``places`` out, into an entry of their own."""
         assert self.digests is not None

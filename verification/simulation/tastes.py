@@ -24,7 +24,8 @@ from verification.simulation.plan import (
 )
 from verification.simulation.weather import FAR, NEAR, Weather
 
-#: Of a client through a balancer kproxy can't see how many requests it has in flight: it may have so many.
+#: A client of more requests in flight gives up many at its time-outs, and each may be late: through something that
+#: ends TCP kproxy can't see which responses it has then.
 _ASSUMED_DEPTH: Final = 5
 _FEW_TRIES: Final = 2
 MOSTLY: Final = 0.9
@@ -196,6 +197,10 @@ def _numbered(client: ClientPlan) -> ClientPlan:
     )
 
 
+def _may_be_relayed(client: ClientPlan) -> bool:
+    return client.depth <= _ASSUMED_DEPTH or client.closes_on_timeout
+
+
 def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:
     """Chooses the network, how clients use connections, and which of that kproxy's options declare."""
     window = rng.choice(taste.clean_close_windows)
@@ -211,7 +216,7 @@ def _habits(plan: Plan, rng: Random, taste: Taste) -> Plan:
             client,
             clock_ms=1 if client.in_rounds else clocks[client.client_id],
             closes_each=closes[client.client_id] and _may_close_each(client),
-            relay=relays[client.client_id],
+            relay=relays[client.client_id] if _may_be_relayed(client) else Relay.NONE,
         )
         for client in plan.clients
     )
