@@ -28,13 +28,20 @@ class Loss(NamedTuple):
 
 #: Counts and logs it.
 ReportLoss: TypeAlias = Callable[[Loss], None]
+TakeCut: TypeAlias = Callable[[PartitionRef, int], None]
 
 
 class KnownEnds:
     """The ends of logs, as far as successes have shown them; shared by all connections of a process."""
 
-    def __init__(self, report: ReportLoss = lambda _: None, most: int = MOST_PARTITIONS) -> None:
-        """``report`` receives each loss, also what others find. ``most``: partitions; the oldest are forgotten."""
+    def __init__(
+        self, report: ReportLoss = lambda _: None, most: int = MOST_PARTITIONS, cut: TakeCut = lambda _, __: None
+    ) -> None:
+        """``report`` receives each loss, also what others find. ``most``: partitions; the oldest are forgotten.
+
+        ``cut`` receives a partition and an offset: what was acknowledged with that or a later one is lost.
+        """
+        self._cut = cut
         self.report = report
         self._most = most
         #: The newest offsets that were acknowledged without a gap: the first, the one after the last, and when the
@@ -55,6 +62,7 @@ class KnownEnds:
             if start < first and taken_at <= told_at:
                 return  # it may have been written before
             self.report(Loss(key, producer_id, last - start, last))
+            self._cut(key, start)
         elif key not in self._ends and len(self._ends) >= self._most:
             self._ends.popitem(last=False)
         self._ends[key] = first if start == last else start, end, now

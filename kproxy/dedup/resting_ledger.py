@@ -78,11 +78,12 @@ _origin_of = attrgetter(*_ORIGIN_PLAIN)
 class RestingLedger:
     """The state of one ledger, and what has to be known of it while it rests."""
 
-    __slots__ = ("batches", "count", "newest", "packed", "serial", "since")
+    __slots__ = ("batches", "count", "cuts", "newest", "packed", "serial", "since")
 
-    def __init__(self, ledger: RetryLedger, packed: bytes) -> None:
-        """``packed``: as the function of this name returns it."""
+    def __init__(self, ledger: RetryLedger, packed: bytes, cuts: int = 0) -> None:
+        """``packed``: as the function of this name returns it; ``cuts``: how many cuts of logs it knows of."""
         self.packed = packed
+        self.cuts = cuts
         #: Time (s) and serial number of its oldest batch.
         self.since, self.serial = min((entry.since, entry.serial) for entry in ledger.left_behind())
         #: Time (s) of its newest batch: when that has expired, the ledger is forgotten.

@@ -885,6 +885,16 @@ class RetryLedger:
                 if not entries[entry.key]:
                     del entries[entry.key]
 
+    def cut(self, key: TrackKey, offset: int) -> None:
+        """Drops what was acknowledged with this offset or later: a partition's log has lost it."""
+        for entry in [
+            *self.entries.get(key, ()),
+            *(e for m in self.members.values() for o in m.own for e in o.get(key, ())),
+        ]:
+            if entry.stamp.base_offset >= offset:
+                self.forget(entry)
+        self.disturb(key)
+
     # -- when time goes by
 
     def expire(self, now: float) -> None:

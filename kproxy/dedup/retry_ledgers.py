@@ -1,10 +1,12 @@
 """The retry ledgers of all producers."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain, count, islice
 
 from kproxy.dedup.doubt_memory import STEP_BYTES, Peer, Resting, allowed, oldest_first, peer_of, shed
 from kproxy.dedup.identity import Identity
+from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import NOTHING, InDoubt, ListedBatch
 from kproxy.dedup.origin import Origin
 from kproxy.dedup.producer_connection import ProducerConnection, Suspect
@@ -18,6 +20,8 @@ from kproxy.dedup.unconfirmed import Wire
 MAX_FOUND_BYTES = 64 << 20
 #: So many ledgers are put to rest at a time: clients wait meanwhile.
 MOST_PACKED = 1000
+#: Logs that were cut lately, which ledgers at rest do not know of.
+_MOST_CUTS = 10_000
 
 
 class RetryLedgers:
@@ -47,6 +51,9 @@ class RetryLedgers:
         self.size = 0
         #: By how many they have grown since they were last bounded; and batches dropped since the last sweep.
         self._growth = self._dropped = 0
+        #: Logs that were cut lately, and how many were so far: what rests learns of it when it is used.
+        self._cuts: deque[tuple[TrackKey, int]] = deque(maxlen=_MOST_CUTS)
+        self._cut_count = 0
 
     def join(
         self, identity: Identity, wire: Wire, since: float = 0.0, origin: Origin | None = None
@@ -68,7 +75,21 @@ class RetryLedgers:
         return self._ledgers.get(identity)
 
     def _rebuilt(self, identity: Identity, resting: RestingLedger) -> RetryLedger:
-        return resting.rebuild(identity, self._rules.of(identity), self._outside)
+        ledger = resting.rebuild(identity, self._rules.of(identity), self._outside)
+        missed = self._cut_count - resting.cuts
+        for key, offset in islice(self._cuts, max(0, len(self._cuts) - missed), None):
+            ledger.cut(key, offset)
+        return ledger
+
+    def cut(self, key: TrackKey, offset: int) -> None:
+        """Forgets what was acknowledged with this offset or later: the partition's log was cut, and has lost it.
+
+        A retry of it is written again.
+        """
+        self._cuts.append((key, offset))
+        self._cut_count += 1
+        for ledger in self._ledgers.values():
+            ledger.cut(key, offset)
 
     def rests(self, identity: Identity) -> bool:
         """Whether a producer's ledger rests. What is in doubt of it is the same as when it was put to rest."""
@@ -83,7 +104,7 @@ class RetryLedgers:
         for identity, ledger in list(self._ledgers.items()):
             state = None if ledger in busy or self._is_listed(identity) else packed(ledger, now)
             if state is not None:
-                self._resting[identity] = RestingLedger(ledger, state)
+                self._resting[identity] = RestingLedger(ledger, state, self._cut_count)
                 del self._ledgers[identity]
                 left -= 1
                 if not left:

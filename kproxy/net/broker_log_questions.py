@@ -37,6 +37,10 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """In ListOffsets: where the log begins."""
 _NEWEST: Final = -3
+#: Replica ids: of a consumer, and of one that learns where the leader's log ends, replicated or not (Kafka's
+#: ``FetchRequest.DEBUGGING_CONSUMER_ID``).
+_CONSUMER: Final = -1
+_DEBUGGER: Final = -2
 _ASKED_FOR_NEWEST: Final = 7
 
 Marker: TypeAlias = tuple[int, int]
@@ -142,20 +146,28 @@ def list_offsets(timestamp: int, oldest: int = 1) -> LeaderQuestion[int]:
     return _list_offsets(timestamp, oldest, lambda row: row.offset)
 
 
+def log_ends() -> LeaderQuestion[int]:
+    """The offset after the last record that the leader has, also of what its followers do not have yet."""
+    return _list_offsets(LATEST, 1, lambda row: row.offset, _DEBUGGER)
+
+
 def newest_timestamps() -> LeaderQuestion[int]:
     """The largest timestamp of each partition, -1 for empty ones (KIP-734)."""
     return _list_offsets(_NEWEST, _ASKED_FOR_NEWEST, lambda row: row.timestamp)
 
 
 def _list_offsets(
-    timestamp: int, oldest: int, value: Callable[[ListOffsetsResponseListOffsetsPartitionResponse], int]
+    timestamp: int,
+    oldest: int,
+    value: Callable[[ListOffsetsResponseListOffsetsPartitionResponse], int],
+    replica_id: int = _CONSUMER,
 ) -> LeaderQuestion[int]:
     def request(places: Sequence[TopicPartition]) -> Message:
         topics = []
         for name, indexes in _by_topic(places).items():
             rows = [ListOffsetsRequestListOffsetsPartition(partition_index=n, timestamp=timestamp) for n in indexes]
             topics.append(ListOffsetsRequestListOffsetsTopic(name=name, partitions=rows))
-        return ListOffsetsRequest(replica_id=-1, topics=topics)
+        return ListOffsetsRequest(replica_id=replica_id, topics=topics)
 
     def answers(response: Message) -> Iterator[tuple[TopicPartition, int, int]]:
         assert isinstance(response, ListOffsetsResponse)

@@ -9,7 +9,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log_questions import EARLIEST, fetch, list_offsets
+from kproxy.net.broker_log_questions import EARLIEST, fetch, list_offsets, log_ends
 from kproxy.net.broker_log_tail import Reader
 from kproxy.net.brokers.leaders import Leaders
 from kproxy.proxy.retry_stats import RetryStats
@@ -17,8 +17,18 @@ from kproxy.proxy.retry_stats import RetryStats
 Failures: TypeAlias = dict[TopicPartition, OSError | RemoteProtocolError]
 """What could not be had, and why."""
 
+
+class ShortLog(OSError):
+    """The leader's log ends before a record that was wanted of it.
+
+    It was cut, or the topic was made again; or the broker is no leader any more and does not know it.
+    """
+
+
 #: In one response at most, but for a first batch that is larger.
 _MOST_BYTES: Final = 16 << 20
+#: A partition that has received nothing for so long may have nothing more.
+_HUNGRY_SECONDS: Final = 1.0
 
 
 async def read_logs(
@@ -53,6 +63,8 @@ class _Reads:
         self._readers = dict(readers)
         #: When bytes last came.
         self._fed = dict.fromkeys(readers, now)
+        #: When its leader was last asked where the log ends, or bytes came.
+        self._looked = dict.fromkeys(readers, now)
 
     def wishes(self) -> dict[TopicPartition, tuple[int, int]]:
         """What to read next; first what got nothing for longest: the others may have used up the bytes."""
@@ -82,10 +94,11 @@ class _Reads:
                 continue
             self._stats.readback_bytes += size
             if size:
-                self._fed[place] = trio.current_time()
+                self._fed[place] = self._looked[place] = trio.current_time()
             else:
                 self._starve(place, wishes[place][0])
         await self._cut(outside, wishes)
+        await self._look_at_ends(wishes)
 
     def _starve(self, place: TopicPartition, offset: int) -> None:
         """Gives up a partition that has received nothing for too long."""
@@ -96,14 +109,24 @@ class _Reads:
         else:
             self._fail(place, OSError(f"{place[0]}-{place[1]} can be read up to {offset}, no further"))
 
+    async def _look_at_ends(self, wishes: dict[TopicPartition, tuple[int, int]]) -> None:
+        """Gives up partitions that have received nothing for a while, and whose leaders have nothing more."""
+        now = trio.current_time()
+        hungry = [place for place in self._readers if now - self._looked[place] >= _HUNGRY_SECONDS]
+        self._looked.update(dict.fromkeys(hungry, now))
+        hungry = [place for place in hungry if place in wishes and not self._readers[place].may_wait]
+        for place, answer in (await self._leaders.ask(hungry, log_ends())).items():
+            if not answer.error_code and answer.value is not None and answer.value <= wishes[place][0]:
+                self._fail(place, ShortLog(f"{place[0]}-{place[1]} ends at {answer.value}"))
+
     async def _cut(self, places: Iterable[TopicPartition], wishes: dict[TopicPartition, tuple[int, int]]) -> None:
         """Continues where logs begin: what lay before that was deleted."""
         for place, answer in (await self._leaders.ask(places, list_offsets(EARLIEST))).items():
             offset = wishes[place][0]
             try:
                 start = answer.get(place, "ListOffsets")
-                if start <= offset:  # the log was cut, the topic recreated, or a replica lags
-                    raise OSError(f"{place[0]}-{place[1]} can be read up to less than {offset}")
+                if start <= offset:
+                    raise ShortLog(f"{place[0]}-{place[1]} ends before {offset}")
             except (OSError, RemoteProtocolError) as error:
                 self._fail(place, error)
             else:

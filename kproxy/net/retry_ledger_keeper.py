@@ -329,7 +329,7 @@ class RetryLedgerKeeper:
 
     async def _read_placed(self, ledger: RetryLedger, entries: Sequence[UnconfirmedBatch]) -> None:
         """Reads entries whose offset is known: those of a leader together, each taken as soon as it is there."""
-        reads = ReadBacks(self.broker_log, self._log_reading(), self._count_failure)
+        reads = ReadBacks(self.broker_log, self._log_reading(), self._count_failure, self.cut)
 
         async def read() -> None:
             async with self._reads:
@@ -352,6 +352,11 @@ class RetryLedgerKeeper:
         for entry in entries:
             if entry.digests is None:
                 ledger.forget(entry)
+
+    def cut(self, key: TrackKey, offset: int) -> None:
+        """Takes that a partition's log was cut: of what was acknowledged with this offset or later nothing is left."""
+        self._ledgers.cut(key, offset)
+        self._changed()
 
     async def _persistently(self, what: Callable[[], Awaitable[T]]) -> T:
         """Tries what brokers may not let be done just now, for ``delivery_timeout_ms``."""

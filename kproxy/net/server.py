@@ -140,7 +140,7 @@ class Server:
             logins,
             KeptRepairs(cluster, config, broker_log, stats.kept, losses.report),
         )
-        self._services = _services(cluster.map, transactions, self._kept, KnownEnds(losses.report))
+        self._services = _services(cluster.map, transactions, self._kept, KnownEnds(losses.report, cut=self.keeper.cut))
         self._policy = _policy(config, decides=transactions is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:

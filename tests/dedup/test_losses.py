@@ -41,3 +41,12 @@ def test_the_oldest_partitions_are_forgotten() -> None:
         ends.written((b"t", index), 7, 0, 1, 1, 2)
     ends.written((b"t", 2), 7, 1, 2, 3, 4)
     assert len(ends) == 2
+
+
+def test_who_keeps_what_is_in_doubt_learns_from_where_on_a_log_was_cut() -> None:
+    cuts: list[tuple[object, int]] = []
+    ends = KnownEnds(cut=lambda *cut: cuts.append(cut))
+    ends.written(KEY, 7, 0, 10, 1, 2)
+    ends.written(KEY, 7, 4, 5, 3, 4)
+    ends.written(KEY, 7, 5, 6, 3, 4)
+    assert cuts == [(KEY, 4)]

@@ -269,3 +269,29 @@ def test_producers_share_their_rules_unless_an_option_names_them() -> None:
     assert RULES.of(ONE) is RULES
     assert replace(RULES, new_timestamps=("one",)).of(ONE).renews_timestamps
     assert replace(RULES, connection_pools=("o*",)).of(ONE).pools_connections
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_of_a_log_that_was_cut_nothing_is_in_doubt_that_it_has_lost(rests: bool) -> None:
+    """A retry of that is written again. On another partition it is none."""
+    world = World()
+    left(world, "a", "b", "c", keys=(KEY, OTHER))
+    if rests:
+        world.now += REST_AFTER_S + 1
+        world.ledgers.rest(world.now)
+        assert world.ledgers.rests(ONE)
+    world.log().batches.pop()
+    world.ledgers.cut(KEY, 2)
+    assert world.ledgers.rests(ONE) == rests
+    world.connect().did("a", "b", "c", keys=(KEY, OTHER))
+    assert (world.text(), world.text(OTHER)) == ("abc", "abc")
+
+
+def test_what_was_written_after_a_cut_is_in_doubt() -> None:
+    world = World()
+    world.ledgers.cut(KEY, 0)
+    left(world, "a")
+    world.now += REST_AFTER_S + 1
+    world.ledgers.rest(world.now)
+    world.connect().did("a")
+    assert world.text() == "a"

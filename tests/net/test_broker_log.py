@@ -271,7 +271,7 @@ class TestRead:
 
     async def test_a_log_that_ends_before_has_nothing(self) -> None:
         async with logs() as (_, log):
-            with pytest.raises(OSError, match="read up to"):
+            with pytest.raises(OSError, match="ends before 3"):
                 await read(log, 3, 5)
 
 

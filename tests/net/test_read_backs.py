@@ -10,6 +10,7 @@ import trio
 
 from kproxy.codec.batch import Record, build_batch, read_header
 from kproxy.codec.messages import ApiKey
+from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.unconfirmed import Stamp, UnconfirmedBatch
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.log_reading import Done, LogReading
@@ -28,6 +29,7 @@ class Case:
     noted: "Noted" = field(init=False)
     recalled: list[tuple[UnconfirmedBatch, int]] = field(default_factory=list)
     failed: dict[str, int] = field(default_factory=dict)
+    cuts: list[tuple[TrackKey, int]] = field(default_factory=list)
 
     def fail(self, reason: str, count: int) -> None:
         self.failed[reason] = self.failed.get(reason, 0) + count
@@ -69,7 +71,7 @@ async def case(brokers: int = 1, partitions: int = 1, **options: Any) -> AsyncIt
         broker_log = BrokerLog(proxy.cluster, proxy.config, proxy.stats.retries)
         found = Case(proxy)
         found.noted = Noted(found.recalled)
-        found.reads = ReadBacks(broker_log, found.noted, found.fail)
+        found.reads = ReadBacks(broker_log, found.noted, found.fail, lambda *cut: found.cuts.append(cut))
         try:
             yield found
         finally:
@@ -133,3 +135,37 @@ async def test_one_that_fails_is_left_for_another_attempt_and_the_others_are_had
         partition.leader = leader
         await it.reads.read()
         assert (len(it.recalled), len(it.reads), it.failed) == (3, 0, {"unreadable": 1})
+
+
+async def test_a_log_that_stays_too_short_was_cut() -> None:
+    """The leader may be one that others have replaced: it is asked again for ten seconds."""
+    async with case() as it:
+        for sequence in range(0, 8, 2):
+            it.write(0, sequence)
+        it.proxy.brokers.topics["t"].partitions[0].log.truncate(4)
+        began = trio.current_time()
+        while it.reads:
+            try:
+                await it.reads.read()
+            except OSError as error:
+                assert "ends " in str(error)
+                assert (it.failed, it.cuts) == ({}, [])
+                await trio.sleep(1)
+        assert 10 <= trio.current_time() - began < 12
+        assert it.failed == {"gone": 2}
+        assert it.cuts == [((b"t", 0), 4), ((b"t", 0), 6)]
+        assert [offset for _, offset in it.recalled] == [0, 2]
+
+
+async def test_a_log_that_was_too_short_for_a_while_is_read() -> None:
+    async with case() as it:
+        it.write(0, 0)
+        it.write(0, 2)
+        it.proxy.brokers.topics["t"].partitions[0].log.truncate(2)
+        with pytest.raises(OSError, match="t-0 ends at 2"):
+            await it.reads.read()
+        it.write(0, 2, wanted=False)
+        await trio.sleep(60)
+        await it.reads.read()
+        assert [offset for _, offset in it.recalled] == [0, 2]
+        assert (it.failed, it.cuts) == ({}, [])

@@ -1,10 +1,12 @@
-"""The clients: those of the interop tests that number their batches, as they are set by default."""
+"""Clients of the interop tests: those that number their batches, as they are set by default, and one that does not."""
 
 from dataclasses import replace
 from typing import Any, Final
 
 from tests.interop.catalog import CLIENTS, Client
 
+#: Ends the name of a client without idempotence: it has up to a million requests in flight.
+_PLAIN: Final = "-plain"
 #: librdkafka waits for up to 10 s before it connects again.
 _SOON: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "batch.num.messages": 10}
 #: By the name of the client's row: what turns its idempotence on, if it is off by default, and makes its batches small.
@@ -15,6 +17,7 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "java-4.4.0": {"batch.size": "1000"},
     "librdkafka-2.0.2": {"enable.idempotence": True, **_SOON},
     "librdkafka-2.16.1": {"enable.idempotence": True, **_SOON},
+    f"librdkafka-2.16.1{_PLAIN}": {"enable.idempotence": False, **_SOON},
     "kafka-python-3.0.12": {"batch_size": 1000},
     "aiokafka-0.14.0": {"enable_idempotence": True, "max_batch_size": 1000},
     "franz-go-1.22.2": {"idempotent": "true", "in_flight": "1"},
@@ -26,9 +29,14 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
 def idempotent_clients() -> dict[str, Client]:
     """The clients, by name, with the settings of the trial."""
     by_name = {client.name: client for client in CLIENTS}
-    return {name: _with(by_name[name], settings) for name, settings in _SETTINGS.items()}
+    return {name: _with(by_name[name.removesuffix(_PLAIN)], name, settings) for name, settings in _SETTINGS.items()}
 
 
-def _with(client: Client, settings: dict[str, Any]) -> Client:
+def is_plain(client: Client) -> bool:
+    """Return whether a client does not number its batches."""
+    return client.name.endswith(_PLAIN)
+
+
+def _with(client: Client, name: str, settings: dict[str, Any]) -> Client:
     producer = {**client.options.get("producer", {}), **settings}
-    return replace(client, options={**client.options, "producer": producer})
+    return replace(client, name=name, options={**client.options, "producer": producer})

@@ -54,6 +54,8 @@ _NEW_LEADER_PRODUCE_VERSION = 10
 _NEW_LEADER_FETCH_VERSION = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LATEST = -1
+#: The replica id of a reader that is no replica, and is shown all (Kafka's ``DEBUGGING_CONSUMER_ID``).
+_DEBUGGER = -2
 _EARLIEST = -2
 _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
@@ -305,7 +307,9 @@ def _offset_for_time(
 
 
 def _end(call: Call, partition: Partition) -> int:
-    """Return the offset after the last record that the reader may see."""
+    """Return the offset after the last record that the reader may see; a debugger sees what is not replicated yet."""
+    if call.request.replica_id == _DEBUGGER:
+        return partition.log.end_offset
     end = partition.high_watermark
     committed = call.request.isolation_level == _READ_COMMITTED
     return partition.log.transactions.stable_offset(end) if committed else end
