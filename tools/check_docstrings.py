@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 #: Folders and files in which all docstrings are checked.
 FOLDERS: Final = (
-    "kproxy/dedup/kept",
+    "kproxy/dedup",
     "kproxy/net/kept_repairs.py",
     "kproxy/net/single_batch.py",
     "kproxy/net/txn",
@@ -23,6 +23,7 @@ FOLDERS: Final = (
     "kproxy/proxy/kept_gate.py",
     "kproxy/proxy/kept_stats.py",
     "kproxy/txn",
+    "verification/explorer",
     "verification/idempotence",
     "verification/simulation",
 )

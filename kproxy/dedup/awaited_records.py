@@ -75,11 +75,11 @@ class AwaitedRecords:
 
     @property
     def size(self) -> int:
-        """How many bytes of memory these take."""
+        """The bytes of memory that these take."""
         return len(self._records) * _RECORD_BYTES
 
     def __len__(self) -> int:
-        """How many records are awaited."""
+        """The number of records that are awaited."""
         return len(self._records)
 
     def came_over(self, origin: Origin) -> bool:
@@ -171,7 +171,7 @@ class AwaitedRecords:
         return None if at is None else (0, at)
 
     def _run(self, at: int, hashes: "array[int]") -> int:
-        """How many of these records are awaited one after another from a place on; at least one."""
+        """The number of these records that are awaited one after another from a place on; at least one."""
         known = self._records[at : at + len(hashes)]
         if known == hashes[: len(known)]:
             return len(known)

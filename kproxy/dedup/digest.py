@@ -57,7 +57,7 @@ class Digests(Sequence[Digest]):
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory these take."""
+        """The approximate bytes of memory that these take."""
         each = CONTENT_BYTES + _TIME_BYTES + (_KEY_BYTES if self._keys is not None else 0)
         return _BLOCK_BYTES + len(self.times) * each
 

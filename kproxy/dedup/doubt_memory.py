@@ -1,4 +1,4 @@
-"""How much memory unconfirmed batches may take, and what goes first where they take more.
+"""The memory that unconfirmed batches may take, and what goes first where they take more.
 
 Anyone who can connect can leave batches in doubt: a request, then a reset. So each peer has a share, and what all take
 has a bound. Where a peer takes more, the records of its oldest batches are forgotten first: they are read back from the
@@ -54,7 +54,7 @@ class Resting(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory they take."""
+        """The approximate bytes of memory that they take."""
         return sum(one.size for _, one in self.rows)
 
 

@@ -64,7 +64,7 @@ class FormerLanes:
         self.newest_list_ms = 0
 
     def __len__(self) -> int:
-        """How many lanes are known."""
+        """The number of lanes that are known."""
         return len(self._lanes)
 
     @property

@@ -1,4 +1,4 @@
-"""Which process has an ``instance.id``: entries of the compacted topic ``__kproxy_producer_state``.
+"""The process that has an ``instance.id``: entries of the compacted topic ``__kproxy_producer_state``.
 
 Two processes of one name would take each other's producer ids for those of a dead process. So each process notes
 itself before it uses any, and names the producer id and epoch under which it writes its entries of the topic. The next
@@ -149,7 +149,7 @@ class Holders:
 
 
 class HolderChanges:
-    """Which process has each name now, by the notes of all instances in the order of the log."""
+    """The process that has each name now, by the notes of all instances in the order of the log."""
 
     def __init__(self, succeeded: Callable[[str], None]) -> None:
         """``succeeded`` is called with an instance_id of which another process was known before."""

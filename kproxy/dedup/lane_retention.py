@@ -1,4 +1,4 @@
-"""How long entries of the lane log count, by the brokers' time, and when an instance writes its own again.
+"""The time for which entries of the lane log count, by the brokers' clocks, and when an instance writes its own again.
 
 An entry counts for ``period_ms`` after it was appended. Its instance writes it again long before. One that can't does
 not use its lanes to the last moment: a client whose connection ends then may retry elsewhere for ``retry.window.ms``,
@@ -23,7 +23,7 @@ _LOOKS: Final = 56
 
 
 class Retention:
-    """For one topic, as its settings are."""
+    """Take the settings of one topic."""
 
     def __init__(self, option_ms: int) -> None:
         """``option_ms``: how long this instance's entries count at most, whatever the topic is like."""
@@ -71,14 +71,14 @@ class Retention:
 
     @property
     def pause_s(self) -> float:
-        """How often to look what is due."""
+        """The time from one look at what is due to the next."""
         return self.period_ms / _LOOKS / 1000
 
     def renewed_after_s(self, chance: float) -> float:
-        """When an entry is written again; ``chance`` in [0, 1) spreads the instances that began at the same time."""
+        """The time when an entry is written again; ``chance`` in [0, 1) spreads instances of one age."""
         return (_RENEWED_FROM + (_RENEWED_UNTIL - _RENEWED_FROM) * chance) * self.period_ms / 1000
 
     @property
     def used_for_s(self) -> float:
-        """How long a lane may be used after its entry was put, without a look between."""
+        """The time for which a lane may be used after its entry was put, without a look between."""
         return _USED_UNTIL * self.period_ms / 1000 - self.pause_s

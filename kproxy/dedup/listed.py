@@ -44,7 +44,7 @@ class ListedBatch(NamedTuple):
 
     @property
     def place(self) -> BatchPlace:
-        """By what it is known in all logs."""
+        """The name by which it is known in all logs."""
         return self.key, self.producer_id, self.epoch, self.sequence
 
 

@@ -1,4 +1,4 @@
-"""Which records of a batch repeat unconfirmed records."""
+"""The records of a batch that repeat unconfirmed records."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -26,7 +26,7 @@ def match(
     now: float,
     budget: RequestBudget | None = None,
 ) -> list[RecordInBatch | None] | UnconfirmedBatch | None:
-    """For each record the unconfirmed one that it repeats, or None. None for all where ``budget`` does not suffice.
+    """The unconfirmed record that each record repeats, or None. None for all where ``budget`` does not suffice.
 
     An entry if the records are those of it, all, in their order: a large batch is then matched at once.
 
@@ -74,7 +74,7 @@ def _is_whole(records: Digests, oldest: int, newest: int, rules: Rules, now: flo
 def _match_distinct(
     records: Digests, numbers: Mapping[bytes, int], entries: Sequence[UnconfirmedBatch], rules: Rules, now: float
 ) -> list[RecordInBatch | None] | None:
-    """As ``match``, where no two records are equal; None if the order of a batch is not kept, or has equal ones.
+    """Match as ``match``, where no two records are equal; None if the order of a batch is not kept, or has equal ones.
 
     ``numbers``: the place of each record, by its content.
 
@@ -196,7 +196,7 @@ def offset_of(offsets: Sequence[int], *, whole: bool) -> int:
 
 
 def group(places: Sequence[RecordInBatch]) -> list[tuple[UnconfirmedBatch, list[int]]]:
-    """By entry, the places taken of it, in order."""
+    """The places taken of each entry, in order."""
     grouped: dict[UnconfirmedBatch, list[int]] = {}
     for entry, at in places:
         grouped.setdefault(entry, []).append(at)

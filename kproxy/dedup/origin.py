@@ -62,5 +62,5 @@ ELSEWHERE: Final = Origin(ended=True)
 
 @cache
 def elsewhere(clean_window: float) -> Origin:
-    """As ``ELSEWHERE``, of clients with this ``clean_window``: one for all batches, of which there may be thousands."""
+    """The ``ELSEWHERE`` of clients with this ``clean_window``: one for all batches, of which there may be thousands."""
     return Origin(clean_window=clean_window, ended=True) if clean_window else ELSEWHERE

@@ -10,7 +10,7 @@ class ProduceOutcome(Enum):
     """The state of a batch after a response to one attempt."""
 
     WRITTEN = auto()
-    """In the log, by this attempt or by an earlier one."""
+    """The batch is in the log, by this attempt or by an earlier one."""
     REFUSED = auto()
     """This attempt wrote nothing, and another one would not either."""
     NOT_NOW = auto()

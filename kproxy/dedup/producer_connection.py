@@ -40,7 +40,7 @@ class Suspect:
 
     @property
     def in_use_until(self) -> float:
-        """When the other instance gave it back, in seconds since the epoch."""
+        """The time when the other instance gave it back, in seconds since the epoch."""
         return self.recorded_at if self.returned else inf
 
     @property
@@ -142,7 +142,7 @@ class ProducerConnection:
 
     @property
     def since(self) -> float:
-        """When it was opened, in seconds."""
+        """The time when it was opened, in seconds."""
         return self.origin.opened_at
 
     @property
@@ -181,7 +181,7 @@ class ProducerConnection:
 
     @property
     def own(self) -> tuple[dict[TrackKey, list[UnconfirmedBatch]], ...]:
-        """What only this connection may repeat."""
+        """The entries that only this connection may repeat."""
         return self.kept, self.overtook
 
     @property

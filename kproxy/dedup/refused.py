@@ -81,7 +81,7 @@ class Refused:
 
     @property
     def answered_at(self) -> float:
-        """When the client was answered, in seconds; infinite if it was not yet."""
+        """The time when the client was answered, in seconds; infinite if it was not yet."""
         if self.answer.position:
             return self.answer.at
         return self.since if self.member is not None and self.member.ended else inf
@@ -130,7 +130,7 @@ class Refused:
         return _continues_with(self._head.records, records, lambda record, refused: record == refused)
 
     def is_repeated_by(self, records: Sequence[Digest]) -> bool:
-        """As ``in_retry``, by their contents: whatever the timestamps of the refused ones are in them."""
+        """The same as ``in_retry``, by their contents: whatever the timestamps of the refused ones are in them."""
         return _continues_with(self._head.records, records, lambda record, refused: record.content == refused.content)
 
     def in_retry_of_another_time(self, records: Sequence[Digest], empty_at: float) -> bool:

@@ -93,7 +93,7 @@ class RestingLedger:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
+        """The approximate bytes of memory that it takes."""
         return RESTING_BYTES + len(self.packed)
 
     def rebuild(self, identity: Identity, rules: Rules, outside: Outside) -> RetryLedger:

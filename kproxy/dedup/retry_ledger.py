@@ -83,7 +83,7 @@ Prerequisite: TypeAlias = Recover | ReadBack | Settle | SeeEnd | LookElsewhere
 
 @dataclass(slots=True)
 class LastUse:
-    """Which connection of a producer used a partition last."""
+    """The connection of a producer that used a partition last."""
 
     #: When the newest connection was opened that has used it, here or at another instance, in seconds.
     newest: float
@@ -97,7 +97,7 @@ class LastUse:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the ledgers of a process ask, and whom they tell."""
+    """The functions that the ledgers of a process ask and tell."""
 
     #: The lanes that a former kproxy used for a producer; those that other instances have, or had within the retry
     #: window; and the producer ids of these.
@@ -279,7 +279,7 @@ class RetryLedger:
         return any(not lane.returned and lane.recorded_at > since for lane in self.outside.elsewhere(self.identity))
 
     def _shows_end_by(self, member: ProducerConnection, key: TrackKey, now: float) -> float:
-        """Until when (s) a request waits for the end of its connection, since its client may have left that; or 0."""
+        """The time (s) until which a request waits for the end of its connection, which may have been left; 0: none."""
         if member.ended:
             return 0.0
         self._note_outrun(member, self._newer(member, key), now)
@@ -307,7 +307,7 @@ class RetryLedger:
         return found
 
     def _see_older(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Settle | SeeEnd | None:
-        """What has to come before it is known whether a client has left older connections for this one.
+        """The event that has to come before it is known whether a client has left older connections for this one.
 
         The retry of what was not answered there, or was not acknowledged, may come before the end of the older one.
         """
@@ -676,7 +676,7 @@ class RetryLedger:
                 self.forget(entry)
 
     def claim(self, member: ProducerConnection, answer: PendingProduce, new: Iterable[TrackKey], now: float) -> None:
-        """From now on requests of this connection on these partitions need no check, unless a batch is unconfirmed.
+        """Spare requests of this connection on these partitions a check from now on, unless a batch is unconfirmed.
 
         ``new``: the partitions for which the last request, ``answer``'s, had a record that repeats none.
         """
@@ -985,7 +985,7 @@ class RetryLedger:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes for what is unconfirmed, without ``found``."""
+        """The approximate bytes of memory that it takes for what is unconfirmed, without ``found``."""
         entries = sum(entry.size for entry in chain(self.left_behind(), self._live()))
         awaited = sum(awaited.size for awaited in self._awaited_records.values())
         return entries + awaited + (LEDGER_BYTES if self.entries else 0)

@@ -194,7 +194,7 @@ class RetryLedgers:
             self._bound()
 
     def counts(self) -> dict[Identity, int]:
-        """How many batches of each producer are unconfirmed, where there are some."""
+        """The number of unconfirmed batches of each producer, where there are some."""
         every: Mapping[Identity, RetryLedger | RestingLedger] = {**self._resting, **self._ledgers}
         return {identity: count for identity, ledger in every.items() if (count := ledger.count)}
 

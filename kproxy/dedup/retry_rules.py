@@ -51,7 +51,7 @@ def is_among(client_id: str, patterns: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which retries kproxy expects of clients. Times are in seconds; docs/configuration.md describes the options."""
+    """The retries that kproxy expects of clients. Times are in seconds; docs/configuration.md describes the options."""
 
     #: retry.window.ms
     window: float
@@ -132,7 +132,7 @@ class Rules:
         return now - arrived_at >= _SILENCE
 
     def received_by_bytes(self, received: int) -> bool:
-        """So many bytes of requests arrived since a program had had that time: it has written some of them since."""
+        """Whether so many bytes arrived since a program had had that time that it has written some of them since."""
         return received >= _MOST_UNSENT
 
     def received_by_time(self, answer: PendingProduce, now: float, acknowledged: int) -> bool:
@@ -161,7 +161,7 @@ class Rules:
         return answer.failed or answer.at > answer.due
 
     def telling_position(self, answer: PendingProduce) -> int:
-        """Where a response ends among the bytes of its connection; 0 if its client may have thrown it away."""
+        """The end of a response among the bytes of its connection; 0 if its client may have thrown it away."""
         return 0 if self.may_repeat(answer) else answer.position
 
     def is_too_late(self, answer: PendingProduce, now: float) -> bool:
@@ -273,7 +273,7 @@ class Rules:
         return now - since >= _LONGEST_ROUND_TRIP
 
     def read_by(self, told_at: float) -> float:
-        """By when (s) a client has surely read a response that was given at ``told_at``, as a request of it shows.
+        """The time (s) by which a client has surely read a response that was given at ``told_at``, as a request shows.
 
         What arrives sooner may have been sent before.
         """
@@ -323,7 +323,7 @@ class Rules:
         return mine.heard_at <= newer.first_at
 
     def shows_end_by(self, outrun_at: float) -> float:
-        """When (s) the end of a connection is seen, if its client has left it: a kernel sends it after all data.
+        """The time (s) when the end of a connection is seen, if its client has left: a kernel sends it after all data.
 
         ``outrun_at``: since when a request waits for that.
         """
@@ -350,7 +350,7 @@ class Rules:
         return _SETTLED_WINDOWS * self.depth(observed)
 
     def untimed_until(self, entry: UnconfirmedBatch) -> float:
-        """Until when (s) a record may repeat an unconfirmed one without an equal timestamp.
+        """The time (s) until which a record may repeat an unconfirmed one without an equal timestamp.
 
         It counts from what happened first to the record, so that no match renews it.
         """

@@ -60,7 +60,7 @@ class Wire(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Stamp:
-    """Where a batch is in the log, and by what it is known there again."""
+    """The place of a batch in the log, and the numbers by which it is known there again."""
 
     producer_id: int
     epoch: int
@@ -143,7 +143,7 @@ class UnconfirmedBatch:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes."""
+        """The approximate bytes of memory that it takes."""
         size = _ENTRY_BYTES + _RECORD_BYTES * len(self.offsets) + _OFFSET_BYTES * len(self.only)
         return size if self.digests is None else size + self.digests.size
 
@@ -154,7 +154,7 @@ class UnconfirmedBatch:
 
     @property
     def place(self) -> BatchPlace:
-        """By what it is known in all logs."""
+        """The name by which it is known in all logs."""
         return self.key, self.stamp.producer_id, self.stamp.epoch, self.stamp.sequence
 
     @classmethod
@@ -217,7 +217,7 @@ class UnconfirmedBatch:
         return freed
 
     def whole(self) -> "UnconfirmedBatch":
-        """As ``part``, of all records."""
+        """Take all records out, as ``part`` does."""
         other = self._like()
         other.is_part = self.is_part
         assert self.digests is not None
@@ -305,7 +305,7 @@ class PendingProduce:
 
     @property
     def repeated_from(self) -> float:
-        """When its client may send it again on its own connection at the earliest, in seconds."""
+        """The earliest time when its client may send it again on its own connection, in seconds."""
         return min(self.due, self.at) if self.failed and self.at else self.due
 
     @property

@@ -38,7 +38,7 @@ async def asks_for_one_epoch(stored: StoredEpoch, requests: Any, protocol: Proto
 
 
 async def trusts_the_broker(stored: StoredEpoch, requests: Any, protocol: Protocol, kept: Any, time: Any) -> Any:
-    """It continues in the name of the epoch that the broker has now."""
+    """Continue in the name of the epoch that the broker has now."""
     described = await requests.describe()
     named = stored.upstream if described is None else Producer(described.producer_id, described.producer_epoch)
     return await _CONTINUE(stored._replace(upstream=named), requests, protocol, kept, time)
@@ -79,7 +79,7 @@ async def records_once(stored: StoredEpoch, requests: Any, protocol: Protocol, k
 
 
 async def aborts_always(stored: StoredEpoch, requests: Any, protocol: Protocol, kept: Any, time: Any) -> Any:
-    """What is not open is aborted, too."""
+    """Abort what is not open, too."""
 
     async def recorded(upstream: Producer, last: LastEnd) -> None:
         await kept.recorded(upstream, last)
@@ -96,7 +96,7 @@ async def aborts_always(stored: StoredEpoch, requests: Any, protocol: Protocol, 
 
 
 async def takes_all_for_its_own(stored: StoredEpoch, requests: Any, protocol: Protocol, kept: Any, time: Any) -> Any:
-    """What is open under a later epoch than the recorded one is the client's own."""
+    """Take what is open under a later epoch than the recorded one for the client's own."""
 
     async def describe() -> Any:
         described = await requests.describe()
@@ -108,7 +108,7 @@ async def takes_all_for_its_own(stored: StoredEpoch, requests: Any, protocol: Pr
 
 
 async def leaves_it_open(_: object, __: object, upstream: Producer, seen: LastEnd) -> tuple[Producer, LastEnd]:
-    """What is open is not aborted: the description is the outcome."""
+    """Leave what is open: the description is the outcome."""
     return upstream, seen
 
 

@@ -14,7 +14,7 @@ _CONTINUE: Final = IdView._continue
 
 
 async def checks_the_member(self: PendingOffsets, offsets: TransactionOffsets, wait: Any) -> None:
-    """In whatever generation its offsets were read."""
+    """Check the member alone, in whatever generation its offsets were read."""
     await _CHECK_MEMBER(self, offsets.replaced(generation_id=-1), wait)
 
 

@@ -25,7 +25,7 @@ _NOTE_COPIES: Final = IdView._note_copies
 
 
 async def claims_last(self: Takeover, view: IdView) -> TakenOver:
-    """What a former instance wrote is fenced and read, and then the id is claimed."""
+    """Fence and read what a former instance wrote, and then claim the id."""
     assert view.ongoing is not None
     part = view.ongoing.producer
     former = await self._tools.former.read(view, view.continued(part))

@@ -54,7 +54,7 @@ class Asking(Step):
         return f"{self._instance.name}'s {_NAMES.get(kind, kind)}"
 
     def moves(self) -> Iterator[Move]:
-        """It arrives; a commit perhaps again, as its response was lost."""
+        """Yield its arrival; a commit's perhaps again, as its response was lost."""
         yield Move(f"the broker takes {self._what}", self._arrive)
         is_commit = isinstance(self._request, EndTxnRequest) and self._request.committed
         if self._world.budget["repeat"] and is_commit:
@@ -73,7 +73,7 @@ class Asking(Step):
         self.facts = (*self.facts, "repeated")
 
     def given_up(self) -> None:
-        """It may still arrive."""
+        """Let it arrive later, or never."""
         world, request, what = self._world, self._request, self._what
         key = ("late", type(request).__name__, repr(request))
         world.send(f"the broker takes {what}, which is late", lambda: _ignore(world.ask(request, is_late=True)), *key)
@@ -83,12 +83,12 @@ class Telling(Step):
     """Waits for what the coordinator says of the id."""
 
     def __init__(self, world: BrokerWorld) -> None:
-        """In a world."""
+        """Put it into a world."""
         super().__init__("describe")
         self._world = world
 
     def moves(self) -> Iterator[Move]:
-        """It answers."""
+        """Yield the answer."""
         yield Move("the broker describes the transaction", self._answer)
 
     def _answer(self) -> None:
@@ -100,24 +100,24 @@ class Requests(BrokerRequests):
     """The product's requests, without its connections."""
 
     def __init__(self, instance: "BrokerInstance") -> None:
-        """Of the one id."""
+        """Take the one id."""
         self._instance, self._name = instance, NAME
 
     async def protocol(self, *, refresh: bool = False) -> Protocol:
-        """Of the world's level."""
+        """Return the protocol of the world's level."""
         return Protocol.of(self._instance.broker.level)
 
     async def describes(self) -> bool:
-        """As brokers of Kafka 3.0 and later."""
+        """Return true, as brokers of Kafka 3.0 and later do."""
         return True
 
     async def describe(self) -> Described | None:
-        """By the coordinator."""
+        """Ask the coordinator."""
         found: Described | None = await Telling(self._instance.broker)
         return found
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
-        """As the product's."""
+        """Do as the product does."""
         with suppress(TxnError), self._instance.world.time.scope(_AHEAD_SECONDS):
             await self.add_partitions(producer, places)
 
@@ -133,11 +133,11 @@ class Requests(BrokerRequests):
 
     @property
     def is_connected(self) -> bool:
-        """There are no connections."""
+        """Return true: no connection can be missing."""
         return False
 
     def disconnect(self) -> None:
-        """There are none."""
+        """Do nothing: no connection is kept."""
 
 
 class EpochLog:
@@ -146,7 +146,7 @@ class EpochLog:
     enabled = True
 
     def __init__(self, instance: "BrokerInstance") -> None:
-        """It has been read."""
+        """Take it as read."""
         self._instance = instance
         self.opened = Event()
         self.opened.set()
@@ -164,7 +164,7 @@ class EpochLog:
         return done
 
     def now_ms(self) -> int:
-        """In ms since 1970."""
+        """Return ms since 1970."""
         return self._instance.world.time.wall_ms()
 
     def moves(self) -> Iterator[Move]:
@@ -178,7 +178,7 @@ class EpochLog:
         done.set()
 
     def given_up(self) -> None:
-        """What a process that was killed has sent may still come to the log, if the world says so."""
+        """Let what a process that was killed has sent come to the log later, if the world says so."""
         world = self._instance.broker
         for stored, _ in self.pending:
             if world.budget["late_log"]:
@@ -194,7 +194,7 @@ class Owners(BrokerOwners):
     """The product's owners, without its connections; and as clients ask for them."""
 
     def __init__(self, instance: "BrokerInstance") -> None:
-        """Of the one id."""
+        """Take the one id."""
         self._instance, self._owners, self._packed = instance, dict[str, BrokerOwner](), {}
         self._stats = TransactionStats()
         self.leaving = False

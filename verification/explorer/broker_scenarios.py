@@ -33,7 +33,7 @@ class BrokerScenario(NamedTuple):
     opening: tuple[str, ...] = ()
 
     def make(self) -> World:
-        """At its beginning."""
+        """Make the world at its beginning."""
         world = BrokerWorld(self.budget, self.level)
         world.instances = [BrokerInstance(world, "a")]
         world.clients = [Client(world, 1, self.script)]
@@ -45,7 +45,7 @@ class BrokerScenario(NamedTuple):
 def _both(
     name: str, about: str, script: Script, *opening: str, again: int = 4, **budget: int
 ) -> Iterator[BrokerScenario]:
-    """On brokers of both levels."""
+    """Yield it on brokers of both levels."""
     for level in (1, 2):
         yield BrokerScenario(f"{name}, level {level}", about, script, level, {"again": again, **budget}, opening)
 

@@ -43,7 +43,7 @@ class BrokerWorld(World):
         self.foreign: Producer | None = None
 
     def facts(self) -> tuple[Any, ...]:
-        """What tells this world from others, beside what all worlds have."""
+        """Return what tells this world from others, beside what all worlds have."""
         one = self.coordinator
         known = None if one is None else (one.producer_id, one.epoch, one.last_epoch, one.state.name)
         places = () if one is None else tuple(sorted(one.places))
@@ -115,7 +115,7 @@ class BrokerWorld(World):
         producers.fence(*producer)
 
     def describe(self) -> Described | None:
-        """What the coordinator knows."""
+        """Return what the coordinator knows."""
         one = self.coordinator
         if one is None:
             return None
@@ -150,7 +150,7 @@ class BrokerWorld(World):
         return offset
 
     def verdict(self, place: TopicPartition, row: Stored) -> Verdict:
-        """By the first marker of its producer after it."""
+        """Judge it by the first marker of its producer after it."""
         for later in self.partitions[place].rows[row.base_offset + 1 :]:
             if later.is_control and later.producer_id == row.producer_id:
                 return Verdict.COMMITTED if later.payload == _COMMIT else Verdict.ABORTED

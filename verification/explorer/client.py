@@ -53,7 +53,7 @@ class Client:
     """One producer."""
 
     def __init__(self, world: World, number: int, script: Script) -> None:
-        """It has asked nothing yet."""
+        """Begin with nothing asked."""
         self.world, self.number, self.script = world, number, script
         self.name = f"client {number}"
         self.at = script.at
@@ -83,7 +83,7 @@ class Client:
         self.world.engine.start(self.name, self, self._run(), self._end)
 
     def moves(self) -> Iterator[Move]:
-        """What may happen to it by itself."""
+        """Yield what may happen to it by itself."""
         return iter(())
 
     def leave(self) -> None:
@@ -121,7 +121,7 @@ class Client:
         self._take(await self._ask(FIRST if is_first else "InitProducerId with its identity", ask))
 
     def _take(self, identity: Producer) -> None:
-        """It continues under an identity that it has received."""
+        """Continue under an identity that it has received."""
         if identity != self.identity:
             self.world.given.append((identity, self.name))
         self.identity = identity
@@ -154,7 +154,7 @@ class Client:
         await self._finish(told, committed=False)
 
     def request(self) -> TxnRequest:
-        """What it sends names its identity and its connection."""
+        """Return a request that names its identity and its connection."""
         return TxnRequest(self.script.transactional_id, self.identity, self.connection, self.name)
 
     async def _add(self, places: Sequence[TopicPartition]) -> None:

@@ -26,7 +26,7 @@ class Sending(Step):
         self._client, self._what, self._make = client, what, make
 
     def moves(self) -> Iterator[Move]:
-        """To the instance that it used last, or to another one."""
+        """Yield the instance that it used last, and the others."""
         client = self._client
         for number, instance in enumerate(client.world.instances):
             is_same = number == client.at
@@ -72,7 +72,7 @@ class Waiting(Step):
     """Waits for an instance's response."""
 
     def __init__(self, client: "Client", instance: Instance, what: str) -> None:
-        """To a request that was sent."""
+        """Wait for the response to a request that was sent."""
         super().__init__("response", what)
         self._client, self.instance, self._what = client, instance, what
         self._done: Task | None = None

@@ -86,7 +86,7 @@ class Driver(Client):
     """One driver."""
 
     def __init__(self, world: World, number: int, batch: Batch) -> None:
-        """It has prepared nothing."""
+        """Begin with nothing prepared."""
         super().__init__(world, number, Script(()))
         self.batch = batch
         #: Whether it has prepared everything; whether its commit is answered.
@@ -95,7 +95,7 @@ class Driver(Client):
         self._is_asked = False
 
     def moves(self) -> Iterator[Move]:
-        """It is restarted, once it has prepared everything.
+        """Yield its restart, once it has prepared everything.
 
         Without a member or a batch id, not after its commit was sent: such a commit that is repeated aborts another
         driver's part, which docs/transactions-advanced.md names as a limit.
@@ -203,7 +203,7 @@ class DriverScenario(NamedTuple):
     repeats: bool = False
 
     def make(self) -> World:
-        """At its beginning."""
+        """Make the world at its beginning."""
         world = World({"restart": self.restarts, "again": 2})
         world.instances = [Instance(world, "a")]
         drivers = [Driver(world, number, batch) for number, batch in enumerate(self.batches, 1)]

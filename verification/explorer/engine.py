@@ -15,7 +15,7 @@ Action: TypeAlias = Callable[[], None]
 
 
 class Move(NamedTuple):
-    """What may happen next."""
+    """Something that may happen next."""
 
     text: str
     do: Action
@@ -24,7 +24,7 @@ class Move(NamedTuple):
 
 
 class Step:
-    """What a coroutine waits for."""
+    """Something that a coroutine waits for."""
 
     def __init__(self, kind: str, *facts: Any) -> None:
         """``facts`` tell it from other steps of its kind."""
@@ -32,11 +32,11 @@ class Step:
         self.task: Task | None = None
 
     def __await__(self) -> Generator["Step", Any, Any]:
-        """What ``Task.resume`` is given."""
+        """Return what ``Task.resume`` is given."""
         return (yield self)
 
     def moves(self) -> Iterator[Move]:
-        """What may happen to it; nothing, if only another task can end the wait."""
+        """Yield what may happen to it; nothing, if only another task can end the wait."""
         return iter(())
 
     def given_up(self) -> None:
@@ -171,14 +171,14 @@ class Engine:
             task.kill()
 
     def moves(self) -> Iterator[Move]:
-        """What may happen to what tasks wait for."""
+        """Yield what may happen to what tasks wait for."""
         for task in self.tasks:
             if task.waits is not None:
                 yield from task.waits.moves()
 
 
 class Scope:
-    """As trio's ``CancelScope``."""
+    """The like of trio's ``CancelScope``."""
 
     def __init__(self, engine: Engine, seconds: float | None = None) -> None:
         """Nothing is cancelled; ``seconds``: the time of the scope, if it ends."""
@@ -217,7 +217,7 @@ class Scope:
 
 
 class Lock:
-    """As trio's ``Lock``."""
+    """The like of trio's ``Lock``."""
 
     def __init__(self, engine: Engine) -> None:
         """Nobody has it."""
@@ -260,10 +260,10 @@ class Lock:
 
 
 class Event:
-    """As trio's ``Event``."""
+    """The like of trio's ``Event``."""
 
     def __init__(self) -> None:
-        """It has not happened."""
+        """Begin as one that has not happened."""
         self._is_set = False
         self._waiting: list[Step] = []
 
@@ -272,7 +272,7 @@ class Event:
         return self._is_set
 
     def set(self) -> None:
-        """It happens."""
+        """Let it happen."""
         self._is_set = True
         waiting, self._waiting = self._waiting, []
         for step in waiting:
@@ -295,7 +295,7 @@ class Clock:
     """``procedures.outside.Time``: it moves when the world says so."""
 
     def __init__(self, engine: Engine) -> None:
-        """Of the tasks of ``engine``."""
+        """Serve the tasks of ``engine``."""
         self._engine = engine
         self.seconds = 0.0
 

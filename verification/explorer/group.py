@@ -64,7 +64,7 @@ class GroupWorld(World):
         self.owner = 3 - self.owner
 
     def is_current(self, offsets: TransactionOffsets) -> bool:
-        """Without a generation it is asked for the member alone: whether it has the input."""
+        """Whether a member has the input, in the generation of its offsets if they name one."""
         if offsets.generation_id < 0:
             return offsets.member_id == f"m{self.owner}"
         return super().is_current(offsets)
@@ -105,7 +105,7 @@ class Member(Client):
     """A producer that is a member of the group."""
 
     def __init__(self, world: World, number: int, *, second: bool) -> None:
-        """It has no input yet."""
+        """Begin without input."""
         super().__init__(world, number, Script((), second=second, at=number - 1, transactional_id=f"id {number}"))
         self._generation = 0
         #: Those that its transactions commit.
@@ -113,7 +113,7 @@ class Member(Client):
 
     @property
     def generation(self) -> int:
-        """That in which it received the input."""
+        """The generation in which it received the input."""
         return self._generation
 
     def offset(self, number: int) -> int:
@@ -157,7 +157,7 @@ class GroupScenario(NamedTuple):
     records: int = 1
 
     def make(self) -> World:
-        """At its beginning."""
+        """Make the world at its beginning."""
         world = GroupWorld({"again": 1, "rebalance": self.rebalances + self.opening.count(_REBALANCE)})
         world.records = self.records
         world.instances = [Instance(world, name) for name in "ab"]

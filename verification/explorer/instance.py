@@ -64,7 +64,7 @@ class CheckingGroup(Step):
         self._world, self._offsets = instance.world, offsets
 
     def moves(self) -> Iterator[Move]:
-        """It answers."""
+        """Yield the answer."""
         assert self.task is not None
         yield Move(f"{self.task.name} checks the group", self._answer)
 
@@ -77,7 +77,7 @@ class DataWriter:
     """``procedures.outside.Writer``, with the product's own ``Writes``."""
 
     def __init__(self, instance: "Instance", producer: Producer) -> None:
-        """Of the transaction under an epoch."""
+        """Take the transaction under an epoch."""
         self._instance, self._producer = instance, producer
         self._writes = Writes(*producer, _TIMING, _IN_FLIGHT)
         self.recreated: str | None = None
@@ -165,10 +165,10 @@ class DataWriter:
             await step
 
     async def room(self, size: int) -> None:
-        """There is always room."""
+        """Return at once: room is never short."""
 
     def has_room(self, size: int) -> bool:
-        """There is always room."""
+        """Return at once: room is never short."""
         return True
 
     async def settled(self, sends: Sequence[TxnSend]) -> None:
@@ -186,15 +186,15 @@ class DataWriter:
 
     @property
     def failed(self) -> int | None:
-        """As the product's."""
+        """Do as the product does."""
         return self._writes.failed
 
     def written(self) -> Mapping[TopicPartition, PartitionWrites]:
-        """As the product's."""
+        """Do as the product does."""
         return self._writes.summary()
 
     def abandon(self) -> None:
-        """What was sent may still arrive."""
+        """Leave what was sent to arrive later, or never."""
         self._writes.abandon()
         self._changed()
 
@@ -205,19 +205,19 @@ class DataConnections:
     is_open = False
 
     def __init__(self, instance: "Instance") -> None:
-        """Of one id."""
+        """Take one id."""
         self._instance = instance
 
     def writer(self, producer: Producer, native: BrokerWrites | None = None) -> DataWriter:
-        """Of the next transaction."""
+        """Return the writer of the next transaction."""
         self._instance.writers.append(writer := DataWriter(self._instance, producer))
         return writer
 
     def rest(self) -> None:
-        """There are none."""
+        """Do nothing: no connection is kept."""
 
     def close(self) -> None:
-        """There are none."""
+        """Do nothing: no connection is kept."""
 
 
 class Instance:
@@ -253,7 +253,7 @@ class Instance:
         self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self._alone, self._start)
 
     def moves(self) -> Iterator[Move]:
-        """It reads on, or is killed and started again."""
+        """Yield that it reads on, or is killed and started again."""
         if self.position < len(self.world.log) and self.world.budget["follow"]:
             yield Move(f"{self.name} follows the log", self._follow)
         if self.world.budget["crash"]:
@@ -274,7 +274,7 @@ class Instance:
         self.world.engine.start(f"{self.name}'s snapshot", self, take_snapshot(self))
 
     def crash(self) -> None:
-        """What it has sent may still arrive; the next process reads all of the log before it serves anybody."""
+        """Leave what it has sent to arrive; the next process reads all of the log before it serves anybody."""
         world = self.world
         world.budget.take("crash")
         self.is_killed = True
@@ -301,30 +301,30 @@ class Instance:
         return max(0, self.reading.position)
 
     async def read_to_end(self, transactional_id: str) -> IdView | None:
-        """As the product's."""
+        """Do as the product does."""
         await Reading(self)
         return self.views.of(transactional_id)
 
     def is_foreign(self, transactional_id: str) -> bool:
-        """As the product's: it has not found the log's beginning, or a snapshot of it."""
+        """Answer as the product does: it has not found the log's beginning, or a snapshot of it."""
         return not self.views.knows(0)
 
     async def append(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> None:
-        """As the product's."""
+        """Do as the product does."""
         await self.append_unread(entry, producer_id, epoch, sequence)
         await Reading(self)
 
     async def append_unread(self, entry: Entry, producer_id: int, epoch: int, sequence: int) -> int:
-        """As the product's."""
+        """Do as the product does."""
         offset: int = await Appending(self, entry, Producer(producer_id, epoch), sequence)
         return offset
 
     async def append_unfenced(self, entry: Entry) -> None:
-        """As the product's."""
+        """Do as the product does."""
         await Appending(self, entry, Producer(-1, -1), 0)
 
     async def read_all(self) -> None:
-        """As the product's: all partitions of the log."""
+        """Read all partitions of the log, as the product does."""
         await Reading(self)
         for offset in range(self.rejects_read, len(self.world.rejects)):
             self.views.apply(1, LogPosition(offset, 0), *encode(self.world.rejects[offset]))
@@ -341,7 +341,7 @@ class Instance:
         return f"{self.name}{self.life}{self._nonces:>14}".encode()
 
     async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """As they are now."""
+        """Return what they are now."""
         return {place: len(self.world.partitions[place].rows) for place in places}
 
     async def fence(self, places: Sequence[TopicPartition], markers: Sequence[Marker]) -> Mapping[TopicPartition, bool]:
@@ -349,7 +349,7 @@ class Instance:
         return {place: await Fencing(self, place, markers) for place in places}
 
     async def scan(self, scans: Mapping[TopicPartition, Scan]) -> Mapping[TopicPartition, str]:
-        """As they are now."""
+        """Return what they are now."""
         for place, scan in scans.items():
             for row in self.world.partitions[place].rows[scan.position : scan.end]:
                 scan.note(row)  # type: ignore[arg-type]  # all that it reads is there
@@ -370,12 +370,12 @@ class Instance:
     # -- groups
 
     async def check(self, offsets: TransactionOffsets) -> int:
-        """As the group's coordinator says."""
+        """Ask the group's coordinator."""
         error: int = await CheckingGroup(self, offsets)
         return error
 
     def check_room(self) -> None:
-        """There is always room."""
+        """Return at once: room is never short."""
 
     def committed(self, transactional_id: str, producer: Producer) -> None:
         """Readers know by the log."""
@@ -423,7 +423,7 @@ def read_on(reading: LogPartition, world: World) -> None:
 
 @cache
 def _header(offset: int) -> BatchHeader:
-    """Of the batch with the record at an offset of the log."""
+    """Return the header of the batch with the record at an offset of the log."""
     return read_header(build_batch([Record(0, 0, None, None)], base_offset=offset))
 
 

@@ -1,4 +1,4 @@
-"""What must hold in every state, and at the end of every run: by what clients have heard, and what readers see."""
+"""Invariants of every state, and of the end of every run: by what clients have heard, and what readers see."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -76,7 +76,7 @@ _HARM = frozenset({"lost", "silent", "crash", "time", "still", "forget", "rebala
 
 
 def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
-    """Of a client that has the id alone."""
+    """Yield what is wrong for a client that has the id alone."""
     if len(world.clients) > 1 or client.has_rival or not {"take", "harm"}.isdisjoint(world.budget.taken):
         return
     what, error = client.refused
@@ -91,7 +91,7 @@ def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
 
 
 def _loaded(world: World) -> Iterator[tuple[str, str]]:
-    """Of a new reader, and of instances that have read the log to its end, once something of the log is deleted."""
+    """Yield what a new reader, and instances that have read all, get wrong once something of the log is deleted."""
     if not world.log_start:
         return
     views = Views()
@@ -115,7 +115,7 @@ def _offsets(client: "Client", moved: Collection[int]) -> Iterator[tuple[str, st
 
 
 def unfinished(world: World) -> Iterator[tuple[str, str]]:
-    """As ``broken``, where nothing more can happen."""
+    """Yield as ``broken`` does, where nothing more can happen."""
     for client in world.clients:
         if not client.ended:
             yield STUCK, f"{client.name} waits for ever"

@@ -1,4 +1,4 @@
-"""What is to be searched: each small world with kproxy's own rules, and with each rule left out that it shows."""
+"""Searches to be made: each small world with kproxy's own rules, and with each rule left out that it shows."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -41,11 +41,11 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the world, and of the rule that is left out."""
+        """Name the world, and the rule that is left out."""
         return self.scenario.name if self.variant is None else f"{self.scenario.name}: {self.variant.name}"
 
     def run(self) -> Found:
-        """With the rule left out, if one is."""
+        """Search, with the rule left out if one is."""
         with bounded():
             if self.variant is None:
                 return search(self.scenario.make, self.most_states)

@@ -14,7 +14,7 @@ _MOVES: Final = Script((Txn((1,), offsets=True),), second=True)
 
 
 def _one(name: str, about: str, script: Script, instances: str = "ab", *opening: str, **budget: int) -> Scenario:
-    """With one client."""
+    """Make a scenario with one client."""
     return Scenario(name, about, (script,), {"again": 2, **budget}, instances, opening)
 
 

@@ -16,12 +16,12 @@ class Reading(Step):
     """Waits until the log is read to its end."""
 
     def __init__(self, instance: "Instance") -> None:
-        """By an instance."""
+        """Read for an instance."""
         super().__init__("read")
         self._instance = instance
 
     def moves(self) -> Iterator[Move]:
-        """It is read; or the log does not answer."""
+        """Yield that it is read, or that the log does not answer."""
         yield Move(f"{self._name} reads the log", self._read)
         if self._instance.world.budget["silent"]:
             yield Move(f"{self._name} can't read the log", self._fail, is_fault=True)
@@ -56,7 +56,7 @@ class Appending(Step):
         return f"{self.task.name}: {type(self.entry.body).__name__.removeprefix('Transaction').upper()}"
 
     def moves(self) -> Iterator[Move]:
-        """It arrives; or is lost, or late, or the response is lost."""
+        """Yield that it arrives, is lost or late, or that the response is lost."""
         yield Move(f"{self._what} arrives", lambda: self._arrive(is_heard=True))
         if self._instance.world.budget["lost"]:
             yield Move(f"{self._what} arrives, and nobody hears of it", self._unheard, is_fault=True)
@@ -86,7 +86,7 @@ class Appending(Step):
         self.task.resume(error=NotAppended("no answer"))
 
     def given_up(self) -> None:
-        """It may still arrive."""
+        """Let it arrive later, or never."""
         world, facts = self._instance.world, (self.entry, self._producer, self._sequence)
         world.send(f"the late {self._what} arrives", lambda: _ignore(world.append(*facts)), "append", *facts)
 

@@ -51,7 +51,7 @@ class PreparingScenario(NamedTuple):
     is_open: bool = False
 
     def make(self) -> World:
-        """At its beginning."""
+        """Make the world at its beginning."""
         world = PreparedWorld({"again": 1, **self.budget})
         world.instances = [Instance(world, name) for name in ("ab" if self.is_open else "a")]
         driver = OpenDriver if self.is_open else Driver

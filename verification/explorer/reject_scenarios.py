@@ -25,7 +25,7 @@ class RejectScenario(NamedTuple):
     has_member: bool = False
 
     def make(self) -> World:
-        """At its beginning."""
+        """Make the world at its beginning."""
         world = World({"again": 2, **self.budget})
         if self.has_stray:
             world.partitions[PARTITIONS[0]].rows.append(_STRAY)

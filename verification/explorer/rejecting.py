@@ -27,7 +27,7 @@ class Rejecting(Step):
         self._instance, self._entry = instance, Entry("", TransactionReject(producer_id))
 
     def moves(self) -> Iterator[Move]:
-        """It arrives."""
+        """Yield its arrival."""
         yield Move(f"{self._instance.name}: REJECT arrives", self._arrive)
 
     def _arrive(self) -> None:
@@ -35,7 +35,7 @@ class Rejecting(Step):
         self.task.resume(self._instance.world.reject(self._entry))
 
     def given_up(self) -> None:
-        """It may still arrive."""
+        """Let it arrive later, or never."""
         world, entry = self._instance.world, self._entry
         world.send(f"the late REJECT of {self._instance.name} arrives", lambda: _ignore(world.reject(entry)), "reject")
 

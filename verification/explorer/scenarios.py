@@ -50,7 +50,7 @@ class Scenario(NamedTuple):
     is_old: bool = False
 
     def make(self) -> World:
-        """At its beginning."""
+        """Make the world at its beginning."""
         world = World(self.budget)
         if self.is_old:
             world.append(last_claim(), NOBODY, 0)
@@ -73,7 +73,7 @@ def _both(
     is_old: bool = False,
     **budget: int,
 ) -> Iterator[Scenario]:
-    """In both protocols; ``others``: so many more clients with one script; ``apart``: one at the other instance."""
+    """Yield it in both protocols; ``others``: more clients of one script; ``apart``: one at the other instance."""
     for second in (False, True):
         scripts = (script._replace(second=second),) * (1 + others)
         if apart:

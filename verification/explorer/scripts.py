@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Txn(NamedTuple):
-    """What a transaction is to write: how many records to each partition; and whether it moves a group's offsets."""
+    """The writes of a transaction: how many records to each partition; and whether it moves a group's offsets."""
 
     records: tuple[int, ...] = (1,)
     commits: bool = True
@@ -17,7 +17,7 @@ class Txn(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What a client does."""
+    """The acts of a client."""
 
     txns: tuple[Txn, ...]
     #: The second protocol: partitions join by being written, and each end gives a new identity (KIP-890).
@@ -31,7 +31,7 @@ class Script(NamedTuple):
 
 @dataclass
 class Told:
-    """What a client knows of a transaction."""
+    """The outcome of a transaction as a client knows it."""
 
     sent: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)

@@ -11,17 +11,17 @@ from verification.explorer.world import World
 
 
 class Found(NamedTuple):
-    """Of one search."""
+    """The result of one search."""
 
     states: int
     is_cut: bool
     """Whether it ended at the limit: nothing was found as far as it came, no more."""
     traces: dict[str, tuple[str, list[str]]]
-    """By broken invariant: how, and what happened, from the beginning on."""
+    """Each broken invariant: how, and what happened, from the beginning on."""
     runs: int
-    """That came to an end."""
+    """Runs that came to an end."""
     seconds: float
-    """Of CPU time."""
+    """Seconds of CPU time."""
 
 
 class _Node(NamedTuple):

@@ -52,24 +52,24 @@ class LogWork:
     """The log as ``Snapshots`` reads and writes it (``LogFollower`` and ``LogAppender``)."""
 
     def __init__(self, instance: "Instance") -> None:
-        """Of an instance."""
+        """Take an instance."""
         self._instance = instance
 
     def position(self, _: int) -> int:
-        """As the follower's."""
+        """Do as the follower does."""
         return self._instance.position
 
     def readings(self, _: int) -> int:
-        """As the follower's."""
+        """Do as the follower does."""
         return self._instance.reading.restarts
 
     async def read_to_end(self, _: int) -> int:
-        """As the follower's."""
+        """Do as the follower does."""
         await Reading(self._instance)
         return self._instance.position
 
     async def append_unfenced(self, _: int, records: Sequence[RawRecord]) -> int:
-        """As the appender's: sent again until there is a response, so that it may be there twice."""
+        """Append as the appender does: sent again until there is a response, so that it may be there twice."""
         while True:
             try:
                 offset: int = await Appending(self._instance, decode(*records[0]), Producer(-1, -1), 0)
@@ -78,7 +78,7 @@ class LogWork:
             return offset
 
     async def delete_records(self, _: int, before: int) -> int:
-        """As the appender's."""
+        """Do as the appender does."""
         start: int = await Deleting(self._instance, before)
         return start
 

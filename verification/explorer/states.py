@@ -38,7 +38,7 @@ class _Walk:
         self._kept: list[object] = []
 
     def of(self, one: Any) -> object:
-        """What compares equal for equal states."""
+        """Return what compares equal for equal states."""
         if isinstance(one, _PLAIN):
             return one
         if isinstance(one, Enum):
@@ -71,7 +71,7 @@ class _Walk:
         return running or (type(one).__name__, tuple([(name, self.of(value)) for name, value in _fields(one)]))
 
     def _running(self, one: Any) -> object:
-        """What can be called, and what runs; None if it is neither."""
+        """Return what can be called, and what runs; None if it is neither."""
         if isinstance(one, MethodType):
             return one.__name__, self.of(one.__self__)
         if isinstance(one, BuiltinFunctionType):

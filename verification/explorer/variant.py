@@ -20,7 +20,7 @@ class Variant(NamedTuple):
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Without the rule until the block ends."""
+        """Leave the rule out until the block ends."""
         with ExitStack() as stack:
             for owner, name, new in self.changes:
                 stack.enter_context(patch.object(owner, name, new))

@@ -1,4 +1,4 @@
-"""What is outside: the log, partitions, a group's generation, what is in flight, and how much may still go wrong."""
+"""The outside: the log, partitions, a group's generation, what is in flight, and how much may still go wrong."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 @dataclass
 class Producers:
-    """What a broker remembers of producers in one partition."""
+    """The memory of a broker of producers in one partition."""
 
     #: By producer id: the newest epoch, and the sequence that follows.
     known: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Partition:
 
 @dataclass(eq=False)
 class Flight:
-    """What was sent, and may arrive at any time."""
+    """A message that was sent, and may arrive at any time."""
 
     text: str
     arrive: Callable[[], None]
@@ -95,16 +95,16 @@ class Flight:
 
 
 class Budget(Counter[str]):
-    """How often each fault may still happen."""
+    """The number of times that each fault may still happen."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
-        """How often each may happen."""
+        """Take how often each may happen."""
         super().__init__(most)
         #: Those that have happened.
         self.taken: set[str] = set()
 
     def take(self, what: str) -> None:
-        """It has happened."""
+        """Note that it has happened."""
         self[what] -= 1
         self.taken.add(what)
 
@@ -149,7 +149,7 @@ class World:
         self.engine.close()
 
     def facts(self) -> tuple[Any, ...]:
-        """What tells a world of some kind from others of that kind, beside what all worlds have."""
+        """Return what tells a world of some kind from others of that kind, beside what all worlds have."""
         return ()
 
     def wrong(self) -> Iterator[tuple[str, str]]:
@@ -223,7 +223,7 @@ class World:
         return True
 
     def verdict(self, place: TopicPartition, row: Stored) -> Verdict:
-        """What readers that have read all of the log make of a batch."""
+        """Return what readers that have read all of the log make of a batch."""
         verdict = self.reader.verdict(row.producer_id, row.producer_epoch)
         producer = Producer(row.producer_id, row.producer_epoch)
         if verdict is Verdict.COMMITTED and self.reader.is_other_copy(
