@@ -68,6 +68,8 @@ _LOOKS: Final = 32
 #: Batches that came over newer connections that are compared with what lies untaken. A client repeats what it had in
 #: flight first.
 _MOST_OVERTOOK = 2000
+#: And bytes of memory that they take.
+_MOST_OVERTOOK_BYTES = 2 << 20
 #: Times at which requests were untaken that are remembered: more are of a client that sends a few bytes at a time.
 _MOST_MARKS: Final = 64
 
@@ -95,7 +97,7 @@ class ProducerConnection:
         self.kept: dict[TrackKey, list[UnconfirmedBatch]] = {}
         #: What came over newer connections while this one owed a response: of what lies untaken here it may be a retry.
         self.overtook: dict[TrackKey, list[UnconfirmedBatch]] = {}
-        self._overtook_count = 0
+        self._overtook_count = self._overtook_bytes = 0
         self._number = 0
         #: Requests without a response; with one that may not have arrived; with one that may not have been read.
         self._asked: deque[PendingProduce] = deque()
@@ -192,11 +194,13 @@ class ProducerConnection:
     def is_overtaken(self, entries: Iterable[UnconfirmedBatch]) -> None:
         """Takes what came over a newer connection, while this one ``owes`` something."""
         if not self.overtook:
-            self._overtook_count = 0
+            self._overtook_count = self._overtook_bytes = 0
         for entry in entries:
-            if self._overtook_count == _MOST_OVERTOOK:
-                break
             self._overtook_count += 1
+            self._overtook_bytes += entry.size
+            if self._overtook_count > _MOST_OVERTOOK or self._overtook_bytes > _MOST_OVERTOOK_BYTES:
+                break
+            self.ledger.outside.grew(entry.size)
             entry.may_be_second = entry.timed_only = True
             self.overtook.setdefault(entry.key, []).append(entry)
             self.ledger.is_overtaken(self, entry.key)

@@ -887,13 +887,10 @@ class RetryLedger:
 
     def cut(self, key: TrackKey, offset: int) -> None:
         """Drops what was acknowledged with this offset or later: a partition's log has lost it."""
-        for entry in [
-            *self.entries.get(key, ()),
-            *(e for m in self.members.values() for o in m.own for e in o.get(key, ())),
-        ]:
-            if entry.stamp.base_offset >= offset:
+        for entries in (self.entries, *(own for member in self.members.values() for own in member.own)):
+            for entry in [one for one in entries.get(key, ()) if one.stamp.base_offset >= offset]:
                 self.forget(entry)
-        self.disturb(key)
+                self.disturb(key)
 
     # -- when time goes by
 

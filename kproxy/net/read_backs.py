@@ -57,10 +57,10 @@ class ReadBacks:
             await self._reading.finish()  # what was taken of a round that failed is not read again
         was_cut = {place for place, error in failed.items() if self._was_cut(place, error)}
         for place in was_cut:
-            for offset, entries in self._left.pop(place).items():
-                self._fail("gone", len(entries))
-                for entry in entries:
-                    self._cut(entry.key, offset)
+            spots = self._left.pop(place)
+            self._fail("gone", sum(map(len, spots.values())))
+            for key in {entry.key for entries in spots.values() for entry in entries}:
+                self._cut(key, min(spots))
         again = {
             place: error
             for place, error in failed.items()

@@ -779,6 +779,26 @@ def test_what_lies_untaken_after_a_request_that_waits_may_have_been_repeated_ove
     assert world.text() == text
 
 
+def test_what_is_kept_for_an_older_connection_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that repeats a large batch again and again over newer ones makes kproxy keep its records each time."""
+    monkeypatch.setattr(producer_connection, "_MOST_OVERTOOK_BYTES", 20_000)
+    world = World(ALONE)
+    first = world.connect()
+    first.did("abcdefghijklmnopqrstuvwxy" * 20, time=5)
+    first.close(reset=True)
+    older = world.connect()
+    older.member.waits({OTHER})
+    world.now += 2
+    for _ in range(20):
+        newer = world.connect()
+        newer.saw_older()
+        newer.did("abcdefghijklmnopqrstuvwxy" * 20, time=5)
+        newer.close(reset=True)
+    kept = [entry for entries in older.member.overtook.values() for entry in entries]
+    assert 0 < len(kept) < 20
+    assert sum(entry.size for entry in kept) <= 20_000
+
+
 @pytest.mark.parametrize(("time", "text"), [(5, "abz"), (6, "abzab")])
 def test_what_a_newer_connection_has_repeated_may_lie_untaken_over_an_older_one(time: int, text: str) -> None:
     """The request was written over a connection that broke. Its first retry is unread, and the second one overtakes it.
