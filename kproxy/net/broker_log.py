@@ -142,7 +142,7 @@ class BrokerLog:
 
     @property
     def retries_depth(self) -> Depth:
-        """How far back a client's retries may reach."""
+        """The depth that a client's retries may reach."""
         return Depth(self._config.retry_window_ms, int(self.wall() * 1000))
 
     # -- reads and tails
@@ -183,7 +183,7 @@ class BrokerLog:
     async def survey(
         self, places: Collection[TopicPartition], failed: Failures | None = None
     ) -> dict[TopicPartition, Survey]:
-        """How far partitions can be read, and what their leaders remembered of producers **after** that was asked.
+        """The offsets up to which partitions can be read, and what leaders knew of producers **after** that was asked.
 
         So a batch of a producer that is not among these has a later offset. DescribeProducers is answered by any
         replica: it counts only from the broker that had just answered as the leader.

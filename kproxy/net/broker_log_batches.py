@@ -23,7 +23,7 @@ _MAGIC_V2: Final = 2
 
 
 class Depth(NamedTuple):
-    """How far back a producer's batches are of interest; the last ``TAIL_BATCHES`` always are."""
+    """The depth to which a producer's batches are of interest; the last ``TAIL_BATCHES`` always are."""
 
     #: Those before are not that are older than its last one by so much.
     window_ms: int
@@ -146,7 +146,7 @@ def holds(batches: Sequence[Batch], producer_id: int, epoch: int, last_sequence:
 
 
 def last_batches(batches: Iterable[Batch]) -> set[int]:
-    """Of each producer's batches (in order) the last ones, by base offset; markers are none."""
+    """The last of each producer's batches (in order), by base offset; markers are none."""
     own: dict[int, list[Batch]] = {}
     for batch in batches:
         if not batch.header.is_control:

@@ -33,9 +33,9 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.brokers.leaders import LeaderQuestion
 
 LATEST: Final = -1
-"""In ListOffsets: the high watermark."""
+"""The high watermark, in ListOffsets."""
 EARLIEST: Final = -2
-"""In ListOffsets: where the log begins."""
+"""The beginning of the log, in ListOffsets."""
 _NEWEST: Final = -3
 #: Replica ids: of a consumer, and of one that learns where the leader's log ends, replicated or not (Kafka's
 #: ``FetchRequest.DEBUGGING_CONSUMER_ID``).
@@ -55,7 +55,7 @@ _WAIT_MS: Final = 500
 
 
 class ActiveProducer(NamedTuple):
-    """What a partition remembers of a producer: -1 as ``last_sequence`` if its epoch has written nothing."""
+    """The memory that a partition has of a producer: -1 as ``last_sequence`` if its epoch has written nothing."""
 
     producer_id: int
     epoch: int
@@ -113,7 +113,7 @@ def write_markers(markers: Sequence[Marker]) -> LeaderQuestion[bool]:
 
 
 def describe_producers() -> LeaderQuestion[dict[int, ActiveProducer]]:
-    """What partitions remember of their producers, by producer id (KIP-664)."""
+    """The memory that partitions have of their producers, by producer id (KIP-664)."""
 
     def request(places: Sequence[TopicPartition]) -> Message:
         return DescribeProducersRequest(
@@ -181,7 +181,7 @@ def _list_offsets(
 def fetch(
     wishes: Mapping[TopicPartition, tuple[int, int]], max_bytes: int, wait_ms: int = _WAIT_MS, min_bytes: int = 1
 ) -> LeaderQuestion[FetchResponsePartitionData]:
-    """What partitions' logs hold, committed or not; where there is less than ``min_bytes``, it waits ``wait_ms``.
+    """The contents of partitions' logs, committed or not; where there is less than ``min_bytes``, it waits ``wait_ms``.
 
     ``wishes``: by place the offset to read from and the most bytes. A leader answers with ``max_bytes`` at most, but
     the first batch that it finds is given whole; so what had nothing should be asked for first the next time.

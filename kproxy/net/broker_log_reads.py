@@ -15,7 +15,7 @@ from kproxy.net.brokers.leaders import Leaders
 from kproxy.proxy.retry_stats import RetryStats
 
 Failures: TypeAlias = dict[TopicPartition, OSError | RemoteProtocolError]
-"""What could not be had, and why."""
+"""Partitions that could not be had, and why."""
 
 
 class ShortLog(OSError):
@@ -67,7 +67,7 @@ class _Reads:
         self._looked = dict.fromkeys(readers, now)
 
     def wishes(self) -> dict[TopicPartition, tuple[int, int]]:
-        """What to read next; first what got nothing for longest: the others may have used up the bytes."""
+        """The next reads; first of what got nothing for longest: the others may have used up the bytes."""
         found = {}
         for place in sorted(self._readers, key=self._fed.__getitem__):
             wish = self._readers[place].wish

@@ -1,4 +1,4 @@
-"""What to read of one partition's log, piece by piece: a stretch of it, or its tail from the end backwards."""
+"""Readers of one partition's log, piece by piece: a stretch of it, or its tail from the end backwards."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class Reader(Protocol):
 
     @property
     def wish(self) -> ReadRange | None:
-        """What to read next; None: no more."""
+        """The next read; None: no more."""
 
     @property
     def may_wait(self) -> bool:
@@ -54,7 +54,7 @@ class LogRange:
 
     @property
     def wish(self) -> ReadRange | None:
-        """What to read next; None: no more."""
+        """The next read; None: no more."""
         return (self.following, min(self._most, self.room)) if self.following < self.end and self.room > 0 else None
 
     def take(self, data: bytes | memoryview) -> int:
@@ -86,7 +86,7 @@ class OffsetReads:
 
     @property
     def wish(self) -> ReadRange | None:
-        """What to read next; None: no more."""
+        """The next read; None: no more."""
         return (self._following, self._most) if self._offsets else None
 
     def take(self, data: bytes | memoryview) -> int:
@@ -155,12 +155,12 @@ class Tail:
 
     @property
     def batches(self) -> list[Batch]:
-        """In the order of the log."""
+        """The batches in the order of the log."""
         return tail_of(self._batches, self._epochs, self._depth)[0]
 
     @property
     def wish(self) -> ReadRange | None:
-        """What to read next; None: no more."""
+        """The next read; None: no more."""
         return None if self._window is None else self._window.wish
 
     def cut(self, start: int) -> None:

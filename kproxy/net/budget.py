@@ -123,6 +123,6 @@ class Unfinished:
             await budget.admit(owner)
 
     def used(self, sender: str) -> int:
-        """What a sender holds, in bytes."""
+        """The bytes that a sender holds."""
         budget = self._budgets.get(sender)
         return 0 if budget is None else budget.used

@@ -317,13 +317,13 @@ class Connection:
             self.session.was_silent(quiet)
 
     def look_whether_empty(self) -> None:
-        """In a long wait, and after it: requests that arrive from now on have not waited as long."""
+        """Note, in a long wait and after it, whether something is left: if not, what arrives now waited for less."""
         self._left_over = bool(self.client.pending())
         if not self._left_over:
             self._emptied_at = trio.current_time()
 
     def overdue(self, now: float) -> str | None:
-        """Why the client's connection has lasted too long: an idle one, or a frame that does not end. None if not."""
+        """The reason to end the connection: an idle one, or a frame that does not end. None if not."""
         config, stalled_at = self.config, self.client.stalled_at
         if stalled_at is not None and now > stalled_at + config.connections_max_idle_ms / 1000:
             return "idle"
@@ -345,7 +345,7 @@ class Connection:
         return "idle" if self._open_at < idle_since and self._silent_since(idle_since) else None
 
     def _frame_age(self, now: float) -> float:
-        """For how many seconds kproxy has waited for the rest of the unfinished request."""
+        """The seconds for which kproxy has waited for the rest of the unfinished request."""
         return self._time.seconds(now) - self._frame_from
 
     def _silent_since(self, moment: float) -> bool:
@@ -388,12 +388,12 @@ class Connection:
 
     @property
     def sender(self) -> str:
-        """Whose its unfinished requests are: its principal's or, where it has none, its address's."""
+        """The owner of its unfinished requests: its principal or, where it has none, its address."""
         principal = self.session.client.principal
         return sender_of(self.client.peer_host) if principal == ANONYMOUS else principal
 
     def crowds_out(self, now: float) -> float | None:
-        """For how many seconds kproxy has waited for the rest of a request whose client sends nothing, or little.
+        """The seconds for which kproxy has waited for the rest of a request whose client sends nothing, or little.
 
         None if its client does what it can.
         """
@@ -440,7 +440,7 @@ class Connection:
     # -- writing
 
     async def changed(self) -> None:
-        """After each change that a response brought: write, wake waiting tasks, and resend what must be resent."""
+        """Act after each change that a response brought: write, wake waiting tasks, and resend what must be resent."""
         if self.session.commands:
             self.carry_out()
         self.upstream.push()
@@ -449,7 +449,7 @@ class Connection:
         self._has_changed()
 
     def changed_now(self) -> None:
-        """As ``changed``, where nothing can wait for a slow client: a task does."""
+        """Act as ``changed``, where nothing can wait for a slow client: a task does."""
         if self.session.commands:
             self.carry_out()
         self.upstream.push()
@@ -497,7 +497,7 @@ class Connection:
             await self._progress.park()
 
     async def _settle(self) -> None:
-        """After the client has gone: waits until the outcome of each of its batches is definite."""
+        """Wait, after the client has gone, until the outcome of each of its batches is definite."""
         while self.session.producer.is_open and self.state is not ConnectionState.FORSAKEN:
             await self._progress.park()
 

@@ -143,7 +143,7 @@ class Intake:
             self._lanes.give_back(lane)
 
     def _note_unread(self, requests: int) -> None:
-        """So many requests came, or are about to, before a response to any."""
+        """Note that so many requests came, or are about to, before a response to any."""
         self._together = requests
         self._session.pipelined(requests)
 
@@ -212,7 +212,7 @@ class Intake:
         await self._keeper.changed(seen)
 
     def _due(self, waiting: WaitingRequest) -> float:
-        """When a request that waits has to be answered, by trio's clock; without a client it is given up then."""
+        """The time (trio's clock) when a request that waits has to be answered; without a client it ends then."""
         due = waiting.due
         if due is None or self._connection.peer_closed():
             return trio.current_time() + self._config.delivery_timeout_ms / 1000

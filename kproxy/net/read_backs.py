@@ -41,7 +41,7 @@ class ReadBacks:
         self._left: dict[TopicPartition, dict[int, list[UnconfirmedBatch]]] = {}
 
     def __len__(self) -> int:
-        """How many were not read yet, and may still be."""
+        """The number of those that were not read yet, and may still be."""
         return sum(len(entries) for spots in self._left.values() for entries in spots.values())
 
     def add(self, place: TopicPartition, entry: UnconfirmedBatch) -> None:

@@ -150,7 +150,7 @@ class RetryLedgerKeeper:
         return member
 
     def _clean_window(self, client: ByteIO) -> float:
-        """For how many seconds an end in good order proves nothing, since something ends TCP before the client."""
+        """The seconds for which an end in good order proves nothing, since something ends TCP before the client."""
         window = self._config.clean_close_window_ms
         if window == AUTO:
             return _BALANCED_WINDOW_S if client.balanced else 0.0
@@ -185,11 +185,11 @@ class RetryLedgerKeeper:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory the unconfirmed batches took when they were last swept."""
+        """The approximate bytes of memory that unconfirmed batches took when they were last swept."""
         return self._ledgers.size
 
     def counts(self) -> dict[Identity, int]:
-        """How many batches of each producer are unconfirmed, where there are some."""
+        """The number of unconfirmed batches of each producer, where there are some."""
         return self._ledgers.counts()
 
     def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:

@@ -144,7 +144,7 @@ class Server:
         self._policy = _policy(config, decides=transactions is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:
-        """From now on this holds; what a connection took over at its beginning stays as it was."""
+        """Use this configuration from now on; what a connection took over at its beginning stays as it was."""
         self._config = config
         self._policy = _policy(config, decides=self._shared.transactions is not None, logs_in=self._logins is not None)
         for connection in self._connections:
@@ -223,7 +223,7 @@ class Server:
         self._stats.produce.oldest_unacknowledged = oldest
 
     def _held_bytes(self) -> int:
-        """What clients take now; the most that their requests took since this was last asked is noted."""
+        """The memory that clients take now; the most that their requests took since this was last asked is noted."""
         own = len(self._connections) * _CONNECTION_BYTES
         self._heap.note(self._budget.peak + own)
         self._budget.peak = self._budget.used
@@ -308,7 +308,7 @@ class Server:
             self._nursery.start_soon(self._run, io, broker, name)
 
     def _full(self) -> str | None:
-        """Why no further client is taken; None if there is room. Each may need a descriptor for its broker, too."""
+        """The reason to take no further client; None: there is room. Each may need a descriptor for its broker, too."""
         clients = self._stats.clients
         clients.connections_limit = min(self._config.max_connections, clients_for_files())
         if clients.connections_open < clients.connections_limit:
@@ -390,7 +390,7 @@ class Server:
         return Session(context, self._stats, None if self._logins is None else self._logins.policy, self._traces)
 
     def _access(self, host: str) -> "Access | None":
-        """What a connection from a host may do; None: all."""
+        """The access that a connection from a host has; None: to all."""
         if self.authorization is None:
             return None
         return self.authorization.access(host, self._cluster.map.topic_names)

@@ -1,4 +1,4 @@
-"""What all client connections of a process share."""
+"""The objects that all client connections of a process share."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ READ_BYTES = 262_144
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """What all client connections share."""
+    """The objects that all client connections share."""
 
     cluster: Cluster
     stats: Stats

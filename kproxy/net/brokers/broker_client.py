@@ -153,7 +153,7 @@ class BrokerClient:
         extra_ms: int = 0,
         trim: Callable[[Any, int], None] = as_it_is,
     ) -> M:
-        """As ``Caller``; one call at a time."""
+        """Call as ``Caller`` does; one call at a time."""
         version = choose_version(self.versions, request, versions)
         trim(request, version)
         if self._io.closed:
@@ -214,7 +214,7 @@ class BrokerClient:
             await self._room.admit(self, self._splitter.held)
 
     def _hint(self) -> str:
-        """Why brokers hang up that early: the port is one of another protocol."""
+        """The reason for which brokers hang up that early: the port is one of another protocol."""
         hints = ("; is it a port of TLS? See upstream.security.protocol", _WANTS_LOGIN)
         return hints[self._answers] if self._answers < len(hints) else ""
 

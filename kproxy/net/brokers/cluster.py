@@ -176,7 +176,7 @@ class Cluster:
         return Pool(network, self._config, self.room, self.identity.verify, most)
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
-        """What a broker serves. OSError, RemoteProtocolError.
+        """The versions that a broker serves. OSError, RemoteProtocolError.
 
         Asked again after a connection to it was lost: it may have been upgraded, or belong to another cluster.
         """

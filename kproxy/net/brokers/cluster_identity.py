@@ -1,4 +1,4 @@
-"""Which cluster kproxy serves: another one that comes up at a broker's address is refused.
+"""The cluster that kproxy serves: another one that comes up at a broker's address is refused.
 
 A broker's address outlives its cluster: another Kafka may be started there while the broker is down. In that cluster
 nothing is true of what kproxy remembers (producer ids, unconfirmed batches, transactions), and clients would lose the

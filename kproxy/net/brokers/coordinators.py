@@ -34,7 +34,7 @@ _PATIENCE_SECONDS: Final = 1.8
 
 
 class Brokers(AnyBroker, Protocol):
-    """What is asked."""
+    """The brokers that are asked."""
 
     async def call(
         self,
@@ -48,7 +48,7 @@ class Brokers(AnyBroker, Protocol):
         """One broker's response. OSError, RemoteProtocolError."""
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
-        """What a broker serves. OSError, RemoteProtocolError."""
+        """The versions that a broker serves. OSError, RemoteProtocolError."""
 
     def count_error(self, kind: str) -> None:
         """Counts a failure."""

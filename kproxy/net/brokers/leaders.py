@@ -62,7 +62,7 @@ class Told(Generic[T]):
     by: Address | None = None
 
     def get(self, place: TopicPartition, what: str) -> T:
-        """What was asked for; LogError if there was an error, OSError if no leader answered in time."""
+        """The value that was asked for; LogError if there was an error, OSError if no leader answered in time."""
         self.reached(place)
         if self.error_code or self.value is None:
             raise LogError(place, self.error_code, what)

@@ -34,7 +34,7 @@ class NoLeader(OSError):
 
 
 class AnyBroker(Protocol):
-    """What is asked."""
+    """The brokers that are asked."""
 
     map: ClusterMap
 
@@ -111,7 +111,7 @@ class Metadata:
         return self._leader(place, alive, found.error_code if found is not None else 0)
 
     def known_names(self, ids: Iterable[bytes]) -> dict[bytes, str] | None:
-        """As ``names``, if all are known."""
+        """The same as ``names``, if all are known."""
         known = self._brokers.map.topic_names
         wanted = dict.fromkeys(ids)
         return {topic_id: known[topic_id] for topic_id in wanted} if known.keys() >= wanted.keys() else None

@@ -129,7 +129,7 @@ class PipelinedClient:
         extra_ms: int = 0,
         trim: Callable[[Any, int], None] = as_it_is,
     ) -> M:
-        """As ``Caller``, of any number of tasks."""
+        """Call as ``Caller`` does, from any number of tasks."""
         version = choose_version(self.versions, request, versions)
         trim(request, version)
         done = trio.Event()
@@ -178,7 +178,7 @@ class PipelinedClient:
                 self._asked.popleft().done(None)
 
     async def _read_in_time(self) -> None:
-        """Until the broker ends the connection, or a response is overdue."""
+        """Read until the broker ends the connection, or a response is overdue."""
         splitter = FrameSplitter(self._room.largest)
         while trio.current_time() < self._due:
             with trio.CancelScope(deadline=self._due) as self._deadline:
@@ -186,7 +186,7 @@ class PipelinedClient:
                 return
 
     async def _take_answers(self, splitter: FrameSplitter) -> None:
-        """Until the broker ends the connection."""
+        """Read until the broker ends the connection."""
         buffer = self._turn.buffer(READ_BYTES)  # one of its own would be most of what a connection takes
         while True:
             count = self._io.receive_now([buffer])
@@ -226,12 +226,12 @@ class PipelinedClient:
 
 
 def writer_of(request: Message) -> Callable[[int, int], bytes]:
-    """What writes a message as a request of kproxy's own."""
+    """A function that writes a message as a request of kproxy's own."""
     return lambda version, correlation_id: encode_request(request, version, correlation_id, CLIENT_ID)
 
 
 def reader_of(answer: type[M], budget: Callable[[], RequestBudget]) -> Read[M]:
-    """What reads a response into a message, within a new ``budget``."""
+    """A function that reads a response into a message, within a new ``budget``."""
 
     def read(frame: bytearray, version: int) -> M:
         body = memoryview(frame)[PREFIX:]

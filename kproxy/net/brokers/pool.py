@@ -25,7 +25,7 @@ class _Shunned(NamedTuple):
 
 
 class Pool:
-    """As many connections to each broker as requests are in flight, at most ``most``; further requests wait.
+    """Connections to each broker, one for each request in flight, at most ``most``; further requests wait.
 
     A broker answers the requests of a connection one by one. So requests that may take long have a pool of their own.
     An address where something answers that is no broker is not tried again for a while.

@@ -1,4 +1,4 @@
-"""What the responses to kproxy's own requests may hold together, whichever brokers send them."""
+"""The memory that responses to kproxy's own requests hold together, whichever brokers send them."""
 
 from typing import Final, Protocol
 
