@@ -185,6 +185,7 @@ VARIANTS: Final = (
         "the ends of other connections are not asked for",
         ((EndWatch, "look", broken_rules.keep_nothing),),
         _TIMES,
+        first=145,
     ),
     Variant(
         "records must come in the order of their batch",
