@@ -2,11 +2,14 @@
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
 _TERMINATED: Final = 128 + signal.SIGTERM
+#: How long a signal may wait that arrives just before a call which waits, in seconds.
+_LOOKS_EVERY: Final = 0.5
 
 
 def end_on_signals() -> None:
@@ -22,7 +25,8 @@ def wait_for_interrupt(announce: Callable[[], None]) -> None:
     """Return on Ctrl-C. `announce` tells the user that the program waits; from then on Ctrl-C is the ordinary end."""
     try:
         announce()
-        signal.pause()
+        while True:  # signal.pause() would miss one that arrives just before it, and wait for another for ever
+            time.sleep(_LOOKS_EVERY)
     except KeyboardInterrupt:
         return
 

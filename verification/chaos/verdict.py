@@ -49,10 +49,14 @@ class Verdict:
     bars: list[Bar] = field(default_factory=list)
 
     @property
+    def unexplained(self) -> list[Anomaly]:
+        """Return the anomalies without those that can't be otherwise, up to a bar (``order_bar``, ``repeats_bar``)."""
+        return [one for one in self.anomalies if not (_is_of_order(one) or _is_repeat(one))]
+
+    @property
     def clean(self) -> bool:
-        """Whether nothing was found but what can't be otherwise (``order_bar``, ``repeats_bar``)."""
-        found = [one for one in self.anomalies if not (_is_of_order(one) or _is_repeat(one))]
-        return not found and all(bar.good for bar in self.bars)
+        """Whether nothing was found but what can't be otherwise."""
+        return not self.unexplained and all(bar.good for bar in self.bars)
 
 
 def read_everything(bootstrap: str, topics: Mapping[str, int], batches: TextIO) -> Iterator[Operation]:

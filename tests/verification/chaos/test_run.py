@@ -11,6 +11,7 @@ from kproxy.proxy.routing import Address
 from verification.chaos.relayed_kafka import RelayedKafka
 from verification.chaos.run import WINDOW_S, Plan, Run, run_chaos
 from verification.chaos.transactional_load import TRANSACTIONAL_TOPICS
+from verification.chaos.verdict import repeats_bar
 from verification.chaos.workload import HABITS, TOPICS
 from verification.history import AnomalyKind, Outcome
 
@@ -50,5 +51,6 @@ def test_a_short_run_reads_all_that_was_acknowledged_and_judges_it(tmp_path: Pat
     assert finals == {(topic, partition) for topic, count in topics.items() for partition in range(count)}
     assert {"faults", "settling"} <= set(phases)
     assert (tmp_path / "faults.log").read_text().count("healed") >= 2
-    assert [anomaly for anomaly in verdict.anomalies if anomaly.kind in NEVER] == []
+    assert [anomaly for anomaly in verdict.unexplained if anomaly.kind in NEVER] == []
+    assert repeats_bar(verdict.anomalies, killed=True).good
     assert [bar for bar in verdict.bars if not bar.good] == []
