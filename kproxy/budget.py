@@ -227,9 +227,9 @@ class Share:
         return RequestBudget(self.limits.max_response_elements, self.limits.max_decompressed_bytes, MOST_STEPS)
 
 
-def standalone() -> RequestBudget:
+def standalone(most_elements: int = MOST_ELEMENTS) -> RequestBudget:
     """The budget of a message outside of a client's connection, of which nothing is known: at most about 60 MB."""
-    return RequestBudget(MOST_ELEMENTS, UNLIMITED, MOST_STEPS)
+    return RequestBudget(min(most_elements, MOST_ELEMENTS), UNLIMITED, MOST_STEPS)
 
 
 def unbounded() -> RequestBudget:

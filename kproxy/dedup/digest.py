@@ -79,6 +79,10 @@ class Digests(Sequence[Digest]):
         known = self._keys
         return any((at := bisect_left(known, key)) < len(known) and known[at] == key for key in keys)
 
+    def copy(self) -> "Digests":
+        """The same with timestamps of their own, which may be changed."""
+        return Digests(self.block, self.times[:])
+
     def chosen(self, places: Iterable[int]) -> "Digests":
         """Those at some places, in that order."""
         block, times, contents, chosen = self.block, self.times, bytearray(), array("q")

@@ -23,7 +23,7 @@ _LOOKS: Final = 56
 
 
 class Retention:
-    """Take the settings of one topic."""
+    """The retention of entries, by the settings of one topic."""
 
     def __init__(self, option_ms: int) -> None:
         """``option_ms``: how long this instance's entries count at most, whatever the topic is like."""

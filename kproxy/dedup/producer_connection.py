@@ -195,15 +195,22 @@ class ProducerConnection:
         """Takes what came over a newer connection, while this one ``owes`` something."""
         if not self.overtook:
             self._overtook_count = self._overtook_bytes = 0
+        elif self._has_enough:
+            return  # to make one more entry would cost as much as to keep it
         for entry in entries:
             self._overtook_count += 1
             self._overtook_bytes += entry.size
-            if self._overtook_count > _MOST_OVERTOOK or self._overtook_bytes > _MOST_OVERTOOK_BYTES:
-                break
+            if self._has_enough:
+                return
             self.ledger.outside.grew(entry.size)
             entry.may_be_second = entry.timed_only = True
             self.overtook.setdefault(entry.key, []).append(entry)
             self.ledger.is_overtaken(self, entry.key)
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether more came over newer connections than is kept."""
+        return self._overtook_count > _MOST_OVERTOOK or self._overtook_bytes > _MOST_OVERTOOK_BYTES
 
     def waited_at(self, serial: int) -> bool:
         """Whether the next request waited at that time (``Outside.next_serial``)."""

@@ -80,7 +80,7 @@ class RestingLedger:
 
     __slots__ = ("batches", "count", "cuts", "newest", "packed", "serial", "since")
 
-    def __init__(self, ledger: RetryLedger, packed: bytes, cuts: int = 0) -> None:
+    def __init__(self, ledger: RetryLedger, packed: bytes, cuts: int) -> None:
         """``packed``: as the function of this name returns it; ``cuts``: how many cuts of logs it knows of."""
         self.packed = packed
         self.cuts = cuts

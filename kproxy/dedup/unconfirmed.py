@@ -240,7 +240,7 @@ class UnconfirmedBatch:
         other = self._like()
         other.is_part, other.only = self.is_part, self.only
         if self.digests is not None:
-            other.recall(self.digests.chosen(range(len(self.digests))), self.offsets)
+            other.recall(self.digests.copy(), self.offsets)
         return other
 
     def is_within(self, other: "UnconfirmedBatch") -> bool:

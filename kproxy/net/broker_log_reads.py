@@ -17,18 +17,17 @@ from kproxy.proxy.retry_stats import RetryStats
 Failures: TypeAlias = dict[TopicPartition, OSError | RemoteProtocolError]
 """Partitions that could not be had, and why."""
 
+#: In one response at most, but for a first batch that is larger.
+_MOST_BYTES: Final = 16 << 20
+#: A partition that has received nothing for so long may have nothing more.
+_HUNGRY_SECONDS: Final = 1.0
+
 
 class ShortLog(OSError):
     """The leader's log ends before a record that was wanted of it.
 
     It was cut, or the topic was made again; or the broker is no leader any more and does not know it.
     """
-
-
-#: In one response at most, but for a first batch that is larger.
-_MOST_BYTES: Final = 16 << 20
-#: A partition that has received nothing for so long may have nothing more.
-_HUNGRY_SECONDS: Final = 1.0
 
 
 async def read_logs(
@@ -112,9 +111,12 @@ class _Reads:
     async def _look_at_ends(self, wishes: dict[TopicPartition, tuple[int, int]]) -> None:
         """Gives up partitions that have received nothing for a while, and whose leaders have nothing more."""
         now = trio.current_time()
-        hungry = [place for place in self._readers if now - self._looked[place] >= _HUNGRY_SECONDS]
+        hungry = [
+            place
+            for place, reader in self._readers.items()
+            if not reader.may_wait and now - self._looked[place] >= _HUNGRY_SECONDS
+        ]
         self._looked.update(dict.fromkeys(hungry, now))
-        hungry = [place for place in hungry if place in wishes and not self._readers[place].may_wait]
         for place, answer in (await self._leaders.ask(hungry, log_ends())).items():
             if not answer.error_code and answer.value is not None and answer.value <= wishes[place][0]:
                 self._fail(place, ShortLog(f"{place[0]}-{place[1]} ends at {answer.value}"))

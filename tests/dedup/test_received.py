@@ -348,8 +348,8 @@ def test_of_two_programs_with_one_client_id_none_loses_a_record_to_the_others_lo
     assert one_breaks(world, one, other, missing=ANSWER_BYTES) == "zzzaa"
 
 
-@pytest.mark.parametrize("hidden", ["behind requests", "seen"])
-def test_who_acknowledges_after_an_end_is_not_the_client(hidden: str) -> None:
+@pytest.mark.parametrize("end", ["unread", "seen"])
+def test_who_acknowledges_after_an_end_is_not_the_client(end: str) -> None:
     """A relay has ended a connection for its client, and reads on: its kernel acknowledges what kproxy still writes."""
     world = World()
     old = world.connect()
@@ -361,8 +361,8 @@ def test_who_acknowledges_after_an_end_is_not_the_client(hidden: str) -> None:
     world.now += 0.01
     old.write(request)
     old.tell(request)
-    old.wire.unread = 1000 if hidden == "behind requests" else 0
-    old.wire.gone = hidden == "seen"
+    old.wire.unread = 1000 if end == "unread" else 0
+    old.wire.gone = end == "seen"
     newer.did("y", time=2)
     old.wire.unread = 0
     old.close()

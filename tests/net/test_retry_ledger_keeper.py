@@ -85,7 +85,7 @@ async def test_what_can_not_be_read_is_written_and_counted(reset: bool) -> None:
 
 @pytest.mark.parametrize("is_seen", [True, False])
 async def test_a_topic_that_was_made_again_holds_nothing_of_the_old_one(is_seen: bool) -> None:
-    """It is seen where somebody writes to it through this kproxy; else the log is read."""
+    """A write through this kproxy shows it; else the log is read."""
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")
         await leave_in_doubt(proxy, reset=False)

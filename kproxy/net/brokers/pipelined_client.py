@@ -202,7 +202,8 @@ class PipelinedClient:
             with self._turn.shortened():
                 for frame in frames:
                     self._take(self._read_answer(frame))
-            self._room.release(self)
+            if frames:
+                self._room.release(self)
             await self._room.admit(self, splitter.held)
             if count < READ_BYTES:
                 await self._io.readable()  # there can't be more yet: asking would cost a call in vain

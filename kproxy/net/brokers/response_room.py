@@ -1,8 +1,9 @@
 """The memory that responses to kproxy's own requests hold together, whichever brokers send them."""
 
-from typing import Final, Protocol
+from typing import Final
 
-from kproxy.budget import MOST_ELEMENTS, MOST_STEPS, UNLIMITED, RequestBudget
+from kproxy.budget import RequestBudget, standalone
+from kproxy.config import Config
 from kproxy.net.budget import Budget
 from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES
 
@@ -10,19 +11,6 @@ from kproxy.proxy.slots import RESPONSE_ELEMENT_BYTES
 LARGEST_RESPONSE: Final = 1 << 26
 #: What is this short is not counted: a read from the network is no longer.
 _UNCOUNTED: Final = 65_536
-_DEFAULT_MEMORY: Final = 1 << 27
-
-
-class MemoryOptions(Protocol):
-    """The options of which it is made."""
-
-    @property
-    def buffer_memory(self) -> int:
-        """Bytes that the process may hold for requests and responses of clients."""
-
-    @property
-    def max_frame_bytes(self) -> int:
-        """The longest frame, in bytes."""
 
 
 class ResponseRoom:
@@ -33,17 +21,17 @@ class ResponseRoom:
     ``buffer.memory`` and one response.
     """
 
-    def __init__(self, memory: int = _DEFAULT_MEMORY, longest_frame: int = LARGEST_RESPONSE) -> None:
+    def __init__(self, memory: int = Config.buffer_memory, longest_frame: int = LARGEST_RESPONSE) -> None:
         """``memory``: ``buffer.memory``; ``longest_frame``: ``max.frame.bytes``; both in bytes."""
         #: The longest response, in bytes.
         self.largest = min(LARGEST_RESPONSE, longest_frame)
-        self._elements = min(MOST_ELEMENTS, memory // RESPONSE_ELEMENT_BYTES)
+        self._elements = memory // RESPONSE_ELEMENT_BYTES
         self._budget = Budget(memory // 4)
 
     @classmethod
-    def of(cls, options: MemoryOptions) -> "ResponseRoom":
+    def of(cls, config: Config) -> "ResponseRoom":
         """The room that a process has with these options."""
-        return cls(options.buffer_memory, options.max_frame_bytes)
+        return cls(config.buffer_memory, config.max_frame_bytes)
 
     @property
     def used(self) -> int:
@@ -62,4 +50,4 @@ class ResponseRoom:
 
     def decoding(self) -> RequestBudget:
         """The budget of one response: its objects take at most a half of ``buffer.memory``, or 60 MB."""
-        return RequestBudget(self._elements, UNLIMITED, MOST_STEPS)
+        return standalone(self._elements)

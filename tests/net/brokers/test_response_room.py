@@ -1,4 +1,4 @@
-"""What the responses to kproxy's own requests hold together."""
+"""The memory that responses to kproxy's own requests hold together."""
 
 import struct
 from collections.abc import AsyncIterator
@@ -7,13 +7,16 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import trio
 
-from kproxy.codec._generated.api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
+from kproxy.budget import standalone
+from kproxy.codec._generated.api_versions import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsResponseApiVersion
 from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.pipelined_client import PipelinedClient, reader_of, writer_of
 from kproxy.net.brokers.response_room import ResponseRoom
+from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.routing import Address
 
@@ -93,6 +96,26 @@ async def test_long_responses_are_read_one_by_one_where_they_are_too_much_togeth
         other.finish.set()
     assert len(ended) == 2
     assert all("answered another request" in str(error) for error in ended)
+    assert room.used == 0
+
+
+async def test_the_same_of_connections_with_many_requests_in_flight() -> None:
+    room, nearly = ResponseRoom(8 * MIB, 16 * MIB), trio.Event()
+    ended: list[object] = []
+    async with slow_broker(nearly) as one, slow_broker(nearly) as other, trio.open_nursery() as nursery:
+        for broker in (one, other):
+            io = await SocketNetwork().connect(*broker.address, 30_000)
+            versions = {ApiKey.API_VERSIONS: (3, 3)}
+            client = PipelinedClient(io, broker.address, versions, 30_000, nursery, EndOfTurn(nursery), room)
+            await client.call(ApiVersionsRequest(), ApiVersionsResponse)
+            client.send(writer_of(MetadataRequest(topics=[])), 1, reader_of(MetadataResponse, standalone), ended.append)
+        with trio.fail_after(20):
+            await nearly.wait()
+        await trio.sleep(0.2)  # what is not held back comes meanwhile
+        assert 2 * MIB < room.used < one.length + 3 * MIB
+        one.finish.set()
+        other.finish.set()
+    assert ended == [None, None]
     assert room.used == 0
 
 
