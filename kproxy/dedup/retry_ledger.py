@@ -233,6 +233,12 @@ class RetryLedger:
 
     def prerequisite(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Prerequisite | None:
         """The step or event that a comparison of a request with unconfirmed batches has to wait for; None: compare."""
+        found = self._prerequisite(member, answer, now)
+        if isinstance(found, Settle):
+            self._awaited = True
+        return found
+
+    def _prerequisite(self, member: ProducerConnection, answer: PendingProduce, now: float) -> Prerequisite | None:
         self.outside.look_for_ends(now)
         keys = answer.keys
         until = max((self._shows_end_by(member, key, now) for key in keys), default=0.0)
@@ -257,7 +263,6 @@ class RetryLedger:
         waiting = [key for key in keys if self._continues_elsewhere(member, key)]
         member.is_behind = bool(waiting)
         if waiting:
-            self._awaited = True
             return Settle(waiting)
         unread = [entry for key in keys for entry in self.candidates(member, key, answer, now) if entry.digests is None]
         if unread:
@@ -321,7 +326,6 @@ class RetryLedger:
             if not (awaits_end or unheard) or self.rules.is_of_another_program(other.origin, member.origin):
                 continue
             if not all(is_closed for is_closed, _ in unheard):
-                self._awaited = True
                 return Settle(keys)
             if awaits_end or not all(self.rules.is_left(told or answer.received_at, now) for _, told in unheard):
                 return looks_again

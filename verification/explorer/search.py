@@ -1,7 +1,7 @@
 """Goes through every order of what may happen: each state is come to by running the same moves again."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from verification.explorer import invariants
@@ -59,6 +59,7 @@ def search(make: Callable[[], World], most_states: int, looked_for: str | None =
         for choice in reversed(range(len(moves))):
             after = _again(make, path) if choice else world
             if not _happens(after, after.moves()[choice].do, traces, make, [*path, choice]):
+                after.close()
                 continue
             key = key_of(after)
             if key not in seen:
@@ -72,7 +73,14 @@ def search(make: Callable[[], World], most_states: int, looked_for: str | None =
             world.close()
         if looked_for is not None and any(name.startswith(looked_for) for name in traces):
             break
+    _close(kept for _, kept in waiting)
     return Found(len(seen), len(seen) > most_states, traces, runs, time.process_time() - began)
+
+
+def _close(worlds: Iterable[World | None]) -> None:
+    for world in worlds:
+        if world is not None:
+            world.close()
 
 
 def _again(make: Callable[[], World], path: list[int], texts: list[str] | None = None) -> World:

@@ -9,7 +9,7 @@ from verification.explorer.scenarios import bounded
 from verification.explorer.search import search
 from verification.explorer.variant import Variant
 from verification.explorer.variants import VARIANTS
-from verification.explorer.world import NAME
+from verification.explorer.world import NAME, World
 
 #: A minute for all of them; ``make explore`` goes to the end.
 _MOST_STATES = 150
@@ -29,6 +29,18 @@ def test_a_rule_that_is_left_out_is_missed(variant: Variant) -> None:
     scenario = next(one for one in WORLDS if one.name == variant.scenario)
     job = Job(scenario, variant, _MOST_TO_FIND)
     assert not job.is_surprise(job.run())
+
+
+def test_no_world_is_left_to_the_garbage_collector() -> None:
+    """What its tasks do at their ends would resume tasks that the collector has already ended."""
+    made = []
+
+    def make() -> World:
+        made.append(WORLDS[0].make())
+        return made[-1]
+
+    search(make, 30)
+    assert all(world.engine.is_over for world in made)
 
 
 def test_the_last_epochs_of_a_client_and_of_its_id_are_used_up() -> None:
