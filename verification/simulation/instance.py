@@ -11,8 +11,10 @@ from kproxy.net.txn.service import Transactions
 from kproxy.proxy.routing import ClusterMap
 from kproxy.proxy.stats import Stats
 from verification.simulation.history import History
+from verification.simulation.invariants import AWAKE
 from verification.simulation.network import Host, VirtualNetwork
 from verification.simulation.plan import RENEWING
+from verification.simulation.sleepers import Sleepers
 
 PORT: Final = 9092
 LEG: Final = "client"
@@ -88,6 +90,7 @@ class Instance:
                 transactions = Transactions(cluster, self._config, self.stats, nursery) if self._decides else None
                 self.nursery, self.transactions = nursery, transactions
                 self.server = server = Server(self._config, self.stats, cluster, nursery, transactions)
+                Sleepers(server.keeper, nursery, self._slept_through)
                 cluster.open_port = server.open_broker_port
                 nursery.start_soon(server.watch)
                 await nursery.start(cluster.run)
@@ -96,6 +99,9 @@ class Instance:
                 await server.listen()
                 task_status.started()
         cluster.close()
+
+    def _slept_through(self) -> None:
+        self._history.breaks(AWAKE, f"{self.name} had a request wait until it was asked again")
 
     def kill(self) -> None:
         """``kill -9``."""

@@ -41,13 +41,28 @@ MERGED = "no identical record is merged"
 OFFSETS = "offsets answered hold the record"
 MEMORY = "memory is bounded"
 ANSWERED = "every request is answered"
+AWAKE = "nobody waits for what has happened"
 LEAKED = "nothing is left at the end"
 CAUSE = "no error without a cause"
 FAILED = "kproxy does not fail"
 UNANSWERED = "what wants no answer is written"
 ALTERED = "a record is written as it was sent"
 
-INVARIANTS = (LOST, ALTERED, DUPLICATE, ORDER, MERGED, OFFSETS, MEMORY, ANSWERED, LEAKED, CAUSE, FAILED, UNANSWERED)
+INVARIANTS = (
+    LOST,
+    ALTERED,
+    DUPLICATE,
+    ORDER,
+    MERGED,
+    OFFSETS,
+    MEMORY,
+    ANSWERED,
+    AWAKE,
+    LEAKED,
+    CAUSE,
+    FAILED,
+    UNANSWERED,
+)
 
 _CONTROL = 0x20
 #: The records of a former or another kproxy that one reads: the last batches of a producer id, or those of the last

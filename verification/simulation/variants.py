@@ -33,9 +33,9 @@ from kproxy.proxy import produce_calls, reading, refusals, retries
 from kproxy.proxy.produce_gate import ProduceGate
 from kproxy.proxy.retries import Retries
 from verification.simulation import broken_rules, scripts
-from verification.simulation.invariants import ALTERED, DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
+from verification.simulation.invariants import ALTERED, AWAKE, DUPLICATE, LOST, MERGED, OFFSETS, ORDER, UNANSWERED
 from verification.simulation.plan import GZIP, Plan
-from verification.simulation.tastes import FLEET, LABELS, Taste, make_plan
+from verification.simulation.tastes import FLEET, LABELS, WIDE, Taste, make_plan
 
 Change = tuple[Any, str, Any]
 """An owner, the name of a function or property of it, and what to put in its place."""
@@ -227,8 +227,8 @@ VARIANTS: Final = (
         ((producer_identity, "normal_host", str),),
         replace(_CUTS, renames=(True,)),
     ),
-    Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.nothing),), _CRASHES),
-    Variant("the log is read without a fence", ((BrokerLog, "fence", broken_rules.nothing),), _CRASHES),
+    Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.no),), _CRASHES),
+    Variant("the log is read without a fence", ((BrokerLog, "fence", broken_rules.no),), _CRASHES),
     Variant(
         "old requests are waited for, not fenced", ((BrokerLog, "fence", broken_rules.wait_for_requests),), _CRASHES
     ),
@@ -251,7 +251,7 @@ VARIANTS: Final = (
         ((Tail, "_wait", broken_rules.wait_for_nothing),),
         scripts.lagging,
         seeds=10,
-        beside=((BrokerLog, "fence", broken_rules.nothing),),  # the response to a marker waits for the replicas, too
+        beside=((BrokerLog, "fence", broken_rules.no),),  # the response to a marker waits for the replicas, too
     ),
     Variant(
         "what follows a refused batch is stamped again, though it was sent twice",
@@ -422,8 +422,8 @@ VARIANTS: Final = (
         scripts.unrecorded,
         seeds=10,
     ),
-    Variant("other instances are not asked", ((Fleet, "look", broken_rules.nothing),), _FLEET_CUTS),
-    Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.nothing),), _FLEET_TIMES),
+    Variant("other instances are not asked", ((Fleet, "look", broken_rules.no),), _FLEET_CUTS),
+    Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.no),), _FLEET_TIMES),
     Variant(
         "a request is sent though nothing could be fenced on a partition that does not exist yet",
         ((recovery, "_move_missing", broken_rules.keep_nothing),),
@@ -475,5 +475,12 @@ VARIANTS: Final = (
         ((retry_ledger, "CLOCKS_AGREE_SECONDS", float("-inf")),),
         replace(_FLEET, faults=("delay",), depths=(2, 5), topics=((),)),
         first=214,
+    ),
+    Variant(
+        "a request that waits is not woken when another one is answered",
+        ((RetryLedger, "release", broken_rules.no),),
+        WIDE,
+        (AWAKE,),
+        first=25,
     ),
 )

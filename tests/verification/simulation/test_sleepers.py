@@ -1,0 +1,72 @@
+"""Requests that nobody wakes are found; those that still wait are not."""
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+import trio
+import trio.testing
+
+from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.retry_ledger import LookElsewhere, Prerequisite
+from verification.simulation.sleepers import Sleepers
+
+if TYPE_CHECKING:
+    from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
+
+
+class Keeper:
+    """What waits here is woken by nobody but a test."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._lot = trio.lowlevel.ParkingLot()
+
+    async def changed(self, seen: int) -> None:
+        if self.version == seen:
+            await self._lot.park()
+
+    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
+        pass
+
+    def change(self) -> None:
+        self.version += 1
+        self._lot.unpark_all()
+
+
+async def found(keeper: Keeper, *, looks: int, reads: bool = False, changes: bool = False) -> int:
+    """How many requests were found that nobody woke, where one looks so often before it goes on."""
+    count = 0
+
+    def slept() -> None:
+        nonlocal count
+        count += 1
+
+    async with trio.open_nursery() as nursery:
+        Sleepers(cast("RetryLedgerKeeper", keeper), nursery, slept)
+        with trio.move_on_after(60):
+            for _ in range(looks):
+                if changes:
+                    nursery.start_soon(_change, keeper)
+                if reads:
+                    keeper.look(cast("ProducerConnection", None), LookElsewhere(), 0.0)
+                await keeper.changed(keeper.version)
+        await trio.sleep(1)
+    return count
+
+
+async def _change(keeper: Keeper) -> None:
+    await trio.sleep(0.5)
+    keeper.change()
+
+
+@pytest.mark.parametrize("looks", [1, 5])
+async def test_a_request_that_goes_on_unasked_is_found(autojump_clock: trio.testing.MockClock, looks: int) -> None:
+    assert await found(Keeper(), looks=looks) == 1
+
+
+async def test_one_that_is_woken_is_not(autojump_clock: trio.testing.MockClock) -> None:
+    assert await found(Keeper(), looks=3, changes=True) == 0
+
+
+async def test_nor_one_for_which_a_log_is_read(autojump_clock: trio.testing.MockClock) -> None:
+    assert await found(Keeper(), looks=1, reads=True) == 0

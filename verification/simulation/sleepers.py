@@ -1,0 +1,70 @@
+"""Requests that wait although nothing keeps them: what they waited for has happened, and nobody woke them.
+
+A client that sends more wakes them by that, and one that gives up sends them again, so no other invariant sees it.
+For granted is taken that what a request waits for does not end by the mere passing of time.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+
+from kproxy.dedup.producer_connection import ProducerConnection
+from kproxy.dedup.retry_ledger import Prerequisite
+from kproxy.net.intake import Intake
+from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
+
+#: Virtual seconds after which a request that waits looks again.
+_PATIENCE: Final = 2.0
+_AT_ONCE: Final = 0.001
+
+
+class Sleepers:
+    """Has requests that wait for outcomes look again now and then: nothing must have changed for them."""
+
+    def __init__(self, keeper: RetryLedgerKeeper, nursery: trio.Nursery, found: Callable[[], None]) -> None:
+        """``found`` is called whenever one goes on that nobody woke."""
+        self._keeper, self._nursery, self._found = keeper, nursery, found
+        self._wait, self._look = keeper.changed, keeper.look
+        self._woken: set[trio.lowlevel.Task] = set()
+        #: Of what these wait for there is a task that ends.
+        self._reading: set[trio.lowlevel.Task] = set()
+        keeper.changed = self.changed  # type: ignore[method-assign]
+        keeper.look = self.look  # type: ignore[method-assign]
+
+    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
+        """As the keeper's."""
+        self._reading.add(trio.lowlevel.current_task())
+        self._look(member, prerequisite, now)
+
+    async def changed(self, seen: int) -> None:
+        """As the keeper's, or earlier."""
+        task = trio.lowlevel.current_task()
+        reads = task in self._reading
+        self._reading.discard(task)
+        if reads or seen != self._keeper.version:
+            await self._wait(seen)
+            return
+        self._woken.discard(task)
+        with trio.move_on_after(_PATIENCE):
+            await self._wait(seen)
+            return
+        self._woken.add(task)
+        self._nursery.start_soon(self._expect, task)
+
+    async def _expect(self, task: trio.lowlevel.Task) -> None:
+        await trio.sleep(_AT_ONCE)  # all that was ready has run by then
+        if task in self._woken:
+            self._woken.discard(task)
+            if not _waits(task):
+                self._found()
+
+
+def _waits(task: trio.lowlevel.Task) -> bool:
+    """Whether the request that a task has taken waits for something else now."""
+    waits = Intake._wait_for.__code__
+    running: Any = task.coro
+    while running is not None and running.cr_code is not waits:
+        running = running.cr_await if inspect.iscoroutine(running.cr_await) else None
+    return running is not None
