@@ -24,7 +24,7 @@ class Sleepers:
     """Has requests that wait for outcomes look again now and then: nothing must have changed for them."""
 
     def __init__(self, keeper: RetryLedgerKeeper, nursery: trio.Nursery, found: Callable[[], None]) -> None:
-        """``found`` is called whenever one goes on that nobody woke."""
+        """``found`` is called whenever one continues that nobody woke."""
         self._keeper, self._nursery, self._found = keeper, nursery, found
         self._wait, self._look = keeper.changed, keeper.look
         self._woken: set[trio.lowlevel.Task] = set()

@@ -34,7 +34,7 @@ class Keeper:
 
 
 async def found(keeper: Keeper, *, looks: int, reads: bool = False, changes: bool = False) -> int:
-    """How many requests were found that nobody woke, where one looks so often before it goes on."""
+    """How many requests were found that nobody woke, where one looks so often before it continues."""
     count = 0
 
     def slept() -> None:
@@ -60,7 +60,7 @@ async def _change(keeper: Keeper) -> None:
 
 
 @pytest.mark.parametrize("looks", [1, 5])
-async def test_a_request_that_goes_on_unasked_is_found(autojump_clock: trio.testing.MockClock, looks: int) -> None:
+async def test_a_request_that_continues_unasked_is_found(autojump_clock: trio.testing.MockClock, looks: int) -> None:
     assert await found(Keeper(), looks=looks) == 1
 
 
