@@ -34,12 +34,12 @@ class Sleepers:
         keeper.look = self.look  # type: ignore[method-assign]
 
     def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
-        """As the keeper's."""
+        """Begins to read, which has an end."""
         self._reading.add(trio.lowlevel.current_task())
         self._look(member, prerequisite, now)
 
     async def changed(self, seen: int) -> None:
-        """As the keeper's, or earlier."""
+        """Waits for a change; not for ever, where no log is being read."""
         task = trio.lowlevel.current_task()
         reads = task in self._reading
         self._reading.discard(task)
