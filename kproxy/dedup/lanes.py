@@ -51,6 +51,8 @@ class Send:
     settled: bool = False
     #: The success was reported (``Producer``).
     noted: bool = False
+    #: The log has lost it since.
+    lost: bool = False
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1
@@ -59,6 +61,11 @@ class Send:
     def key(self) -> TrackKey:
         """The partition."""
         return self.track.key
+
+    @property
+    def is_in_log(self) -> bool:
+        """Whether it was written, and is not known to be lost."""
+        return self.outcome is ProduceOutcome.WRITTEN and not self.lost
 
     def restamp(self, sequence: int) -> None:
         """Writes the track's producer id and epoch and ``sequence`` into the batch; its payload is not read."""

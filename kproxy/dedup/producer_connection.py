@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from kproxy.dedup.digest import Digest
 from kproxy.dedup.lanes import Lane, Send, TrackKey
 from kproxy.dedup.origin import NO_SILENCE, Origin, Silence
-from kproxy.dedup.produce_outcome import ProduceOutcome
 from kproxy.dedup.unconfirmed import BY_AGE, PendingProduce, Stamp, UnconfirmedBatch, Wire
 
 if TYPE_CHECKING:
@@ -502,6 +501,15 @@ class ProducerConnection:
             for entry in answer.moved:
                 yield entry, answer
 
+    def cut(self, key: TrackKey, offset: int) -> None:
+        """Notes that what was acknowledged with this offset or later is lost, before it may become an entry."""
+        for answer in (*self._likely_read, *self._unread, *self._written, *self._asked):
+            for send in answer.sends:
+                if send.noted and send.key == key and send.base_offset >= offset:
+                    send.lost = True
+            if answer.moved:
+                answer.moved = [one for one in answer.moved if one.key != key or one.stamp.base_offset < offset]
+
     def owed(self, key: TrackKey) -> list[PendingProduce]:
         """The requests for a partition whose response the client may not have received."""
         return [answer for answer in (*self._unread, *self._written, *self._asked) if key in answer.keys]
@@ -663,7 +671,7 @@ def brought_by(answer: PendingProduce, origin: Origin, since: float) -> Iterator
     ``origin``: its connection's; ``since``: in seconds.
     """
     for send in answer.sends:
-        if send.outcome is ProduceOutcome.WRITTEN:
+        if send.is_in_log:
             entry = _entry(answer, send, unheard=False, clean=False, since=since)
             entry.origin = origin
             yield entry
@@ -681,7 +689,7 @@ def _suspect(lane: Lane, sends: Iterable[Send]) -> Suspect:
 def _entries(answer: PendingProduce, *, sure: bool, since: float, clean: bool = False) -> Iterator[UnconfirmedBatch]:
     """The entries of an answer whose batches have an outcome: those that are in the log, and those that it repeated."""
     for send in answer.sends:
-        if send.outcome is ProduceOutcome.WRITTEN:
+        if send.is_in_log:
             unheard = sure and send.track.key not in answer.told
             entry = _entry(answer, send, unheard=unheard, clean=clean, since=since)
             entry.repeated_from = answer.repeated_from

@@ -891,6 +891,8 @@ class RetryLedger:
 
     def cut(self, key: TrackKey, offset: int) -> None:
         """Drops what was acknowledged with this offset or later: a partition's log has lost it."""
+        for member in self.members.values():
+            member.cut(key, offset)
         for entries in (self.entries, *(own for member in self.members.values() for own in member.own)):
             for entry in [one for one in entries.get(key, ()) if one.stamp.base_offset >= offset]:
                 self.forget(entry)

@@ -22,6 +22,7 @@ from kproxy.net.broker_log_questions import (
     Marker,
     describe_producers,
     list_offsets,
+    log_ends,
     write_markers,
 )
 from kproxy.net.broker_log_reads import Failures, read_logs
@@ -168,9 +169,10 @@ class BrokerLog:
     async def is_lost(self, place: TopicPartition, offset: int, producer_ids: Collection[int]) -> bool:
         """Whether the log has lost what these producers wrote at an offset: it ends before, or has another's there.
 
-        What retention has deleted is not lost. OSError, RemoteProtocolError: it can't be read.
+        What retention has deleted is not lost, nor what a new leader has, and does not know yet to be replicated:
+        OSError, RemoteProtocolError: it can't be read.
         """
-        end, _ = (await self.survey([place]))[place]
+        end = (await self._leaders.ask([place], log_ends()))[place].get(place, "ListOffsets")
         if end <= offset:
             return True
         found: list[Batch] = []

@@ -262,8 +262,8 @@ class Producer:
             elif track.answered(send, *result):
                 call.open -= 1
                 if send.base_offset >= 0:
-                    send.noted = True
                     self._note_written(send)
+                    send.noted = True
             elif self._settled_refusal(send):
                 call.open -= 1
                 refused = True
@@ -302,8 +302,8 @@ class Producer:
             sends = [send for part in call.parts for send in part.sends]
             for send in sends:
                 if send.base_offset >= 0 and not send.noted:
-                    send.noted = True
                     self._note_written(send)
+                    send.noted = True
             call.open = waiting[call] + sum(not send.settled for send in sends)
             if not call.open:
                 self._finish(call)

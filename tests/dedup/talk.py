@@ -192,6 +192,7 @@ class Talk:
             if key in (None, send.track.key) and not send.settled:
                 offset = self.world.log(send.track.key).append(bytes(send.batch))
                 send.track.answered(send, 0, offset, -1)
+                send.noted = True
         if all(send.settled for send in answer.sends):
             self.member.closed(answer, self.world.now)
 

@@ -287,6 +287,23 @@ def test_of_a_log_that_was_cut_nothing_is_in_doubt_that_it_has_lost(rests: bool)
     assert (world.text(), world.text(OTHER)) == ("abc", "abc")
 
 
+@pytest.mark.parametrize("repeats", [False, True])
+def test_nor_is_it_once_a_connection_ends_whose_client_may_not_have_the_success(repeats: bool) -> None:
+    world = World()
+    if repeats:
+        left(world, "a", "b")
+    older = world.connect()
+    older.did("a")
+    older.did("b")
+    world.log().batches.pop()
+    world.ledgers.cut(KEY, 1)
+    older.close(reset=True)
+    newer = world.connect()
+    newer.did("a")
+    newer.did("b")
+    assert world.text() == "ab"
+
+
 def test_what_was_written_after_a_cut_is_in_doubt() -> None:
     world = World()
     world.ledgers.cut(KEY, 0)

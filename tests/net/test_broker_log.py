@@ -69,6 +69,27 @@ def sequences(batches: list[Batch]) -> list[int]:
     return [batch.header.base_sequence for batch in batches]
 
 
+class TestLosses:
+    async def test_a_log_that_ends_before_or_has_another_batch_there_has_lost_what_was_written(self) -> None:
+        async with logs() as (proxy, log):
+            for sequence in (0, 2, 4):
+                write(proxy, sequence, records=2)
+            assert not await log.is_lost(("t", 0), 5, [PID])
+            assert await log.is_lost(("t", 0), 6, [PID])
+            assert await log.is_lost(("t", 0), 1, [OTHER])
+
+    async def test_what_followers_do_not_have_yet_is_not_lost(self) -> None:
+        """A new leader may know a smaller high watermark than the one that acknowledged the records."""
+        async with logs(2, replication=2, upstream_request_timeout_ms=200) as (proxy, log):
+            follower = 3 - part(proxy).leader
+            proxy.brokers.pause_replication(follower)
+            write(proxy, 0)
+            with pytest.raises(OSError, match="can be read up to 0"):
+                await log.is_lost(("t", 0), 0, [PID])
+            proxy.brokers.resume_replication(follower)
+            assert not await log.is_lost(("t", 0), 0, [PID])
+
+
 class TestFence:
     async def test_old_epochs_are_fenced_on_all_partitions_with_a_request_to_each_leader(
         self,
