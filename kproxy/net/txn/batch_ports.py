@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.batch_decisions import OpenBatch
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 

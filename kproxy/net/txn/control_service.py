@@ -12,14 +12,14 @@ from kproxy.net.txn.batch_ports import BatchPorts
 from kproxy.net.txn.broker.broker_control import BrokerControl, not_here
 from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
-from kproxy.net.txn.member_transaction import MemberTransaction
 from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
+from kproxy.txn.procedures.member_transaction import MemberTransaction
 from kproxy.txn.procedures.members import Joining, Members
 from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
@@ -75,9 +75,7 @@ class ControlService:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"{name} is new: say whose transaction it is to be by client_id")
         if view is not None and view.ongoing is not None and not self._was_mine(view):
             raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} has an open transaction at another kproxy")
-        capture = ManagedTransaction(self._coordinator, name, client_id, timeout_ms)
-        with self._begun.beginning(capture):
-            await capture.initialize()
+        await self._begun.begin(name, client_id, timeout_ms)
         return self._describe(name)
 
     def _was_mine(self, view: IdView) -> bool:
@@ -145,9 +143,7 @@ class ControlService:
         known = self._begun.named(transactional_id, member)
         if isinstance(known, MemberTransaction) and known.is_new(wanted, await self._read(transactional_id)):
             return self._describe(transactional_id)
-        capture = MemberTransaction(self._coordinator, self._members, wanted)
-        with self._begun.beginning(capture):
-            await capture.join()
+        await self._begun.begin_member(self._members, wanted)
         return self._describe(transactional_id)
 
     async def _timeout_of(self, transactional_id: str) -> int:

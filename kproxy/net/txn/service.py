@@ -21,7 +21,7 @@ from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_commits import ApplicationCommits
-from kproxy.net.txn.application_transactions import ApplicationsByRule
+from kproxy.net.txn.applications_by_rule import ApplicationsByRule
 from kproxy.net.txn.broker.broker_control import BrokerControl
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_member import BrokerMembers
@@ -43,7 +43,7 @@ from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
-from kproxy.net.txn.managed_transactions import ManagedTransactions
+from kproxy.net.txn.managed_tools import managed_tools
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
@@ -66,6 +66,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.members import Members
 from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
@@ -156,13 +157,14 @@ class Transactions:
             grace_s=config.transaction_max_timeout_ms / 1000,
             by_itself=config.unknown_producer_ids == "reject",
         )
-        begun, longest = ManagedTransactions(), config.transaction_max_timeout_ms
+        managed, longest = managed_tools(self.coordinator, trio_time), config.transaction_max_timeout_ms
+        begun = ManagedTransactions(managed)
         sink.listeners.append(begun.view_changed)
         #: For clients that know nothing of transactions.
         self.implicit_transactions = ImplicitTransactions(
             begun,
-            ApplicationsByRule(self.coordinator, config.on_offset_commit, config.on_offset_commit_timeout_ms),
-            SingleRequests(self.coordinator, config.per_request, longest),
+            ApplicationsByRule(managed, config.on_offset_commit, config.on_offset_commit_timeout_ms),
+            SingleRequests(managed, config.per_request, longest),
         )
         patience_s = config.delivery_timeout_ms / 1000
         self._told_ends = BrokerEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)

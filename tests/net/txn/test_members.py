@@ -10,11 +10,11 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.member_transaction import MemberTransaction
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.member_transaction import MemberTransaction
 from kproxy.txn.procedures.members import Joining, Members
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
@@ -24,6 +24,7 @@ from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.member_scene import MemberGroup, batch, refused, seen
 from tests.net.txn.takeover_scene import Gate, Point, log_of
+from tests.txn.procedures.managed_scene import managed_by
 
 pytestmark = pytest.mark.idle_clock
 
@@ -630,6 +631,8 @@ class TestJoining:
 class FakeCoordinator:
     """Of a transaction that takes everything at once."""
 
+    instance_id = "box"
+
     def renews_timestamps(self, client_id: str) -> bool:
         return False
 
@@ -641,9 +644,8 @@ class FakeCoordinator:
 
 
 def member_transaction(brokers: Brokers) -> MemberTransaction:
-    coordinator: Any = FakeCoordinator()
     members: Any = brokers
-    return MemberTransaction(coordinator, members, wanted())
+    return MemberTransaction(managed_by(FakeCoordinator()), members, wanted())
 
 
 class TestTransaction:

@@ -8,11 +8,12 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.claims import fenced
 from kproxy.txn.described import Described, Listed, Outcome
 from kproxy.txn.describing import listed
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.owner_policy import MANAGED
 from kproxy.txn.states import TransactionState
 from kproxy.txn.txn_error import TxnError
@@ -52,10 +53,7 @@ class BrokerControl:
         """Begins a transaction (``TransactionControl.begin``). TxnError."""
         if not client_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, f"say whose transaction {transactional_id} is to be by client_id")
-        capture = ManagedTransaction(self._coordinator, transactional_id, client_id, timeout_ms)
-        with self._begun.beginning(capture):
-            await capture.initialize()
-        return self._open(capture)
+        return self._open(await self._begun.begin(transactional_id, client_id, timeout_ms))
 
     async def commit(self, transactional_id: str, batch_id: str | None, owner: Producer | None = None) -> Described:
         """Commits what is open here; with the batch id of the last commit it is that one's success again. TxnError.

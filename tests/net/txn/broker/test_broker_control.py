@@ -5,17 +5,20 @@ import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn.broker.broker_control import BrokerControl
-from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Client, Kproxy, stage
+from tests.txn.procedures.managed_scene import managed_by
 
 
 class ByHand:
     """One kproxy's, and a client whose data go where it was begun for."""
 
     def __init__(self, kproxy: Kproxy) -> None:
-        self.kproxy, self.begun = kproxy, ManagedTransactions()
+        self.kproxy, self.tools = kproxy, managed_by(kproxy.coordinator)
+        self.begun = ManagedTransactions(self.tools)
         self.control = BrokerControl(kproxy.coordinator, self.begun, kproxy.cluster)
 
     async def begin(self, name: str = "id", client_id: str = "client") -> None:
@@ -54,7 +57,7 @@ async def test_only_what_the_broker_decides_is_open_here() -> None:
         hand = ByHand(await cast.kproxy())
         assert not hand.control.is_open("id")
         await hand.begin()
-        own = ManagedTransaction(hand.kproxy.coordinator, "own-id", "other", TIMEOUT_MS)
+        own = ManagedTransaction(hand.tools, "own-id", "other", TIMEOUT_MS)
         hand.begun.add(own)
         assert (hand.control.is_open("id"), hand.control.is_open("own-id")) == (True, False)
         assert [row.transactional_id for row in hand.control.list()] == ["id"]
