@@ -138,8 +138,7 @@ class ControlService:
     ) -> Described:
         longest = timeout_ms if timeout_ms is not None else await self._timeout_of(transactional_id)
         self._coordinator.log.check_timeout(longest)
-        at_broker = self._at_broker.has(transactional_id)
-        wanted = Joining(transactional_id, member, _producer(owner), client_id, longest, at_broker)
+        wanted = Joining(transactional_id, member, _producer(owner), client_id, longest)
         known = self._begun.named(transactional_id, member)
         if isinstance(known, MemberTransaction) and known.is_new(wanted, await self._read(transactional_id)):
             return self._describe(transactional_id)

@@ -67,7 +67,7 @@ from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
-from kproxy.txn.procedures.members import Members
+from kproxy.txn.procedures.members import Members, PlainMembers
 from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
 
@@ -173,7 +173,7 @@ class Transactions:
         sink.listeners.append(slots.view_changed)
         #: Transactions by hand.
         self._broker_members = BrokerMembers(cluster, config, slots)
-        members = Members(tools, self._broker_members)
+        members = Members(tools, self.coordinator.by_home(PlainMembers(), self._broker_members))
         self.control = ControlService(
             self.coordinator,
             BrokerControl(self.coordinator, begun, cluster),

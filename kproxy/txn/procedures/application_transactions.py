@@ -105,7 +105,7 @@ class ApplicationTransactions:
             ApplicationTransaction(tools, transactional_id, client_id, timeout_ms, before)
         )
         self._requests = tools.requests
-        self._at_once = tools.requests.is_at_broker(transactional_id)
+        self._offsets_wait = tools.requests.offsets_wait(transactional_id)
         self.current = self._make(None)
         self.current.void(_UNKNOWN_POSITION)
         self._ending: list[ApplicationTransaction] = []
@@ -164,8 +164,8 @@ class ApplicationTransactions:
         for turn in (*self._ending, self.current):
             turn.failed(why)
         self.current = self._make(self.current)
-        if self._at_once:
-            self._requests.start(self.current.begin)  # the consumer's offsets wait for what may still be open
+        if self._offsets_wait:
+            self._requests.start(self.current.begin)
 
     # -- connections
 

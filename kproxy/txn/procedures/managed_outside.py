@@ -63,8 +63,8 @@ class ManagedRequests(Protocol):
         """Leaves the transaction to a later decision (``Owner.prepare``)."""
         ...
 
-    def is_at_broker(self, transactional_id: str) -> bool:
-        """Whether the broker decides."""
+    def offsets_wait(self, transactional_id: str) -> bool:
+        """Whether a group's offsets wait for a transaction that may be open (``Owners.offsets_wait``)."""
         ...
 
     def start(self, work: Callable[[], Awaitable[object]]) -> object:

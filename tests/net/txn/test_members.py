@@ -15,7 +15,7 @@ from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.member_transaction import MemberTransaction
-from kproxy.txn.procedures.members import Joining, Members
+from kproxy.txn.procedures.members import Joining, Members, PlainMembers
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -534,22 +534,26 @@ class Brokers:
         self.done.append("leave")
 
 
-def wanted(name: str = "m", *, at_broker: bool = True, transactional_id: str = "id") -> Joining:
-    return Joining(transactional_id, name, None, "first", 5_000, at_broker)
+def wanted(name: str = "m", *, transactional_id: str = "id") -> Joining:
+    return Joining(transactional_id, name, None, "first", 5_000)
 
 
 def members_at(at: Instance, brokers: Brokers) -> Members:
-    natives: Any = brokers
-    return Members(at.transactions.coordinator.log._tools, natives)
+    """Members of "own" are plain."""
+
+    def makers(name: str) -> Any:
+        return PlainMembers() if name == "own" else brokers
+
+    return Members(at.transactions.coordinator.log._tools, makers)
 
 
 class TestJoining:
-    async def test_a_member_is_the_brokers_where_that_is_wanted(self) -> None:
+    async def test_its_transactional_id_says_who_makes_a_member(self) -> None:
         async with stage() as cast:
             brokers = Brokers()
             members = members_at(await cast.instance(), brokers)
             with trio.fail_after(PATIENCE):
-                assert isinstance(await members.join(wanted("n", at_broker=False)), Member)
+                assert isinstance(await members.join(wanted("n", transactional_id="own")), Member)
                 await members.join(wanted())
             assert [(row[0], row[1], row[3]) for row in brokers.made] == [("id", "m", 5_000)]
 

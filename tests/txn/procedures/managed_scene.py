@@ -39,7 +39,7 @@ class FakeCoordinator:
         self._in_flight: set[str] = set()
         self._nursery = nursery
 
-    def is_at_broker(self, _: str) -> bool:
+    def offsets_wait(self, _: str) -> bool:
         return False
 
     def renews_timestamps(self, client_id: str) -> bool:

@@ -26,18 +26,18 @@ class Asked:
 
     instance_id = "box"
 
-    def __init__(self, nursery: trio.Nursery, *, at_broker: bool = False) -> None:
+    def __init__(self, nursery: trio.Nursery, *, offsets_wait: bool = False) -> None:
         self.calls: list[str] = []
         self.held: dict[str, trio.Event] = {}
         self.fails: set[str] = set()
-        self._at_broker = at_broker
+        self._offsets_wait = offsets_wait
         self._nursery = nursery
 
     def renews_timestamps(self, _: str) -> bool:
         return False
 
-    def is_at_broker(self, _: str) -> bool:
-        return self._at_broker
+    def offsets_wait(self, _: str) -> bool:
+        return self._offsets_wait
 
     def start(self, work: Callable[[], Awaitable[object]]) -> None:
         self._nursery.start_soon(work)
@@ -81,10 +81,10 @@ async def offsets() -> TransactionOffsets:
 
 @asynccontextmanager
 async def application(
-    *, at_broker: bool = False, begun: bool = True
+    *, offsets_wait: bool = False, begun: bool = True
 ) -> AsyncIterator[tuple[Asked, ApplicationTransactions]]:
     async with trio.open_nursery() as nursery:
-        asked: Any = Asked(nursery, at_broker=at_broker)
+        asked: Any = Asked(nursery, offsets_wait=offsets_wait)
         found = ApplicationTransactions(managed_by(asked), "id", "out", 60_000)
         if begun:
             found.joins(IN, rewinds=True)
@@ -186,11 +186,11 @@ class TestOneApplication:
             await put(one.current)
             assert asked.calls[-2:] == ["abort", "write 1"]
 
-    @pytest.mark.parametrize("at_broker", [False, True])
-    async def test_at_the_broker_the_next_one_begins_at_once(self, at_broker: bool) -> None:
-        async with application(at_broker=at_broker) as (asked, _):
+    @pytest.mark.parametrize("offsets_wait", [False, True])
+    async def test_where_offsets_wait_for_the_open_one_the_next_begins_at_once(self, offsets_wait: bool) -> None:
+        async with application(offsets_wait=offsets_wait) as (asked, _):
             await wait_all_tasks_blocked()
-            assert asked.calls == ["init"] * at_broker
+            assert asked.calls == ["init"] * offsets_wait
 
     async def test_offsets_that_are_asked_for_begin_a_transaction_once_and_only_after_a_join(self) -> None:
         async with application(begun=False) as (_, one):

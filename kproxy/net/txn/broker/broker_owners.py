@@ -40,6 +40,9 @@ _PACKED_AFTER_SECONDS: Final = 60.0
 class BrokerOwners:
     """Makes them when their ids are taken, and forgets those that nobody uses."""
 
+    #: The brokers abort what may be open when the id is initialized, or after its time-out.
+    offsets_wait: Final = True
+
     def __init__(
         self,
         cluster: Cluster,
