@@ -39,7 +39,7 @@ class Batch(NamedTuple):
 
 
 class _Open:
-    """The open transaction of an owner, as ``kproxy.net.txn.batch_ports`` has it."""
+    """The open transaction of an owner, as ``ManagedTransactions.open_here`` has it."""
 
     def __init__(self, owner: LogOwner, request: TxnRequest) -> None:
         self._owner, self._request = owner, request

@@ -72,6 +72,12 @@ class ManagedTransaction:
         )
 
     @property
+    def began_ms(self) -> int:
+        """The time at which it was begun, in ms since 1970."""
+        time = self._tools.time
+        return int(time.wall_ms() - (time.now() - self.since) * 1000)
+
+    @property
     def parties(self) -> Collection[int]:
         """Connections over which something of it came."""
         return self._connections

@@ -8,6 +8,8 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.batch_decisions import OpenBatch
 from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.procedures.member_transaction import MemberTransaction
@@ -55,6 +57,23 @@ class ManagedTransactions:
         capture = MemberTransaction(self._tools, members, wanted)
         with self._beginning(capture):
             await capture.join()
+
+    def owned(self, transactional_id: str, owner: Producer | None) -> ManagedTransaction | None:
+        """The one that an owner (None: the present one) has open; a newer owner decides none of an older one."""
+        capture = self.named(transactional_id)
+        return capture if capture is not None and owner in (None, capture.request.client) else None
+
+    def open_here(self, transactional_id: str, owner: Producer | None) -> OpenBatch | None:
+        """The one that an owner has open (``owned``), as what a driver may decide."""
+        capture = self.owned(transactional_id, owner)
+        return _OpenCapture(self, capture) if capture is not None else None
+
+    async def end_own(self, transactional_id: str) -> None:
+        """Aborts what the id's owner has open, if anything. TxnError."""
+        capture = self.named(transactional_id)
+        if capture is not None:
+            with self.ending(capture):
+                await capture.abort()
 
     def add(self, capture: ManagedTransaction) -> None:
         """Captures the client's requests from now on. TxnError if it, or the id or the member, has one already."""
@@ -133,3 +152,19 @@ class ManagedTransactions:
                     capture.failed(f"it took longer than its {capture.timeout_ms} ms")
                 elif times >= _TIMES_KEPT and not capture.ends:
                     self.remove(capture)
+
+
+class _OpenCapture:
+    """A transaction whose client's later writes are no part of it once it ends."""
+
+    def __init__(self, begun: ManagedTransactions, capture: ManagedTransaction) -> None:
+        self._begun = begun
+        self._capture = capture
+
+    async def commit(self, also: DecisionScope) -> None:
+        with self._begun.ending(self._capture):
+            await self._capture.commit(also)
+
+    async def abort(self, also: DecisionScope) -> None:
+        with self._begun.ending(self._capture):
+            await self._capture.abort(also)

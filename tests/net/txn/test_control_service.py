@@ -10,7 +10,7 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.votes import Votes
-from kproxy.net.txn.control_service import DEFAULT_TIMEOUT_MS, ControlService
+from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
@@ -21,6 +21,7 @@ from kproxy.txn.log_records import RecordKind
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
+from kproxy.txn.procedures.member_control import DEFAULT_TIMEOUT_MS
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
@@ -611,7 +612,7 @@ async def test_what_the_log_says_is_unknown_while_no_broker_answers() -> None:
 
 async def test_it_began_when_it_was_asked_for_or_when_its_first_record_came() -> None:
     async with several("a") as (a,):
-        network = a.control._network
+        network = a.at.transactions._cluster.network
         await trio.sleep(5)
         began = int(network.wall() * 1000)
         assert (await a.begin_own()).started_ms == pytest.approx(began, abs=500)
