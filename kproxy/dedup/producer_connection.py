@@ -130,6 +130,8 @@ class ProducerConnection:
         self.outrun_at = inf
         #: ``Origin.asked_at`` of that request.
         self.outrun_asked_at = 0.0
+        #: Since when the request at hand looks whether an older connection was left (s); inf: it does not.
+        self.looks_since = inf
         #: By connection whose requests it waits for: up to which byte (``Wire.arrived``).
         self._behind: dict[ProducerConnection, int] = {}
         #: Up to which byte requests had arrived here, untaken, when another connection's began to wait or was refused,
@@ -218,6 +220,7 @@ class ProducerConnection:
     def waits_no_more(self) -> None:
         """Records that the request was accepted, or answered without being accepted."""
         self._waiting = None
+        self.looks_since = inf
         self._behind.clear()
         self.is_behind = False
         self.ledger.release()
@@ -674,6 +677,9 @@ def brought_by(answer: PendingProduce, origin: Origin, since: float) -> Iterator
         if send.is_in_log:
             entry = _entry(answer, send, unheard=False, clean=False, since=since)
             entry.origin = origin
+            records = None if answer.records is None else answer.records.get(send.key)
+            if records and len(records) == send.records and send.log_append_time_ms < 0 <= send.base_offset:
+                entry.recall(records.copy(), range(send.base_offset, send.base_offset + send.records))
             yield entry
     for moved in answer.moved:
         entry = moved.copy()

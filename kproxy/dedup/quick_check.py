@@ -5,7 +5,7 @@ of every record with them costs several times what the relay of a batch costs. C
 so a connection is compared in full first (``Rules.settled_requests``), and with a ``QuickCheck`` from then on.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -132,8 +132,7 @@ class QuickChecks:
         self,
         member: ProducerConnection,
         key: TrackKey,
-        entries: Collection[UnconfirmedBatch],
-        *,
+        entries: Iterable[UnconfirmedBatch],
         repeated: bool,
         now: float,
     ) -> QuickCheck | None:
@@ -145,7 +144,7 @@ class QuickChecks:
         counts[member] = 0 if repeated else counts.get(member, 0) + 1
         check = None
         if counts[member] >= self._rules.settled_requests(member.ledger.depth):
-            check = QuickCheck.of(entries, self._rules, now)
+            check = QuickCheck.of(list(entries), self._rules, now)
         if check is not None:
             self._checks.setdefault(key, {})[member] = check
         elif key in self._checks:

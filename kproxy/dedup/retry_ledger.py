@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from kproxy.codec.batch import BatchHeader
 from kproxy.dedup.awaited_records import AwaitedRecords, Refusal
 from kproxy.dedup.digest import Digest, Digests
+from kproxy.dedup.entry_index import EntryIndex
 from kproxy.dedup.identity import Identity
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.listed import BatchPlace, InDoubt, ListedBatch
@@ -27,8 +28,10 @@ _NO_EPOCH = -1
 #: Connections of one client to one broker, pools included. More belong to many programs of one name: a client of many
 #: thousands would make each request that waits cost as many steps.
 _MOST_OF_ONE_CLIENT = 64
-#: Seconds from the first look at acknowledgements to the next; each further one takes twice as long to come.
-_LOOKS_AGAIN = 0.02
+#: Seconds from the first look at acknowledgements to the next; each further one takes twice as long to come, at most
+#: the other number.
+_LOOKS_AGAIN, _LOOKS_AT_LEAST = 0.02, 0.25
+_NO_ENTRIES = EntryIndex(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,8 @@ class RetryLedger:
         self._settled: dict[TrackKey, tuple[ProducerConnection, QuickCheck]] = {}
         #: Of connections that have ended, and of requests that were answered with an error; oldest first.
         self.entries: dict[TrackKey, list[UnconfirmedBatch]] = {}
+        #: Of partitions that requests were compared with since an entry came or went.
+        self._indexes: dict[TrackKey, EntryIndex] = {}
         #: Requests with open batches that may be retried: of connections that have ended, or answered with an error.
         self._open: dict[TrackKey, dict[PendingProduce, ProducerConnection]] = {}
         #: With the time since when, in seconds.
@@ -264,7 +269,7 @@ class RetryLedger:
         member.is_behind = bool(waiting)
         if waiting:
             return Settle(waiting)
-        unread = [entry for key in keys for entry in self.candidates(member, key, answer, now) if entry.digests is None]
+        unread = [entry for key in keys for entry in self._unread(member, key, answer, now)]
         if unread:
             return ReadBack(unread)
         looks = self.rules.looks_elsewhere(ended=member.ended) and not member.has_looked_elsewhere
@@ -319,7 +324,6 @@ class RetryLedger:
         keys = [key for key in answer.keys if key not in member.sees_older]
         if not keys or self.rules.pools_connections:
             return None
-        looks_again = SeeEnd(now + max(_LOOKS_AGAIN, now - answer.received_at))
         for other in self._older(member):
             awaits_end = self._awaits_end(other, keys, member, now)
             unheard = other.unheard(keys, member, now)
@@ -328,7 +332,8 @@ class RetryLedger:
             if not all(is_closed for is_closed, _ in unheard):
                 return Settle(keys)
             if awaits_end or not all(self.rules.is_left(told or answer.received_at, now) for _, told in unheard):
-                return looks_again
+                member.looks_since = min(member.looks_since, now)
+                return SeeEnd(now + min(max(_LOOKS_AGAIN, now - member.looks_since), _LOOKS_AT_LEAST))
             other.leave(now)
         return None
 
@@ -585,60 +590,117 @@ class RetryLedger:
         return islice(reversed(self._by_broker[node_id].values()), _MOST_OF_ONE_CLIENT)
 
     def candidates(
-        self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float
+        self,
+        member: ProducerConnection,
+        key: TrackKey,
+        answer: PendingProduce,
+        now: float,
+        records: Digests | None = None,
     ) -> list[UnconfirmedBatch]:
         """The entries on a partition that a request of this connection may repeat; the likeliest last.
+
+        ``records``: those of the request; entries that have none of them may be left out.
 
         The likeliest is the newest of those that were surely not received, then of those in doubt, then of those that
         were received. A batch whose error another live connection received is more likely repeated by that one.
         """
-        mine, keys, rules = member.origin, answer.keys, self.rules
+        mine, rules = member.origin, self.rules
 
         def order(entry: UnconfirmedBatch) -> tuple[bool, bool, bool, bool, int]:
             here, received = entry.origin is mine, rules.is_answered(entry)
             return here or entry.origin.ended, here, rules.surely_retried(entry), not received, entry.serial
 
-        return sorted(
-            (
-                entry
-                for entry in self._unconfirmed_on(member, key, now)
-                if entry.beside <= keys
-                and not rules.is_sent_before(answer.received_at, entry)
-                and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
-            ),
-            key=order,
+        left = None if records is None else self._index(key).alike(records.keys)
+        return sorted(self._repeatable(member, key, answer, now, self._entries(member, key, left)), key=order)
+
+    def _repeatable(
+        self,
+        member: ProducerConnection,
+        key: TrackKey,
+        answer: PendingProduce,
+        now: float,
+        entries: Iterable[UnconfirmedBatch],
+    ) -> Iterator[UnconfirmedBatch]:
+        """Those of the ``entries`` on a partition that a request of this connection may repeat."""
+        mine, keys, rules = member.origin, answer.keys, self.rules
+        return (
+            entry
+            for entry in self._unconfirmed(member, key, now, entries)
+            if entry.beside <= keys
+            and not rules.is_sent_before(answer.received_at, entry)
+            and not (entry.origin is mine and rules.sent_too_soon(entry.repeated_from, answer.received_at))
         )
 
-    def _unconfirmed_on(self, member: ProducerConnection, key: TrackKey, now: float) -> list[UnconfirmedBatch]:
+    def _unread(
+        self, member: ProducerConnection, key: TrackKey, answer: PendingProduce, now: float
+    ) -> list[UnconfirmedBatch]:
+        """The entries that have to be read back before a request is compared; none where there is a check."""
+        if self._checks.of(member, key, now) is not None:
+            return []
+        entries = self._entries(member, key, self._index(key).unread())
+        unread = [entry for entry in entries if entry.digests is None]
+        return list(self._repeatable(member, key, answer, now, unread)) if unread else unread
+
+    def _unconfirmed(
+        self, member: ProducerConnection, key: TrackKey, now: float, entries: Iterable[UnconfirmedBatch]
+    ) -> Iterator[UnconfirmedBatch]:
+        """Those of the ``entries`` on a partition that any request of this connection may repeat."""
         first, mine, rules = member.passed.get(key, 0), member.origin, self.rules
         if key in self.entries:
             member.hear()
-        return [
-            entry
-            for entry in self._entries(member, key)
-            if entry.serial >= first
-            and not (entry.answered and entry.origin is mine)
-            and not rules.expired(entry, now)
-            and not rules.is_of_another_program(entry.origin, mine)
-        ]
+        # of one connection there may be a thousand
+        others: dict[Origin, bool] = {}
+        for entry in entries:
+            if entry.serial < first or (entry.answered and entry.origin is mine) or rules.expired(entry, now):
+                continue
+            is_other = others.get(entry.origin)
+            if is_other is None:
+                is_other = others[entry.origin] = rules.is_of_another_program(entry.origin, mine)
+            if not is_other:
+                yield entry
 
-    def _entries(self, member: ProducerConnection, key: TrackKey) -> Iterator[UnconfirmedBatch]:
-        """The unconfirmed batches on a partition for this connection, if it has not given them up."""
-        left, overtook = self.entries.get(key, ()), member.overtook.get(key, ())
+    def _entries(
+        self, member: ProducerConnection, key: TrackKey, left: Iterable[UnconfirmedBatch] | None = None
+    ) -> Iterator[UnconfirmedBatch]:
+        """The unconfirmed batches on a partition for this connection; ``left``: all others may repeat only these."""
+        overtook = member.overtook.get(key, ())
+        if left is None:
+            left = self.entries.get(key, ())
         if overtook:  # one of these may be left by now, and each record is to be matched once
             known: dict[BatchPlace, list[UnconfirmedBatch]] = {}
             for entry in overtook:
                 known.setdefault(entry.place, []).append(entry)
-            left = [entry for entry in left if not any(map(entry.is_within, known.get(entry.place, ())))]
+            left = (entry for entry in left if not any(map(entry.is_within, known.get(entry.place, ()))))
         return chain(left, member.kept.get(key, ()), overtook)
+
+    def _index(self, key: TrackKey) -> EntryIndex:
+        """What need not be found out again of the entries on a partition."""
+        index = self._indexes.get(key)
+        if index is None:
+            entries = self.entries.get(key)
+            if not entries:
+                return _NO_ENTRIES
+            index = self._indexes[key] = EntryIndex(entries)
+        return index
 
     # -- when it is taken
 
-    def concern(self, member: ProducerConnection, answer: PendingProduce, now: float) -> bool:
+    def concern(self, member: ProducerConnection, answer: PendingProduce, frame: bytearray, now: float) -> bool:
         """Whether the records of a request matter: something may be repeated by it, or it by another one."""
-        if member.ended:
+        if member.ended or any(map(self.awaits, answer.keys)):
             return True
-        return any(self.awaits(key) or self.candidates(member, key, answer, now) for key in answer.keys)
+        return not self._clears_all(member, answer, frame, now) and any(
+            next(self._repeatable(member, key, answer, now, self._entries(member, key)), None) is not None
+            for key in answer.keys
+        )
+
+    def _clears_all(self, member: ProducerConnection, answer: PendingProduce, frame: bytearray, now: float) -> bool:
+        """Whether checks show of all batches of a request that they repeat nothing."""
+        for key, start, end in answer.places:
+            check = self._checks.of(member, key, now)
+            if check is None or not check.clears(frame, None, start, end):
+                return False
+        return True
 
     def is_outrun(self, member: ProducerConnection, key: TrackKey) -> bool:
         """Whether another connection has used a partition since: one that was opened later, or at a later time.
@@ -691,22 +753,33 @@ class RetryLedger:
             use = self._used(key, member.since)
             if not member.ended:
                 use.last, use.serial = member.origin, answer.serial
-            _prune(self.entries, key)
-            _prune(member.kept, key)
-            _prune(member.overtook, key)
             self._look_again(key)
             unfenced = key in self._suspects or key in self._missing
             troubled = member.ended or unfenced or self.awaits(key) or self._is_open(member, key)
-            if troubled:
-                continue
-            unconfirmed = self._unconfirmed_on(member, key, now)
-            if unconfirmed:
-                repeated = any(entry.key == key for entry in answer.moved)
-                check = self._checks.compared(member, key, unconfirmed, repeated=repeated, now=now)
-                if check is not None:
-                    self._settled[key] = member, check
-            else:
-                self._calm[key] = member
+            repeated = any(entry.key == key for entry in answer.moved)
+            check = None if repeated else self._checks.of(member, key, now)
+            if check is None:
+                if repeated or key not in self._indexes:
+                    self._prune(member, key)
+                if not troubled and next(self._unconfirmed(member, key, now, self._entries(member, key)), None) is None:
+                    self._calm[key] = member
+                elif not troubled:
+                    check = self._checks.compared(
+                        member, key, self._unconfirmed(member, key, now, self._entries(member, key)), repeated, now
+                    )
+            if check is not None and not troubled:
+                self._settled[key] = member, check
+
+    def _prune(self, member: ProducerConnection, key: TrackKey) -> None:
+        """Takes out what is no entry any more, since all its records were taken out of it."""
+        for entries in (self.entries, *member.own):
+            if key in entries:
+                left = [entry for entry in entries[key] if not entry.is_empty]
+                if len(left) < len(entries[key]):
+                    self._indexes.pop(key, None)
+                    entries[key] = left
+                if not left:
+                    del entries[key]
 
     # -- what becomes of it
 
@@ -734,6 +807,7 @@ class RetryLedger:
 
     def add(self, entry: UnconfirmedBatch) -> None:
         """Takes an entry that any connection of the producer may repeat."""
+        self._indexes.pop(entry.key, None)
         insort(self.entries.setdefault(entry.key, []), entry, key=BY_AGE)
         self.outside.grew(entry.size)
         self.disturb(entry.key)
@@ -746,10 +820,19 @@ class RetryLedger:
 
     def overtakes(self, member: ProducerConnection, answer: PendingProduce, now: float) -> None:
         """Notes what a request brought where an older connection to the broker may have untaken what it repeats."""
+        for other in self._overtaken(member):
+            other.is_overtaken(brought_by(answer, member.origin, now))
+
+    def overtakes_any(self, member: ProducerConnection) -> bool:
+        """Whether what a connection brings now will be compared with what an older one has untaken."""
+        return next(self._overtaken(member), None) is not None
+
+    def _overtaken(self, member: ProducerConnection) -> Iterator[ProducerConnection]:
+        """The older connections that may have untaken what the client has sent again over this one."""
         if len(self.members) > 1 and not member.ended:
             for other in self._newest_at(member.node_id):
                 if other.owes and self._may_overtake(member, other):
-                    other.is_overtaken(brought_by(answer, member.origin, now))
+                    yield other
 
     def is_overtaken(self, member: ProducerConnection, key: TrackKey) -> None:
         """The next request of a connection on a partition has to be compared in full."""
@@ -884,6 +967,7 @@ class RetryLedger:
 
     def forget(self, entry: UnconfirmedBatch) -> None:
         """Drops an entry that the log does not hold, or that can't be read."""
+        self._indexes.pop(entry.key, None)
         for entries in (self.entries, *(one for member in self.members.values() for one in member.own)):
             if entry in entries.get(entry.key, ()):
                 entries[entry.key].remove(entry)
@@ -904,6 +988,7 @@ class RetryLedger:
     def expire(self, now: float) -> None:
         """Drops what no client can repeat any more."""
         self._missing.clear()  # the next request asks again
+        self._indexes.clear()
         self._forget_lists(now)
         self._forget_outlived(now)
         self._forget_unused(now)
@@ -992,7 +1077,8 @@ class RetryLedger:
         """The approximate bytes of memory that it takes for what is unconfirmed, without ``found``."""
         entries = sum(entry.size for entry in chain(self.left_behind(), self._live()))
         awaited = sum(awaited.size for awaited in self._awaited_records.values())
-        return entries + awaited + (LEDGER_BYTES if self.entries else 0)
+        indexes = sum(index.size for index in self._indexes.values())
+        return entries + awaited + indexes + (LEDGER_BYTES if self.entries else 0)
 
     @property
     def compares(self) -> bool:
@@ -1032,11 +1118,3 @@ class RetryLedger:
 def _beside(refused: Refused, member: ProducerConnection) -> bool:
     """Whether a request was refused at the broker that a connection is to."""
     return refused.member is not None and refused.member.node_id == member.node_id
-
-
-def _prune(entries: dict[TrackKey, list[UnconfirmedBatch]], key: TrackKey) -> None:
-    """Takes out what is no entry any more, since all its records were taken out of it."""
-    if key in entries:
-        entries[key] = [entry for entry in entries[key] if not entry.is_empty]
-        if not entries[key]:
-            del entries[key]

@@ -1,7 +1,7 @@
 """Unconfirmed batches: responses that a client is owed, and records whose response it may not have received."""
 
 from array import array
-from collections.abc import Callable, Collection, KeysView, Sequence
+from collections.abc import Callable, Collection, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -283,6 +283,8 @@ class PendingProduce:
     sends: Sequence[Send] = ()
     #: Entries that it repeated: unconfirmed until this response is received.
     moved: Sequence[UnconfirmedBatch] = ()
+    #: Its records by partition, if it may be repeated by what lies untaken on an older connection; of short ones.
+    records: Mapping[TrackKey, Digests] | None = None
     #: The outcome of each batch is definite.
     closed: bool = False
     #: It was REQUEST_TIMED_OUT, while batches were still open.

@@ -206,10 +206,11 @@ class Intake:
                 await connection.progressed()
 
     async def _outcome(self, command: Resolve | AwaitOutcomes, seen: int) -> None:
-        if isinstance(command, Resolve) and seen == self._keeper.version:
+        if isinstance(command, Resolve):
             now = trio.current_time() + self._connection.wall
-            self._keeper.look(command.member, command.prerequisite, now)
-        await self._keeper.changed(seen)
+            await self._keeper.look(command.member, command.prerequisite, now).wait()
+        else:
+            await self._keeper.changed(seen)
 
     def _due(self, waiting: WaitingRequest) -> float:
         """The time (trio's clock) when a request that waits has to be answered; without a client it ends then."""

@@ -80,9 +80,10 @@ class RetryLedgerKeeper:
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
         self._nursery = nursery
         self._lot = trio.lowlevel.ParkingLot()
-        self._busy: set[RetryLedger] = set()
-        #: Connections that have ended, for which other instances' leases are being read.
-        self._looking: dict[ProducerConnection, trio.CancelScope] = {}
+        #: Ledgers of which logs are being read, and what happens then.
+        self._busy: dict[RetryLedger, trio.Event] = {}
+        #: The same of connections that have ended, for which other instances' leases are being read.
+        self._looking: dict[ProducerConnection, tuple[trio.CancelScope, trio.Event]] = {}
         #: Rises with each change, so that nobody waits for one that has happened already.
         self.version = 0
         rules = Rules(
@@ -192,19 +193,21 @@ class RetryLedgerKeeper:
         """The number of unconfirmed batches of each producer, where there are some."""
         return self._ledgers.counts()
 
-    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
-        """Begins to remove what hinders a request, unless that is being done for its producer; see ``changed``.
+    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> trio.Event:
+        """Begins to remove what hinders a request, unless something is being done for its producer; what happens then.
 
         What can't be read is taken as new and counted: no record is lost for it.
         """
         if isinstance(prerequisite, LookElsewhere):
             # not in turn with the others: the log may not be readable, and live connections need not wait for that
             if member not in self._looking:
-                scope = self._looking[member] = trio.CancelScope()
-                self._nursery.start_soon(self._look_elsewhere, member, scope)
-        elif member.ledger not in self._busy:
-            self._busy.add(member.ledger)
+                scope, done = self._looking[member] = trio.CancelScope(), trio.Event()
+                self._nursery.start_soon(self._look_elsewhere, member, scope, done)
+            return self._looking[member][1]
+        if member.ledger not in self._busy:
+            self._busy[member.ledger] = trio.Event()
             self._nursery.start_soon(self._look, member.ledger, prerequisite, now)
+        return self._busy[member.ledger]
 
     def look_ahead(self, member: ProducerConnection, now: float) -> None:
         """Reads back what was not told in good order: before its retry comes, or compaction does."""
@@ -220,20 +223,23 @@ class RetryLedgerKeeper:
             elif isinstance(prerequisite, ReadBack):
                 await self._read_back(ledger, prerequisite.entries)
         finally:
-            self._busy.discard(ledger)
+            self._busy.pop(ledger).set()
             self._changed()
 
-    async def _look_elsewhere(self, member: ProducerConnection, scope: trio.CancelScope) -> None:
-        with scope:
-            await self._lanes.log.look()
-            member.ledger.looked_elsewhere(member)
-        self._looking.pop(member, None)
+    async def _look_elsewhere(self, member: ProducerConnection, scope: trio.CancelScope, done: trio.Event) -> None:
+        try:
+            with scope:
+                await self._lanes.log.look()
+                member.ledger.looked_elsewhere(member)
+        finally:
+            self._looking.pop(member, None)
+            done.set()
 
     def left(self, member: ProducerConnection) -> None:
         """Ends what was begun for a connection of which no request waits any more."""
-        scope = self._looking.pop(member, None)
-        if scope is not None:
-            scope.cancel()
+        looking = self._looking.pop(member, None)
+        if looking is not None:
+            looking[0].cancel()
 
     def warn_of_untimed(self, member: ProducerConnection, key: TrackKey) -> None:
         """Logs, with the name of the topic, that a record was matched without an equal timestamp."""

@@ -64,6 +64,8 @@ _API_KEY = int(ApiKey.PRODUCE)
 _CORRELATION_ID = Struct(">i")
 _VERSION_AND_ID = Struct(">hi")
 _PREFIX = 4
+#: Of longer requests the records are not read where they may only be needed later.
+_SHORT_BYTES = 16_384
 _ALL = -1
 _OWN_TOPICS = OWN_PREFIX.encode()
 #: A client waits for its time-out, or a little longer. It must be answered before, but a broker needs time.
@@ -325,7 +327,7 @@ class ProduceGate:
         while not calm:
             need = self._prerequisite(member, owed)
             if need is None:
-                if not self._is_concerned(member, owed):
+                if not self._is_concerned(member, owed, frame):
                     break
                 if reading is None:
                     reading = self._reading(frame, layout, converted)
@@ -354,6 +356,8 @@ class ProduceGate:
         calm: bool = True,
     ) -> None:
         """Takes a request that has nothing more to wait for."""
+        if call.owed is not None and converted is None and member.ledger.overtakes_any(member):
+            call.owed.records = self._short_records(frame, layout)
         self._open(call.slot, call.upstream_version)
         refused = _NO_REFUSALS
         if self.producer.refusals.some or member.ledger.refused:
@@ -429,11 +433,11 @@ class ProduceGate:
                 return AwaitOutcomes()
         return Resolve(member, prerequisite)
 
-    def _is_concerned(self, member: ProducerConnection, owed: PendingProduce) -> bool:
+    def _is_concerned(self, member: ProducerConnection, owed: PendingProduce, frame: bytearray) -> bool:
         """Whether there is anything to compare a request with."""
         for key, error in member.ledger.missing_for(member, owed.keys).items():
             self.producer.refusals.expect(key, error)
-        return member.ledger.concern(member, owed, self._ctx.now)
+        return member.ledger.concern(member, owed, frame, self._ctx.now)
 
     def _reading(self, frame: bytearray, layout: ProduceLayout, converted: Converted | None) -> Reading:
         """The records of a request that has to be compared."""
@@ -488,6 +492,14 @@ class ProduceGate:
             return None
         refused = Refused.of(member, now, answer, records, member.ledger.depth, self._link.empty_at)
         return member.ledger.refuse(key, refused, before)
+
+    def _short_records(self, frame: bytearray, layout: ProduceLayout) -> Mapping[TrackKey, Digests] | None:
+        """The records of a short request, which need not be read back from the log then; None of any other."""
+        places = {place.key: place for place in layout.partitions}
+        if len(frame) > _SHORT_BYTES or len(places) < len(layout.partitions):
+            return None
+        budget = self._ctx.share.of_request().on_loop()
+        return {key: self._records(frame, place, budget) for key, place in places.items()}
 
     def _records(self, frame: bytearray, place: PartitionData, budget: RequestBudget) -> Digests:
         return digests_in(frame, place, self._policy.max_batch_bytes, budget)

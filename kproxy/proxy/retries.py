@@ -92,7 +92,7 @@ class Retries:
         part, data, _ = batch
         digests = records.digests
         key, ledger = (part.topic, part.index), self._member.ledger
-        entries = ledger.candidates(self._member, key, self._answer, self._now)
+        entries = ledger.candidates(self._member, key, self._answer, self._now, digests)
         places = match(digests, entries, ledger.rules, self._now, self._budget)
         if places is None:
             self._count_too_many()

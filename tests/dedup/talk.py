@@ -144,7 +144,7 @@ class Talk:
             assert isinstance(prerequisite, ReadBack | Recover | SeeEnd), prerequisite
             self.world.clear(self, prerequisite)
         retries, reading = None, Batches(LIMIT)
-        if not calm and ledger.concern(self.member, answer, self.world.now):
+        if not calm and ledger.concern(self.member, answer, frame, self.world.now):
             retries = Retries(self.member, answer, self.world.now, reading, RetryStats())
         sends: list[Send] = []
         self.parts[answer] = [PartitionCall(*key) for key in keys]

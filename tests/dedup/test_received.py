@@ -751,6 +751,24 @@ def test_a_request_of_a_client_with_a_pool_of_connections_does_not_wait() -> Non
     assert old.prerequisite() is None
 
 
+def test_a_request_that_waited_for_others_of_its_connection_looks_again_as_soon_as_any() -> None:
+    """It was read when those were: a look that is as far away as that would have each of them wait twice as long."""
+    world = World()
+    older = world.connect()
+    newer = world.connect()
+    answer = older.ask("a")
+    older.write(answer)
+    older.wire.missing = ANSWER_BYTES
+    older.tell(answer)
+    read_at = world.now
+    world.now += 0.3
+    request = PendingProduce([PartitionData(KEY, 0, 0)], 1e9, read_at)
+    for wait in (0.02, 0.02, 0.04):
+        looks_again = newer.prerequisite(request)
+        assert looks_again == SeeEnd(pytest.approx(world.now + wait))
+        world.now += wait
+
+
 def left_untaken(world: World, *, reads: bool = True, waits: bool = True) -> tuple[Talk, Talk]:
     """An older connection whose request waits, and a newer one: its client has the success of "a" over it."""
     older = world.connect()

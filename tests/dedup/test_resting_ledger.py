@@ -23,7 +23,18 @@ from tests.dedup.talk import KEY, OTHER, World
 from tests.dedup.wires import ONE, RULES
 
 #: Attributes of a ledger that follow from what it is made of, or are of its connections.
-DERIVED = {"outside", "identity", "rules", "waits", "_by_broker", "_checks", "_taken_lists", "entries", "_uses"}
+DERIVED = {
+    "outside",
+    "identity",
+    "rules",
+    "waits",
+    "_by_broker",
+    "_checks",
+    "_indexes",
+    "_taken_lists",
+    "entries",
+    "_uses",
+}
 
 
 def left(world: World, *texts: str, name: str = "one", keys: tuple[TrackKey, ...] = (KEY,)) -> RetryLedger:

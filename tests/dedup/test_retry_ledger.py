@@ -332,7 +332,7 @@ def test_a_request_that_waits_on_a_connection_that_has_ended_is_not_waited_for_a
 
 def test_the_first_request_is_not_read() -> None:
     talk = World().connect()
-    assert not talk.member.ledger.concern(talk.member, produce(), talk.world.now)
+    assert not talk.member.ledger.concern(talk.member, produce(), bytearray(), talk.world.now)
 
 
 def test_no_request_is_taken_without_a_look_where_a_lane_has_to_be_fenced() -> None:

@@ -362,7 +362,7 @@ class Walk:
         records = [Record(at, time, None, text.encode(), ()) for at, (text, time) in enumerate(pairs)]
         batches = [(part, memoryview(build_batch(records)), len(records))]
         new = {KEY}
-        if not calm and member.ledger.concern(member, answer, self.now):
+        if not calm and member.ledger.concern(member, answer, bytearray(), self.now):
             reading = Batches(LIMIT)
             retries = Retries(member, answer, self.now, reading, RetryStats())
             batches = reading.strip(retries, batches[0], ARRIVAL_MS)

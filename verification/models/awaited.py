@@ -203,7 +203,7 @@ class Kproxy:
         if not calm:
             if not self._is_clear(session, answer):
                 return False
-            if ledger.concern(member, answer, _NOW):
+            if ledger.concern(member, answer, frame, _NOW):
                 reading = Reading([(memoryview(frame), None)], unbounded())
                 reading.at_once()
                 retries = Retries(member, answer, _NOW, reading, RetryStats())

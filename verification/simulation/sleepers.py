@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import trio
 
-from kproxy.dedup.producer_connection import ProducerConnection
-from kproxy.dedup.retry_ledger import Prerequisite
 from kproxy.net.intake import Intake
 from kproxy.net.retry_ledger_keeper import RetryLedgerKeeper
 
@@ -26,26 +24,15 @@ class Sleepers:
     def __init__(self, keeper: RetryLedgerKeeper, nursery: trio.Nursery, found: Callable[[], None]) -> None:
         """``found`` is called whenever one continues that nobody woke."""
         self._keeper, self._nursery, self._found = keeper, nursery, found
-        self._wait, self._look = keeper.changed, keeper.look
+        self._wait = keeper.changed
         self._woken: set[trio.lowlevel.Task] = set()
-        #: Of what these wait for there is a task that ends.
-        self._reading: set[trio.lowlevel.Task] = set()
         keeper.changed = self.changed  # type: ignore[method-assign]
-        keeper.look = self.look  # type: ignore[method-assign]
-
-    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
-        """Begins to read, which has an end."""
-        self._reading.add(trio.lowlevel.current_task())
-        self._look(member, prerequisite, now)
 
     async def changed(self, seen: int) -> None:
-        """Waits for a change; not for ever, where no log is being read."""
-        task = trio.lowlevel.current_task()
-        reads = task in self._reading
-        self._reading.discard(task)
-        if reads or seen != self._keeper.version:
-            await self._wait(seen)
+        """Waits for a change; not for ever."""
+        if seen != self._keeper.version:
             return
+        task = trio.lowlevel.current_task()
         self._woken.discard(task)
         with trio.move_on_after(_PATIENCE):
             await self._wait(seen)

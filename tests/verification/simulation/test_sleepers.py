@@ -6,8 +6,6 @@ import pytest
 import trio
 import trio.testing
 
-from kproxy.dedup.producer_connection import ProducerConnection
-from kproxy.dedup.retry_ledger import LookElsewhere, Prerequisite
 from verification.simulation.sleepers import Sleepers
 
 if TYPE_CHECKING:
@@ -25,15 +23,12 @@ class Keeper:
         if self.version == seen:
             await self._lot.park()
 
-    def look(self, member: ProducerConnection, prerequisite: Prerequisite, now: float) -> None:
-        pass
-
     def change(self) -> None:
         self.version += 1
         self._lot.unpark_all()
 
 
-async def found(keeper: Keeper, *, looks: int, reads: bool = False, changes: bool = False) -> int:
+async def found(keeper: Keeper, *, looks: int, changes: bool = False) -> int:
     """How many requests were found that nobody woke, where one looks so often before it continues."""
     count = 0
 
@@ -47,8 +42,6 @@ async def found(keeper: Keeper, *, looks: int, reads: bool = False, changes: boo
             for _ in range(looks):
                 if changes:
                     nursery.start_soon(_change, keeper)
-                if reads:
-                    keeper.look(cast("ProducerConnection", None), LookElsewhere(), 0.0)
                 await keeper.changed(keeper.version)
         await trio.sleep(1)
     return count
@@ -66,7 +59,3 @@ async def test_a_request_that_continues_unasked_is_found(autojump_clock: trio.te
 
 async def test_one_that_is_woken_is_not(autojump_clock: trio.testing.MockClock) -> None:
     assert await found(Keeper(), looks=3, changes=True) == 0
-
-
-async def test_nor_one_for_which_a_log_is_read(autojump_clock: trio.testing.MockClock) -> None:
-    assert await found(Keeper(), looks=1, reads=True) == 0
