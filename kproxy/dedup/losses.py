@@ -24,6 +24,8 @@ class Loss(NamedTuple):
     records: int
     #: The offset after the last of them, as it was when they were acknowledged.
     end: int
+    #: Where its next batch was written; -1: it was not, or nobody knows.
+    start: int = -1
 
 
 #: Counts and logs it.
@@ -37,12 +39,12 @@ class KnownEnds:
     def __init__(
         self, report: ReportLoss = lambda _: None, most: int = MOST_PARTITIONS, cut: TakeCut = lambda _, __: None
     ) -> None:
-        """``report`` receives each loss, also what others find. ``most``: partitions; the oldest are forgotten.
+        """``report`` receives each loss. ``most``: partitions; the oldest are forgotten.
 
         ``cut`` receives a partition and an offset: what was acknowledged with that or a later one is lost.
         """
         self._cut = cut
-        self.report = report
+        self._report = report
         self._most = most
         #: The newest offsets that were acknowledged without a gap: the first, the one after the last, and when the
         #: last success was received, in seconds.
@@ -51,6 +53,16 @@ class KnownEnds:
     def __len__(self) -> int:
         """Return the number of partitions."""
         return len(self._ends)
+
+    def lost(self, loss: Loss) -> None:
+        """Take a loss that was found without these ends.
+
+        Successes that are known may be of batches that were written after the cut, and before the one that showed it.
+        """
+        self._report(loss)
+        first, last, _ = self._ends.get(loss.key, (0, 0, 0.0))
+        if first <= loss.start < last:
+            self._cut(loss.key, loss.start)
 
     def written(self, key: PartitionRef, producer_id: int, start: int, end: int, taken_at: float, now: float) -> None:
         """Take the success of a batch with the offsets from ``start`` to before ``end``, received at ``now`` (seconds).
@@ -61,7 +73,7 @@ class KnownEnds:
         if start < last:
             if start < first and taken_at <= told_at:
                 return  # it may have been written before
-            self.report(Loss(key, producer_id, last - start, last))
+            self._report(Loss(key, producer_id, last - start, last, start))
             self._cut(key, start)
         elif key not in self._ends and len(self._ends) >= self._most:
             self._ends.popitem(last=False)

@@ -171,6 +171,11 @@ class Connection:
     def tell_taken(self, changed: Callable[[], None]) -> None:
         self._tell = changed
 
+    def _tell_taken(self) -> None:
+        if self._tell is not None:
+            tell, self._tell = self._tell, None
+            tell()
+
     def closed_well(self) -> bool:
         return self._left_well or self.client.closed_well()
 
@@ -221,9 +226,7 @@ class Connection:
             frames = self._frames(count, room)
             await self._intake.take(frames)
             self.untaken = 0
-            if self._tell is not None:
-                tell, self._tell = self._tell, None
-                tell()
+            self._tell_taken()
             await self.flush()
             if self.state.has_to_end:
                 raise Finished("the broker's connection ended")
@@ -234,6 +237,7 @@ class Connection:
 
     async def _admitted(self) -> None:
         """Waits until there is memory for more of the client's requests."""
+        self._tell_taken()  # who waits until more is taken may hold that memory
         if self._sender:
             await self._unfinished.admit(self._sender, self)
         await self.budget.admit(self)

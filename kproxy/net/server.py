@@ -125,7 +125,7 @@ class Server:
         self._introductions = LogLimit()
         self._logins = logins
         self._wall = cluster.network.wall() - trio.current_time()
-        losses = LossLog(stats.kept, cluster.map.topic_names)
+        ends = KnownEnds(LossLog(stats.kept, cluster.map.topic_names).report, cut=self.keeper.cut)
         self._shared = Shared(
             cluster,
             stats,
@@ -138,9 +138,9 @@ class Server:
             transactions,
             transactions.reading if transactions is not None else None,
             logins,
-            KeptRepairs(cluster, config, broker_log, stats.kept, losses.report),
+            KeptRepairs(cluster, config, broker_log, stats.kept, ends.lost),
         )
-        self._services = _services(cluster.map, transactions, self._kept, KnownEnds(losses.report, cut=self.keeper.cut))
+        self._services = _services(cluster.map, transactions, self._kept, ends)
         self._policy = _policy(config, decides=transactions is not None, logs_in=logins is not None)
 
     def reconfigure(self, config: Config) -> None:

@@ -633,7 +633,7 @@ class Session:
         if head.watched:
             results = walk_response(frame, exchange.upstream_version)
             if head.kept is not None:
-                head.kept.answered(results, self._ctx.services.ends.report)
+                head.kept.answered(results, self._ctx.services.ends.lost)
             if not any(error for error, _, _ in results.values()):
                 self._link.expected.popleft()
                 self._link.answer_raw(head.slot, frame)

@@ -21,8 +21,8 @@ def test_a_log_that_grows_has_lost_nothing() -> None:
 
 
 def test_what_is_taken_after_a_success_and_has_an_offset_below_shows_a_loss_once() -> None:
-    assert seen((0, 10, 1, 2), (6, 1, 3, 4), (7, 1, 5, 6)) == [Loss(KEY, 7, records=4, end=10)]
-    assert seen((0, 10, 1, 2), (0, 1, 3, 4)) == [Loss(KEY, 7, records=10, end=10)]
+    assert seen((0, 10, 1, 2), (6, 1, 3, 4), (7, 1, 5, 6)) == [Loss(KEY, 7, records=4, end=10, start=6)]
+    assert seen((0, 10, 1, 2), (0, 1, 3, 4)) == [Loss(KEY, 7, records=10, end=10, start=0)]
 
 
 @pytest.mark.parametrize("taken_at", [1, 2])
@@ -32,7 +32,7 @@ def test_what_was_taken_before_that_success_may_have_been_written_before(taken_a
 
 
 def test_an_offset_that_was_acknowledged_before_shows_a_loss_whenever_its_batch_was_taken() -> None:
-    assert seen((0, 5, 1, 2), (5, 5, 1, 2), (7, 1, 1, 3), (8, 1, 1, 4)) == [Loss(KEY, 7, records=3, end=10)]
+    assert seen((0, 5, 1, 2), (5, 5, 1, 2), (7, 1, 1, 3), (8, 1, 1, 4)) == [Loss(KEY, 7, records=3, end=10, start=7)]
 
 
 def test_the_oldest_partitions_are_forgotten() -> None:
@@ -50,3 +50,15 @@ def test_who_keeps_what_is_in_doubt_learns_from_where_on_a_log_was_cut() -> None
     ends.written(KEY, 7, 4, 5, 3, 4)
     ends.written(KEY, 7, 5, 6, 3, 4)
     assert cuts == [(KEY, 4)]
+
+
+@pytest.mark.parametrize(("start", "cut"), [(100, True), (149, True), (150, False), (99, False), (-1, False)])
+def test_a_loss_that_others_find_is_a_cut_of_what_was_written_without_a_gap(start: int, cut: bool) -> None:
+    """What is known to begin later may have been written after the cut."""
+    cuts: list[tuple[object, int]] = []
+    losses: list[Loss] = []
+    ends = KnownEnds(losses.append, cut=lambda *cut: cuts.append(cut))
+    ends.written(KEY, 7, 100, 150, 1, 2)
+    ends.lost(Loss(KEY, 8, 5, 150, start))
+    assert len(losses) == 1
+    assert cuts == ([(KEY, start)] if cut else [])

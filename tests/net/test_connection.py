@@ -36,6 +36,24 @@ pytestmark = pytest.mark.idle_clock
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def test_who_waits_until_a_connection_is_read_learns_that_it_waits_for_memory() -> None:
+    """The one that waits may hold that memory."""
+    async with proxied() as proxy, await proxy.client(1) as client:
+        await client.call(metadata("t"), 4)
+        (connection,) = proxy.server._connections
+        told: list[bool] = []
+        budget, elder, others = connection.budget, object(), object()
+        await client.stream.send_all(client.encode(metadata("t"), 4)[:20])
+        await eventually(lambda: connection._splitter.held == 20)
+        budget.elder = elder
+        budget.hold(others, 2 * proxy.config.buffer_memory)
+        connection.tell_taken(lambda: told.append(connection.has_taken(connection.arrived())))
+        await client.stream.send_all(b"more")
+        await eventually(lambda: bool(told))
+        assert told == [True]
+        budget.hold(others, 0)
+
+
 async def test_answers_come_in_the_order_of_the_requests_though_produce_is_slow() -> None:
     async with proxied() as proxy:
         proxy.brokers.create_topic("t")

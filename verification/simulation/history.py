@@ -69,9 +69,10 @@ class Doubt(NamedTuple):
     when its connection ends.
 
     For granted is taken that a FIN after the acknowledgement of all responses means that they were read, and that a
-    process has one connection to a broker. If a process read, over the connection that was in use first, the response
+    process has one connection to a broker. If a process read, over the connection that was opened first, the response
     to a request that it had sent while the other was in use, there are two processes, and a record of one is none of
-    the other's. kproxy need not know that before an acknowledgement surely has arrived.
+    the other's. kproxy need not know that before an acknowledgement surely has arrived, nor which of two connections
+    that were opened at nearly the same time was opened first.
     """
 
     link: Link
@@ -101,7 +102,13 @@ def _are_two(one: Link, other: Link, at: float) -> bool:
     """
     if one.port != other.port:
         return False
-    first, second = sorted((one, other), key=lambda link: link.used_at)
+    first, second = sorted((one, other), key=lambda link: link.opened_at)
+    at_once = second.opened_at < first.opened_at + _SURELY_SEEN
+    return _shows_two(first, second, at) and (not at_once or _shows_two(second, first, at))
+
+
+def _shows_two(first: Link, second: Link, at: float) -> bool:
+    """Whether it could be seen by ``at`` over ``first`` that its process was there while ``second`` was in use."""
     return not first.was_cut and any(
         asked >= second.used_at + _SURELY_SEEN and read <= at - _SURELY_SEEN for asked, read in first.rounds
     )

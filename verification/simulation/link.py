@@ -38,7 +38,8 @@ class Link:
         self.port = 0
         #: Of a connection to a balancer, that to kproxy.
         self.beyond: Link | None = None
-        #: When the first batch was sent over it, by trio's clock.
+        #: When it was opened, and when the first batch was sent over it, by trio's clock.
+        self.opened_at = trio.current_time()
         self.used_at = inf
         #: When requests were sent whose responses the near end has read, and when it read them.
         self.rounds: list[tuple[float, float]] = []

@@ -32,10 +32,11 @@ class Arrival(Enum):
 
 
 class Missing(NamedTuple):
-    """Acknowledged records that are not in the log any more, and the offset after the last of them."""
+    """Acknowledged records that are not in the log any more: as ``Loss`` has them."""
 
     records: int
     end: int
+    start: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +122,7 @@ class KeptPartition:
         """
         gone = None
         if 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
-            gone = Missing(self.told_to - base_offset, self.told_to)
+            gone = Missing(self.told_to - base_offset, self.told_to, base_offset)
             self.told_to = -1
         if base_offset >= 0:
             self.told_to = max(self.told_to, base_offset + records)

@@ -48,7 +48,7 @@ def test_an_offset_below_the_end_shows_that_the_log_was_cut() -> None:
     partition.sends(0, 0, 1)
     partition.written(0, 0, 10, 100)
     partition.sends(0, 10, 1)
-    assert partition.written(0, 10, 1, 104) == Missing(6, 110)
+    assert partition.written(0, 10, 1, 104) == Missing(6, 110, start=104)
     assert partition.written(0, 11, 1, 105) is None
 
 
