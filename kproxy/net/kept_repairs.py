@@ -14,8 +14,9 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.kept.repair import SEND_AGAIN, Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
 from kproxy.dedup.losses import ReportLoss
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import BrokerLog
+from kproxy.net.broker_log import ActiveProducer, BrokerLog
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.single_batch import send_batch
@@ -86,6 +87,8 @@ class KeptRepairs:
             for part, _, _, mine in turns:
                 answer = told.get(part.key)
                 refused = answer is None or bool(answer.error_code)
+                if answer is None or _is_open(answer):
+                    part.partition.doubts(part.batch.epoch, part.batch.sequence)
                 part.partition.ends(part.batch.sequence, refused=refused, arrival=part.batch.arrival)
                 mine.set()
                 if self._last.get(part.partition) is mine:
@@ -141,7 +144,11 @@ class KeptRepairs:
 
     async def _find(self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...], since: int) -> int:
         batch, depth = part.batch, self._broker_log.retries_depth
-        found = await self._broker_log.tails([place], set(producer_ids), floors={place: since}, depth=depth)
+        newest = producer_ids[-1]  # the leader may have forgotten it
+        surveyed = {place: (0, {newest: ActiveProducer(newest, batch.epoch, -1, -1)})}
+        found = await self._broker_log.tails(
+            [place], set(producer_ids), floors={place: since}, surveyed=surveyed, depth=depth
+        )
         for one in found[place]:
             header = one.header
             if (header.producer_epoch, header.base_sequence) == (batch.epoch, batch.sequence):
@@ -159,3 +166,8 @@ class KeptRepairs:
         if row is None:
             raise RemoteProtocolError("a Produce response names no partition")
         return Told(row.error_code, row.base_offset, row.log_append_time_ms)
+
+
+def _is_open(told: Told) -> bool:
+    """Whether a batch may have been written, though its client has to send it again."""
+    return told.cause == _UNREACHABLE.cause or outcome_of(told.error_code) is ProduceOutcome.OPEN
