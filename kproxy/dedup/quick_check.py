@@ -152,6 +152,12 @@ class QuickChecks:
             self._checks[key].pop(member, None)
         return check
 
+    def end(self, member: ProducerConnection, key: TrackKey) -> None:
+        """Ends the check of a connection on a partition, since it may repeat another batch there."""
+        for kept in (self._compared.get(key), self._checks.get(key)):
+            if kept is not None:
+                kept.pop(member, None)
+
     def reset(self, key: TrackKey) -> None:
         """Ends all checks on a partition, since another batch there is unconfirmed."""
         self._compared.pop(key, None)

@@ -753,9 +753,10 @@ class RetryLedger:
 
     def is_overtaken(self, member: ProducerConnection, key: TrackKey) -> None:
         """The next request of a connection on a partition has to be compared in full."""
+        self._checks.end(member, key)
         settled = self._settled.get(key)
         if self._calm.get(key) is member or (settled is not None and settled[0] is member):
-            self.disturb(key)
+            self._look_again(key)
 
     def _may_overtake(self, member: ProducerConnection, older: ProducerConnection) -> bool:
         """Whether a client may have left an older connection for this one, and send again over it what lies there."""

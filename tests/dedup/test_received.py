@@ -892,3 +892,25 @@ def test_so_much_is_kept_of_what_overtakes_a_connection() -> None:
     assert sum(map(len, older.member.overtook.values())) == producer_connection._MOST_OVERTOOK
     older.close(reset=True)
     assert not older.member.overtook
+
+
+def test_what_overtakes_a_connection_ends_its_own_check_though_another_one_was_last_in_use() -> None:
+    world = World()
+    broken = world.connect()
+    broken.did("x", time=1)
+    broken.close(reset=True)
+    older = world.connect()
+    for _ in range(40):
+        older.did("o", time=2)
+    assert older.check() is not None
+    world.now += 2
+    newer = world.connect()
+    newer.saw_older()
+    for _ in range(40):
+        newer.did("n", time=3)
+    older.member.waits({OTHER})
+    newer.did("a", time=5)
+    newer.did("z", time=6)
+    older.member.waits_no_more()
+    older.did("a", time=5)
+    assert world.text().endswith("naz")
