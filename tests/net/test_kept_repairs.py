@@ -13,11 +13,11 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
 )
 from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.net import kept_repairs
 from kproxy.proxy import kept_gate
-from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import Edit, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
 from tests.net.retrying import TIME_MS
@@ -256,6 +256,40 @@ async def test_of_many_partitions_so_many_are_looked_into_at_a_time(monkeypatch:
         assert await producer.send(3, b"d", b"d") == [(0, 3), (ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
         assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
         assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize(("by_id", "times"), [(False, 1), (True, 2)])
+async def test_leaders_are_learnt_once_for_all_batches_of_a_request(by_id: bool, times: int) -> None:
+    """Else a client with gaps on thousands of partitions has kproxy read their metadata as often."""
+    async with producing(by_id=by_id) as (proxy, producer):
+        asked: list[Any] = []
+        proxy.brokers.control(ApiKey.METADATA, lambda call: asked.extend(call.request.topics))
+        for partition in 0, 1:
+            log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert len(asked) == times  # the name of a topic is asked for apart
+
+
+async def test_a_batch_whose_leader_moves_during_its_repair_is_sent_to_the_new_one_when_it_is_repeated() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        moved, calls = ErrorCode.NOT_LEADER_OR_FOLLOWER, list[Any]()
+
+        def refuse(call: Any) -> Edit | None:
+            calls.append(call)
+            return Edit(_refused) if len(calls) == 2 else None
+
+        def _refused(response: Any) -> None:
+            response.responses[0].partition_responses[0].error_code = moved
+
+        proxy.brokers.control(ApiKey.PRODUCE, refuse)
+        asked: list[Any] = []
+        proxy.brokers.control(ApiKey.METADATA, lambda call: asked.extend(call.request.topics))
+        assert await producer.send(3, b"d") == [(moved, 3)]
+        asked.clear()
+        assert await producer.send(3, b"d") == [(0, 3)]
+        assert asked
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
 
 
 async def test_another_process_continues_under_the_id_that_the_former_one_used() -> None:
