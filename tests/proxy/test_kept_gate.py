@@ -280,8 +280,8 @@ def test_what_is_dropped_after_the_response_keeps_what_that_has_said() -> None:
     call.answered({(b"t", at): (int(error), 0, -1) for at, error in errors.items()}, lambda _: None)
     call.dropped()
     looked_into, written = (scene.clients.producers.partition(scene.id, (b"t", at)) for at in range(2))
-    assert (looked_into.open, written.open, written.refused) == ([], [], None)
-    assert looked_into.refused is not None
+    assert (looked_into.open, written.open, written.refused) == ([], [], ())
+    assert looked_into.refused
 
 
 def test_a_connection_that_ends_before_a_repair_begins_leaves_no_batch_in_flight() -> None:

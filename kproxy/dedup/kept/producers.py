@@ -14,6 +14,8 @@ MOST_PARTITIONS: Final = 100_000
 #: Half of the sequences: one that is farther ahead counts as before.
 _HALF: Final = SEQUENCE_SPACE // 2
 _FAR: Final = SEQUENCE_SPACE // 4
+#: Refused batches that are remembered: more than an idempotent client has in flight.
+MOST_REFUSED: Final = 8
 #: First sequence and offset of a batch.
 _PLACE: Final = Struct(">iq")
 #: Bytes of those that stay when another one is added: it makes five, as many as are in flight.
@@ -72,9 +74,9 @@ class KeptPartition:
     doubted: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
-    #: The number of batches that have come; the lowest sequence refused since a success, and when that came last.
+    #: The number of batches that have come; sequences that were refused since a success, and when each came last.
     arrivals: int = 0
-    refused: tuple[int, int] | None = None
+    refused: tuple[tuple[int, int], ...] = ()
 
     def sends(self, epoch: int, sequence: int, connection: int) -> Arrival:
         """Records that a batch comes over a connection (its serial number).
@@ -84,7 +86,7 @@ class KeptPartition:
         """
         if epoch > self.epoch:
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
-            self.refused, self.doubted, self.places = None, -1, b""
+            self.refused, self.doubted, self.places = (), -1, b""
         elif epoch == self.epoch:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
@@ -122,7 +124,7 @@ class KeptPartition:
 
     def is_followed(self, sequence: int, arrival: int) -> bool:
         """Whether one before a batch came after it, and was refused: its client reads that, and repeats that, later."""
-        return self.refused is not None and is_before(self.refused[0], sequence) and self.refused[1] > arrival
+        return any(is_before(one, sequence) and came > arrival for one, came in self.refused)
 
     def insists(self, sequence: int, connection: int) -> bool:
         """Whether a batch was refused over this connection for those before it, and none of these has come since.
@@ -136,8 +138,9 @@ class KeptPartition:
 
         ``refused``: it is not known to be written; ``arrival``: ``arrivals`` when it had come.
         """
-        if refused and (self.refused is None or not is_before(self.refused[0], sequence)):
-            self.refused = sequence, arrival
+        if refused:
+            others = [one for one in self.refused if is_before(one[0], sequence) or one[1] > arrival]
+            self.refused = (*others, (sequence, arrival))[-MOST_REFUSED:]
         if sequence in self.open:
             self.open.remove(sequence)
         if refused and self.gap_at >= 0 and is_before(sequence, self.gap_at):
@@ -175,8 +178,8 @@ class KeptPartition:
 
     def _settles(self, last: int) -> None:
         """Forgets what is known of batches up to a sequence that is written."""
-        if self.refused is not None and not is_before(last, self.refused[0]):
-            self.refused = None
+        if self.refused:
+            self.refused = tuple(one for one in self.refused if is_before(last, one[0]))
         if self.doubted >= 0 and not is_before(last, self.doubted):
             self.doubted = -1
 

@@ -1,7 +1,7 @@
 """What is known of kept producers."""
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
-from kproxy.dedup.kept.producers import Arrival, KeptPartition, KeptProducers, Missing, is_before
+from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, KeptPartition, KeptProducers, Missing, is_before
 
 KEY = (b"t", 0)
 
@@ -155,6 +155,30 @@ def test_producers_that_were_new_the_longest_ago_are_forgotten_unless_they_wait(
     for one in range(5, 20):
         producers.partition(one, KEY).sends(0, 0, 1)
     assert len(producers) == 16
+
+
+def test_nor_if_another_was_refused_before_that_its_client_has_given_up() -> None:
+    partition = KeptPartition(epoch=0, told=2)
+    for sequence in 3, 7, 6:
+        partition.sends(0, sequence, 1)
+    partition.ends(3, refused=True, arrival=1)
+    assert not partition.is_followed(7, 2)
+    partition.ends(6, refused=True, arrival=3)
+    assert partition.is_followed(7, 2)
+    assert not partition.is_followed(7, 3)
+    assert not partition.is_followed(6, 2)
+    partition.written(0, 6, 1, 3)
+    assert not partition.is_followed(7, 2)
+
+
+def test_of_refused_batches_those_that_came_last_count() -> None:
+    partition = KeptPartition(epoch=0, told=2)
+    for at in range(20):
+        partition.ends(3 + at, refused=True, arrival=1 + at)
+    assert len(partition.refused) == MOST_REFUSED
+    assert partition.is_followed(30, 19)
+    partition.ends(4, refused=True, arrival=30)
+    assert partition.refused == ((4, 30),)
 
 
 def test_what_may_be_in_the_log_is_repeated() -> None:
