@@ -4,16 +4,19 @@ Entries of the compacted topic ``__kproxy_producer_state``, beside those of lane
 apart. ``procedures.continuing`` and ``procedures.kept_epoch`` say when they are written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kproxy.codec._generated.stored_epoch_key import StoredEpochKey
 from kproxy.codec._generated.stored_epoch_value import StoredEpochValue
+from kproxy.codec.messages import ErrorCode
 from kproxy.codec.records import Record
 from kproxy.codec.stored import UnknownRecord, decode_stored, encode_stored
 from kproxy.errors import RemoteProtocolError
+from kproxy.txn.claims import fenced
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 
 _KEY_VERSION: Final = 1
 _KEY_BEGINS: Final = _KEY_VERSION.to_bytes(2, "big")
@@ -44,6 +47,20 @@ class StoredEpoch(NamedTuple):
     timeout_ms: int
     #: In ms since 1970.
     recorded_ms: int
+
+
+def continued(stored: StoredEpoch | None, client: Producer, count_fenced: Callable[[], None]) -> StoredEpoch:
+    """The entry by which a client continues. TxnError if its identity is not the one of the id's entry.
+
+    PRODUCER_FENCED, which ``count_fenced`` counts, if the entry names a newer one; else INVALID_PRODUCER_ID_MAPPING.
+    """
+    if stored is not None and stored.client.producer_id == client.producer_id and stored.client > client:
+        count_fenced()
+        raise fenced(stored.client)
+    if stored is None or stored.client != client or stored.last is LastEnd.LEFT:
+        why = "this kproxy has not given out its producer id: it was restarted, or another has"
+        raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+    return stored
 
 
 def is_stored_epoch(record: Record) -> bool:

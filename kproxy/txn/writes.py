@@ -126,13 +126,13 @@ class Writes:
     """
 
     def __init__(
-        self, producer_id: int, epoch: int, timing: Timing, max_in_flight: int, *, is_native: bool = False
+        self, producer_id: int, epoch: int, timing: Timing, max_in_flight: int, *, is_marked: bool = False
     ) -> None:
         """``max_in_flight``: batches in flight for each partition; a broker remembers the last 5.
 
-        ``is_native``: brokers decide the transaction, and each batch says so.
+        ``is_marked``: each batch says that it is of a transaction, since brokers decide it.
         """
-        self._is_native = is_native
+        self._is_marked = is_marked
         self._producer_id = producer_id
         self._epoch = epoch
         self._timing = timing
@@ -183,7 +183,7 @@ class Writes:
         track = self._tracks.get((topic, partition))
         sequence = track.next_sequence if track is not None else 0
         stamp(batch, self._producer_id, self._epoch, sequence)
-        set_transactional(batch, self._is_native)
+        set_transactional(batch, self._is_marked)
         return TxnSend((topic, partition), batch, records, sequence)
 
     # -- sending

@@ -15,7 +15,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions, OpenBatch
 from kproxy.txn.procedures.log_owner import LogOwner
-from kproxy.txn.procedures.members import Joining, Members
+from kproxy.txn.procedures.members import Joining, Members, PlainMembers
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
 
 
 class _Open:
-    """The open transaction of an owner, as ``kproxy.net.txn.batch_ports`` has it."""
+    """The open transaction of an owner, as ``ManagedTransactions.open_here`` has it."""
 
     def __init__(self, owner: LogOwner, request: TxnRequest) -> None:
         self._owner, self._request = owner, request
@@ -159,8 +159,8 @@ class Driver(Client):
         told.sent.append(payload)
 
         async def ask(instance: Instance, request: TxnRequest) -> None:
-            wanted = Joining(NAME, payload, request.client, self.name, TIMEOUT_MS, at_broker=False)
-            member = await Members(instance.tools, None).join(wanted)  # type: ignore[arg-type]  # no broker decides
+            wanted = Joining(NAME, payload, request.client, self.name, TIMEOUT_MS)
+            member = await Members(instance.tools, lambda _: PlainMembers()).join(wanted)
             batch = ClientBatch(*PARTITIONS[1], batch_of(f"<{payload}>"), 1, -1)
             await member.produce([batch], lambda: None)
             await member.prepare()

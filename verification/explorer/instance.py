@@ -19,7 +19,7 @@ from kproxy.txn.log_records import Entry, encode
 from kproxy.txn.procedures.former import Scan
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
-from kproxy.txn.procedures.outside import BrokerWrites, Marker, OwnerTools
+from kproxy.txn.procedures.outside import PLAIN, Marker, OwnerTools, WriteTerms
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Batch, PartitionWrites, Timing, TxnSend, Writes
@@ -208,7 +208,7 @@ class DataConnections:
         """Take one id."""
         self._instance = instance
 
-    def writer(self, producer: Producer, native: BrokerWrites | None = None) -> DataWriter:
+    def writer(self, producer: Producer, terms: WriteTerms = PLAIN) -> DataWriter:
         """Return the writer of the next transaction."""
         self._instance.writers.append(writer := DataWriter(self._instance, producer))
         return writer

@@ -74,6 +74,8 @@ class Coordinator:
         self._config = config
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
         self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
+        #: The owners where the transactions of an id are decided.
+        self._owners: Callable[[str], Owners] = self.by_home(log, brokers)
         self._jobs = jobs
         self._cluster = cluster
         self.admission = IdAdmission(config.transactional_id_limit, lambda name: self._owners(name).exists(name))
@@ -100,9 +102,13 @@ class Coordinator:
             return _is_at_broker(self._config, transactional_id)
         return self._known_home(transactional_id)
 
-    def _owners(self, transactional_id: str) -> "Owners":
-        """The owners where the transactions of an id are decided."""
-        return self.brokers if self.is_at_broker(transactional_id) else self.log
+    def by_home(self, log: T, broker: T) -> Callable[[str], T]:
+        """The choice between two things: for ids that kproxy's log decides, and for those that the broker decides."""
+        return lambda transactional_id: broker if self.is_at_broker(transactional_id) else log
+
+    def offsets_wait(self, transactional_id: str) -> bool:
+        """Whether a group's offsets wait for a transaction of an id that may be open (``Owners.offsets_wait``)."""
+        return self._owners(transactional_id).offsets_wait
 
     async def _owner(self, request: TxnRequest) -> "Owner":
         owners = self._owners(request.transactional_id)

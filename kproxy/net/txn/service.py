@@ -21,8 +21,7 @@ from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_commits import ApplicationCommits
-from kproxy.net.txn.application_transactions import ApplicationsByRule
-from kproxy.net.txn.broker.broker_control import BrokerControl
+from kproxy.net.txn.applications_by_rule import ApplicationsByRule
 from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.net.txn.broker.broker_member import BrokerMembers
 from kproxy.net.txn.broker.broker_owners import BrokerOwners
@@ -32,6 +31,7 @@ from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
+from kproxy.net.txn.control_ports import ControlPorts
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.former_data import FormerData
@@ -43,7 +43,7 @@ from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
 from kproxy.net.txn.lost_beginnings import LostBeginnings
-from kproxy.net.txn.managed_transactions import ManagedTransactions
+from kproxy.net.txn.managed_tools import managed_tools
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
@@ -64,9 +64,14 @@ from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.single_flight import SingleFlight
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.broker_control import BrokerControl
 from kproxy.txn.procedures.former_epochs import FormerEpochs
+from kproxy.txn.procedures.hand_control import not_here, not_in_log
+from kproxy.txn.procedures.log_control import LogControl
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
-from kproxy.txn.procedures.members import Members
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
+from kproxy.txn.procedures.member_control import MemberControl
+from kproxy.txn.procedures.members import Members, PlainMembers
 from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.txn_error import TxnError
 
@@ -156,32 +161,33 @@ class Transactions:
             grace_s=config.transaction_max_timeout_ms / 1000,
             by_itself=config.unknown_producer_ids == "reject",
         )
-        begun, longest = ManagedTransactions(), config.transaction_max_timeout_ms
+        managed, longest = managed_tools(self.coordinator, trio_time), config.transaction_max_timeout_ms
+        begun = ManagedTransactions(managed)
         sink.listeners.append(begun.view_changed)
         #: For clients that know nothing of transactions.
         self.implicit_transactions = ImplicitTransactions(
             begun,
-            ApplicationsByRule(self.coordinator, config.on_offset_commit, config.on_offset_commit_timeout_ms),
-            SingleRequests(self.coordinator, config.per_request, longest),
+            ApplicationsByRule(managed, config.on_offset_commit, config.on_offset_commit_timeout_ms),
+            SingleRequests(managed, config.per_request, longest),
         )
         patience_s = config.delivery_timeout_ms / 1000
         self._told_ends = BrokerEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
         self._deadlines = Deadlines(self.log, stats.transactions, self._time)
         slots = MemberIds(config.instance_id, tools.new_producer_id)
         sink.listeners.append(slots.view_changed)
-        #: Transactions by hand.
         self._broker_members = BrokerMembers(cluster, config, slots)
-        members = Members(tools, self._broker_members)
+        members = Members(tools, self.coordinator.by_home(PlainMembers(), self._broker_members))
+        told = Participants(Votes(cluster, patience_s, self.broker_now_ms), self._told_ends)
+        unknown = self.coordinator.by_home(not_in_log, not_here)
+        ports = ControlPorts(self.coordinator, self.log, self._read_to_end, begun, told, unknown)
+        at_log = LogControl(ports, log_owners, begun)
+        at_broker = BrokerControl(managed, begun, at_log, self.coordinator.by_home(log=False, broker=True))
+        #: Transactions by hand.
         self.control = ControlService(
-            self.coordinator,
-            BrokerControl(self.coordinator, begun, cluster),
-            self.log,
-            self._read_to_end,
+            self.coordinator.by_home(at_log, at_broker),
+            (at_broker, at_log),
+            MemberControl(ports, at_log, log_owners, begun, members),
             self.rejects,
-            begun,
-            members,
-            Participants(Votes(cluster, patience_s, self.broker_now_ms), self._told_ends),
-            cluster,
         )
         #: For connections that show committed data alone.
         stable = StableGroups(cluster).wait if config.on_offset_commit and self.coordinator.any_at_broker else None

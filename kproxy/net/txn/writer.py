@@ -1,6 +1,6 @@
 """Writes the data of one transaction: batches go to the leaders, and again, until the outcome of each is known."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Final
@@ -18,7 +18,7 @@ from kproxy.net.brokers.broker_client import CLIENT_ID
 from kproxy.net.brokers.pipelined_client import PipelinedClient
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import Broker
-from kproxy.txn.procedures.outside import BrokerWrites
+from kproxy.txn.procedures.outside import PLAIN, WriteTerms
 from kproxy.txn.writes import GIVEN_UP, Batch, PartitionWrites, Timing, TxnSend, Writes
 
 _OLDEST_PRODUCE: Final = 3
@@ -39,26 +39,22 @@ class TransactionWriter:
     it.
     """
 
-    def __init__(
-        self, connections: WriterConnections, producer_id: int, epoch: int, native: BrokerWrites | None = None
-    ) -> None:
-        """``producer_id`` as in the batches: with kproxy's bits set, unless the transaction is ``native``."""
+    def __init__(self, connections: WriterConnections, producer_id: int, epoch: int, terms: WriteTerms = PLAIN) -> None:
+        """``producer_id`` as in the batches: with kproxy's bits set if the ``terms`` are PLAIN."""
         config = connections.config
         timing = Timing(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, OLD_S)
         self._connections = connections
         self._now = trio.lowlevel.current_clock().current_time
         self._metadata = connections.cluster.metadata
         in_flight = config.max_in_flight_per_partition
-        self._writes = Writes(producer_id, epoch, timing, in_flight, is_native=native is not None)
-        self._line: Sized = native.line if native is not None else ()
-        self._newest = native.newest_produce if native is not None else FIRST_TOPIC_ID
+        self._writes = Writes(producer_id, epoch, timing, in_flight, is_marked=terms.is_marked)
+        self._line, self._newest = terms.line, terms.newest_produce
         #: The ids of the topics that it writes, by name, if brokers have any: a topic that is deleted and recreated
         #: during the transaction is another one, and its brokers refuse the old id.
         self._topic_ids: dict[str, bytes | None] = {}
         self._most_bytes = config.connection_buffer_bytes
         self._timeout_ms = config.upstream_request_timeout_ms
-        name = native.transactional_id if native is not None else None
-        self._requests = ProduceRequests(CLIENT_ID, name, self._timeout_ms)
+        self._requests = ProduceRequests(CLIENT_ID, terms.transactional_id, self._timeout_ms)
         #: Tasks that wait for any outcome, and what is called with one batch's: each response settles few batches.
         self._settled = trio.lowlevel.ParkingLot()
         self._outcomes: dict[TxnSend, list[Callable[[], None]]] = {}

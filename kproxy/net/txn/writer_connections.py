@@ -11,10 +11,10 @@ from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.proxy.produce_stats import ProduceStats
 from kproxy.proxy.routing import Broker
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.outside import PLAIN, WriteTerms
 
 if TYPE_CHECKING:
     from kproxy.net.txn.writer import TransactionWriter
-    from kproxy.txn.procedures.outside import BrokerWrites
 
 
 class WriterConnections:
@@ -38,11 +38,11 @@ class WriterConnections:
         self._connecting: dict[int, trio.Lock] = {}
         self._closed = False
 
-    def writer(self, producer: Producer, native: "BrokerWrites | None" = None) -> "TransactionWriter":
+    def writer(self, producer: Producer, terms: WriteTerms = PLAIN) -> "TransactionWriter":
         """A writer of one transaction, which has the connections until the next one is made."""
         from kproxy.net.txn.writer import TransactionWriter  # not before a transaction is asked for
 
-        return TransactionWriter(self, *producer, native)
+        return TransactionWriter(self, *producer, terms)
 
     def client(self, broker: Broker) -> PipelinedClient | None:
         """The connection to a broker, if there is one."""

@@ -65,6 +65,9 @@ Start: TypeAlias = Callable[[str, Callable[[], Awaitable[object]]], None]
 class LogOwners:
     """The owners of this instance, by transactional id. What waits raises TxnError."""
 
+    #: ``end_left`` aborts what a group waits for.
+    offsets_wait: Final = False
+
     def __init__(self, tools: OwnerTools, terms: Terms, alone: Alone, start: Start) -> None:
         """Owns no id yet. ``start`` begins what nobody waits for.
 

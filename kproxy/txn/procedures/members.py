@@ -1,7 +1,7 @@
 """The members that join at this instance, and the producer ids that they take turns with."""
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
 from kproxy.codec.messages import ErrorCode
@@ -31,18 +31,25 @@ class Joining(NamedTuple):
     client_id: str
     #: By when it will be prepared; of the id, too, where nobody has it.
     timeout_ms: int
-    #: Whether the broker keeps its data from readers until they are decided.
-    at_broker: bool
 
 
-class BrokerMemberMaker(Protocol):
-    """The outside of members whose data the broker keeps from readers."""
+class MemberMaker(Protocol):
+    """Makes members of some transactional ids: for brokers their data are plain, or of a transaction."""
 
     async def make(
         self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
     ) -> Member:
-        """A member with a transaction of the broker's. TxnError."""
+        """A member that has not joined. TxnError."""
         ...
+
+
+class PlainMembers:
+    """Makes members whose data the log alone keeps from readers."""
+
+    async def make(
+        self, transactional_id: str, name: str, producer: Producer, tools: OwnerTools, timeout_ms: int
+    ) -> Member:
+        return Member(transactional_id, name, producer, tools)
 
 
 class Members:
@@ -52,10 +59,10 @@ class Members:
     next one takes that with the next epoch.
     """
 
-    def __init__(self, tools: OwnerTools, broker_members: BrokerMemberMaker) -> None:
-        """Nobody has joined. ``broker_members``: for members whose data the broker keeps from readers."""
+    def __init__(self, tools: OwnerTools, makers: Callable[[str], MemberMaker]) -> None:
+        """Nobody has joined. ``makers``: of members, by their transactional id."""
         self._tools = tools
-        self._broker_members = broker_members
+        self._makers = makers
         self._free: deque[tuple[str, Producer]] = deque(maxlen=_MOST_FREE)
 
     async def join(self, wanted: Joining) -> Member:
@@ -92,12 +99,10 @@ class Members:
         raise TxnError(ErrorCode.CONCURRENT_TRANSACTIONS, "others claim or decide the transactional id all the time")
 
     async def _make(self, wanted: Joining) -> Member:
-        producer = await self._producer(wanted.transactional_id)
-        if not wanted.at_broker:
-            return Member(wanted.transactional_id, wanted.name, producer, self._tools)
-        return await self._broker_members.make(
-            wanted.transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms
-        )
+        transactional_id = wanted.transactional_id
+        producer = await self._producer(transactional_id)
+        make = self._makers(transactional_id).make
+        return await make(transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms)
 
     def leave(self, member: Member) -> None:
         """The member is prepared or given up; its producer id is for the next one."""

@@ -7,10 +7,11 @@ explorer drives the same code through every order of what may happen.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.txn.ids import Producer
@@ -58,14 +59,21 @@ class Log(Protocol):
         ...
 
 
-class BrokerWrites(NamedTuple):
-    """The requests to brokers about a transaction that is theirs to decide."""
+class WriteTerms(NamedTuple):
+    """The terms on which a transaction's data go to brokers."""
 
-    transactional_id: str
+    #: The id in each request, by which a broker knows the transaction; None: no broker knows it.
+    transactional_id: str | None
     #: The newest version of Produce that says what is meant: from v12 on partitions join by being written (KIP-890).
     newest_produce: int
     #: The calls that are about to hand batches over.
     line: Sized
+    #: Whether each batch says that it is of a transaction: then brokers hide it until they know the decision.
+    is_marked: bool = True
+
+
+#: Of a transaction that kproxy's log decides: its batches bear an epoch of kproxy's own, and are plain for brokers.
+PLAIN: Final = WriteTerms(None, FIRST_TOPIC_ID, (), is_marked=False)
 
 
 class Writer(Protocol):
@@ -120,10 +128,10 @@ class Connections(Protocol):
         """Whether there is a connection."""
         ...
 
-    def writer(self, producer: Producer, native: BrokerWrites | None = None) -> Writer:
+    def writer(self, producer: Producer, terms: WriteTerms = PLAIN) -> Writer:
         """A writer of one transaction, which has the connections until the next one is made.
 
-        ``producer`` as in the batches: with kproxy's bits set, unless the broker decides (``native``).
+        ``producer`` as in the batches: with kproxy's bits set if the ``terms`` are PLAIN.
         """
         ...
 

@@ -22,6 +22,10 @@ class Owners(Protocol):
     #: Set when kproxy stops: no transaction begins here after that.
     leaving: bool
 
+    @property
+    def offsets_wait(self) -> bool:
+        """Whether a group's offsets wait for a transaction that may be open until the next one of its id begins."""
+
     def __iter__(self) -> "Iterator[Owner]":
         """The owners of ids of which something may be open."""
 

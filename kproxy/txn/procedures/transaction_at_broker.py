@@ -15,7 +15,7 @@ from kproxy.txn.procedures.added_partitions import AddedPartitions
 from kproxy.txn.procedures.broker_protocol import FIRST, OVER, BrokerCoordinator, Protocol
 from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.kept_epoch import KeptEpoch
-from kproxy.txn.procedures.outside import BrokerWrites, Connections, Counters, Time
+from kproxy.txn.procedures.outside import Connections, Counters, Time, WriteTerms
 from kproxy.txn.procedures.owner import Owner
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.procedures.transaction import Transaction
@@ -118,8 +118,8 @@ class TransactionAtBroker(Owner):
                     await self._renew()
                 # the next kproxy must know the epoch of whatever is written
                 await self._kept.written()
-            writes = BrokerWrites(self._name, protocol.produce, self._added.line)
-            writer = self._connections.writer(self._upstream, writes)
+            terms = WriteTerms(self._name, protocol.produce, self._added.line)
+            writer = self._connections.writer(self._upstream, terms)
             self._sequences.begin()
             self.transaction = Transaction(self._upstream, writer, self._now())
             if self.id.begin():

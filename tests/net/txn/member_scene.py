@@ -8,8 +8,8 @@ import trio
 
 from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.described import Described, OwnerId
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.requests import ClientBatch
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import TIMEOUT_MS, Cast, Instance

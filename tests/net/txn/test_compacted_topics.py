@@ -9,8 +9,8 @@ import trio
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.log_topic import TOPIC
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.proxy.applications import CommitRule
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE

@@ -10,9 +10,8 @@ import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.txn.broker.votes import Votes
-from kproxy.net.txn.control_service import DEFAULT_TIMEOUT_MS, ControlService
+from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.log_topic import TOPIC
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Close
@@ -21,6 +20,8 @@ from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.log_records import RecordKind
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.log_decider import LogDecider
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
+from kproxy.txn.procedures.member_control import DEFAULT_TIMEOUT_MS
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied
@@ -31,6 +32,7 @@ from tests.net.txn.takeover_scene import Gate as LogGate
 from tests.net.txn.takeover_scene import Point
 from tests.net.txn.test_rpcs_whole import committed_values
 from tests.net.txn.wire_producer import produce_request, transactional_batch
+from tests.txn.procedures.managed_scene import managed_by
 
 pytestmark = pytest.mark.idle_clock
 
@@ -531,7 +533,7 @@ async def test_what_an_older_owner_has_open_here_is_not_the_newer_ones() -> None
         for producer_id in (owner.producer_id - 1, owner.producer_id + 1):
             for capture in list(begun):
                 begun.remove(capture)
-            former = ManagedTransaction(a.at.transactions.coordinator, "id", "own", TIMEOUT_MS)
+            former = ManagedTransaction(managed_by(a.at.transactions.coordinator), "id", "own", TIMEOUT_MS)
             former._producer = Producer(producer_id, 0)
             begun.add(former)
             assert await refused(a.abort(owner=owner)) is ErrorCode.INVALID_TXN_STATE
@@ -610,7 +612,7 @@ async def test_what_the_log_says_is_unknown_while_no_broker_answers() -> None:
 
 async def test_it_began_when_it_was_asked_for_or_when_its_first_record_came() -> None:
     async with several("a") as (a,):
-        network = a.control._network
+        network = a.at.transactions._cluster.network
         await trio.sleep(5)
         began = int(network.wall() * 1000)
         assert (await a.begin_own()).started_ms == pytest.approx(began, abs=500)

@@ -4,8 +4,8 @@ import pytest
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.described import OwnerId
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from tests.net.txn.instances import Cast, stage
 from tests.net.txn.member_scene import MemberGroup, refused, seen
 from tests.net.txn.takeover_scene import log_of

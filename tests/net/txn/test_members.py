@@ -10,12 +10,12 @@ from kproxy.codec._generated.transaction_expiry import TransactionExpiry
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import offset_mirror
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.member_transaction import MemberTransaction
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.member import Member
-from kproxy.txn.procedures.members import Joining, Members
+from kproxy.txn.procedures.member_transaction import MemberTransaction
+from kproxy.txn.procedures.members import Joining, Members, PlainMembers
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -24,6 +24,7 @@ from tests.net.txn.instances import Cast, Client, Instance, stage
 from tests.net.txn.log_harness import PATIENCE
 from tests.net.txn.member_scene import MemberGroup, batch, refused, seen
 from tests.net.txn.takeover_scene import Gate, Point, log_of
+from tests.txn.procedures.managed_scene import managed_by
 
 pytestmark = pytest.mark.idle_clock
 
@@ -533,22 +534,26 @@ class Brokers:
         self.done.append("leave")
 
 
-def wanted(name: str = "m", *, at_broker: bool = True, transactional_id: str = "id") -> Joining:
-    return Joining(transactional_id, name, None, "first", 5_000, at_broker)
+def wanted(name: str = "m", *, transactional_id: str = "id") -> Joining:
+    return Joining(transactional_id, name, None, "first", 5_000)
 
 
 def members_at(at: Instance, brokers: Brokers) -> Members:
-    natives: Any = brokers
-    return Members(at.transactions.coordinator.log._tools, natives)
+    """Members of "own" are plain."""
+
+    def makers(name: str) -> Any:
+        return PlainMembers() if name == "own" else brokers
+
+    return Members(at.transactions.coordinator.log._tools, makers)
 
 
 class TestJoining:
-    async def test_a_member_is_the_brokers_where_that_is_wanted(self) -> None:
+    async def test_its_transactional_id_says_who_makes_a_member(self) -> None:
         async with stage() as cast:
             brokers = Brokers()
             members = members_at(await cast.instance(), brokers)
             with trio.fail_after(PATIENCE):
-                assert isinstance(await members.join(wanted("n", at_broker=False)), Member)
+                assert isinstance(await members.join(wanted("n", transactional_id="own")), Member)
                 await members.join(wanted())
             assert [(row[0], row[1], row[3]) for row in brokers.made] == [("id", "m", 5_000)]
 
@@ -630,6 +635,8 @@ class TestJoining:
 class FakeCoordinator:
     """Of a transaction that takes everything at once."""
 
+    instance_id = "box"
+
     def renews_timestamps(self, client_id: str) -> bool:
         return False
 
@@ -641,9 +648,8 @@ class FakeCoordinator:
 
 
 def member_transaction(brokers: Brokers) -> MemberTransaction:
-    coordinator: Any = FakeCoordinator()
     members: Any = brokers
-    return MemberTransaction(coordinator, members, wanted())
+    return MemberTransaction(managed_by(FakeCoordinator()), members, wanted())
 
 
 class TestTransaction:

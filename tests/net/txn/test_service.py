@@ -18,7 +18,6 @@ from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.deadlines import Deadlines
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.lost_beginnings import LostBeginnings
-from kproxy.net.txn.managed_transactions import ManagedTransactions
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
@@ -35,6 +34,7 @@ from kproxy.testing.fake_broker import Answer, Call, Close
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.txn.ids import log_partition
 from kproxy.txn.last_stable import Question
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -10,11 +10,11 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.txn import single_requests
-from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
+from tests.txn.procedures.managed_scene import managed_by
 
 TIMEOUT_MS = 60_000
 PRODUCER = Producer(4000, 7)
@@ -74,7 +74,7 @@ def made(*patterns: str, writes: bool = True) -> tuple[SingleRequests, Transacti
     transactions = Transactions()
     if writes:
         transactions.writes.set()
-    return SingleRequests(cast(Coordinator, transactions), patterns, TIMEOUT_MS), transactions
+    return SingleRequests(managed_by(transactions), patterns, TIMEOUT_MS), transactions
 
 
 async def write(requests: SingleRequests, client_id: str = "loader", *, refused: bool = False) -> Sequence[Written]:

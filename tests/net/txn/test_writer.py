@@ -19,11 +19,12 @@ from kproxy.codec.batch import read_header
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.net.brokers import pipelined_client
-from kproxy.net.txn.writer import BrokerWrites, TransactionWriter
+from kproxy.net.txn.writer import TransactionWriter
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Drop, Edit
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.kafka import RealKafka
+from kproxy.txn.procedures.outside import WriteTerms
 from kproxy.txn.writes import GIVEN_UP, STATE_LOST
 from tests.net.harness import eventually
 from tests.net.txn.writer_harness import EPOCH, PID, Writing, batch, connections, seen, stored, writing
@@ -269,7 +270,7 @@ class TestRequests:
             for index in range(2):
                 await w.write(b"connects, and learns the leader", index=index)
             line = ["next"]
-            w.writer = TransactionWriter(w.connections, 7, EPOCH, BrokerWrites("id", 11, line))
+            w.writer = TransactionWriter(w.connections, 7, EPOCH, WriteTerms("id", 11, line))
             w.brokers.control(ApiKey.PRODUCE, note)
             sends = [w.accept(b"a")]
             if empties:
@@ -288,7 +289,7 @@ class TestRequests:
             assert send.attempts == 1
             await w.writer.flush()
             line = ["next"]
-            w.writer = TransactionWriter(w.connections, 7, EPOCH, BrokerWrites("id", 11, line))
+            w.writer = TransactionWriter(w.connections, 7, EPOCH, WriteTerms("id", 11, line))
             rounds = [go := trio.Event()]
 
             async def answer(call: Call) -> Answer:

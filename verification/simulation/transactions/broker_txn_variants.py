@@ -5,11 +5,11 @@ from typing import Final
 from kproxy.net.txn.broker import broker_requests
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.stable_groups import StableGroups
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.procedures import broker_owner, continuing
 from kproxy.txn.procedures.broker_owner import BrokerOwner
 from kproxy.txn.procedures.kept_epoch import KeptEpoch
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.transactional_id import TransactionalId
 from verification.simulation.transactions import broken_broker_rules, broken_rules, broker_txn_scripts, invariants

@@ -24,7 +24,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.broker_protocol import Protocol
 from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.member import Member
-from kproxy.txn.procedures.outside import BrokerWrites, OwnerTools
+from kproxy.txn.procedures.outside import OwnerTools, WriteTerms
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -56,8 +56,8 @@ class BrokerMember(Member):
         self._requests = requests
         self._slots = slots
         self._protocol = Protocol.of(transaction.level)
-        writing = BrokerWrites(transaction.transactional_id, self._protocol.produce, line=())
-        writer = self._connections.writer(transaction.producer, writing)
+        terms = WriteTerms(transaction.transactional_id, self._protocol.produce, line=())
+        writer = self._connections.writer(transaction.producer, terms)
         self._transaction = Transaction(transaction.producer, writer, tools.time.now())
 
     async def join(self, view: IdView, main: Producer) -> bool:

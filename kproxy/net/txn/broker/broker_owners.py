@@ -13,13 +13,13 @@ from kproxy.net.succession import Succession
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transaction_stats import TransactionStats
-from kproxy.txn.claims import NOBODY, fenced
+from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.outside import Report, Time
 from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import TxnRequest
-from kproxy.txn.stored_epochs import LastEnd
+from kproxy.txn.stored_epochs import continued
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ _PACKED_AFTER_SECONDS: Final = 60.0
 
 class BrokerOwners:
     """Makes them when their ids are taken, and forgets those that nobody uses."""
+
+    #: The brokers abort what may be open when the id is initialized, or after its time-out.
+    offsets_wait: Final = True
 
     def __init__(
         self,
@@ -97,16 +100,10 @@ class BrokerOwners:
 
     async def owner(self, request: TxnRequest) -> "BrokerOwner":
         """The owner for a request. TxnError if neither this kproxy nor the one before a restart gave the identity."""
-        transactional_id, client = request.transactional_id, request.client
+        transactional_id = request.transactional_id
         if (known := self.owner_now(request)) is not None:
             return known
-        stored = await self._stored(transactional_id)
-        if stored is not None and stored.client.producer_id == client.producer_id and stored.client > client:
-            self._stats.count_fenced()
-            raise fenced(stored.client)
-        if stored is None or stored.client != client or stored.last is LastEnd.LEFT:
-            why = "this kproxy has not given out its producer id: it was restarted, or another has"
-            raise TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, why)
+        stored = continued(await self._stored(transactional_id), request.client, self._stats.count_fenced)
         owner = await self.take(transactional_id, CLIENT)
         await owner.resume(stored)
         return owner

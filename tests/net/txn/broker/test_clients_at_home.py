@@ -12,7 +12,7 @@ from kproxy.testing.fake_broker import CloseAfter, Edit
 from tests.net.harness import Proxied, proxied
 from tests.net.txn.broker.native_stage import values
 from tests.net.txn.broker.test_managed_owner import refuse
-from tests.net.txn.test_application_transactions import OPTIONS, REWIND, RULES, commit, fetched, write
+from tests.net.txn.test_applications_whole import OPTIONS, REWIND, RULES, commit, fetched, write
 
 AT_HOME: dict[str, Any] = {**OPTIONS, "transactions_home": (HomeRule("*", Home.BROKER),)}
 

@@ -131,7 +131,7 @@ async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_call
         a, b = await member_groups(cast, "ab")
         await a.initialize()
         await written(a, "m1")
-        votes = b.control._open._told.votes
+        votes = b.control._members._ports._told.votes
         asks = votes._tells
 
         async def overtaken() -> bool:

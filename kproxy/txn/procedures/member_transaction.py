@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.managed_transactions import ManagedTransaction
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.procedures.managed_outside import ManagedTools
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.procedures.members import Joining, Members
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class MemberTransaction(ManagedTransaction):
     """Data that a client which knows nothing of transactions writes as a member of one."""
 
-    def __init__(self, coordinator: Coordinator, members: Members, wanted: Joining) -> None:
+    def __init__(self, tools: ManagedTools, members: Members, wanted: Joining) -> None:
         """Nothing is asked for before ``join``."""
-        super().__init__(coordinator, wanted.transactional_id, wanted.client_id, wanted.timeout_ms)
+        super().__init__(tools, wanted.transactional_id, wanted.client_id, wanted.timeout_ms)
         self.member = wanted.name
         self._wanted = wanted
         self._members = members

@@ -1,25 +1,64 @@
 """Transactions by hand that the broker decides."""
 
+from typing import Any
+
 import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker.broker_control import BrokerControl
-from kproxy.net.txn.managed_transactions import ManagedTransaction, ManagedTransactions
+from kproxy.net.txn.managed_tools import managed_tools
+from kproxy.net.txn.trio_time import TrioTime
+from kproxy.txn.described import Described
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.batch_decisions import BatchDecision
+from kproxy.txn.procedures.broker_control import BrokerControl
+from kproxy.txn.procedures.hand_control import not_here
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.native_stage import TIMEOUT_MS, Client, Kproxy, stage
+
+
+class EmptyLog:
+    """kproxy's own log, in which no id of the broker's has members."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def take(self, *asked: Any) -> None:
+        self.asked.append(asked)
+
+    async def commit(self, asked: BatchDecision) -> Described:
+        return await self.describe(asked.transactional_id)
+
+    async def abort(self, asked: BatchDecision) -> Described:
+        return await self.describe(asked.transactional_id)
+
+    async def describe(self, name: str) -> Described:
+        self.asked.append(name)
+        raise not_here(name)
 
 
 class ByHand:
     """One kproxy's, and a client whose data go where it was begun for."""
 
     def __init__(self, kproxy: Kproxy) -> None:
-        self.kproxy, self.begun = kproxy, ManagedTransactions()
-        self.control = BrokerControl(kproxy.coordinator, self.begun, kproxy.cluster)
+        self.kproxy, self.tools = kproxy, managed_tools(kproxy.coordinator, TrioTime(kproxy.cluster.network.wall))
+        self.begun = ManagedTransactions(self.tools)
+        self.log: Any = EmptyLog()
+        self.control = BrokerControl(self.tools, self.begun, self.log, kproxy.coordinator.is_at_broker)
 
-    async def begin(self, name: str = "id", client_id: str = "client") -> None:
-        await self.control.begin(name, client_id, TIMEOUT_MS)
+    async def begin(self, name: str = "id", client_id: str = "client") -> Described:
+        return await self.control.begin(name, client_id, TIMEOUT_MS)
+
+    async def commit(self, name: str, batch_id: str | None = None, owner: Producer | None = None) -> Described:
+        return await self.control.commit(BatchDecision(name, owner, batch_id))
+
+    async def abort(self, name: str, owner: Producer | None = None) -> Described:
+        return await self.control.abort(BatchDecision(name, owner))
+
+    async def names(self) -> list[str]:
+        return [row.transactional_id for row in await self.control.list()]
 
     async def write(self, value: str, client_id: str = "client") -> None:
         capture = self.begun.of(client_id)
@@ -31,13 +70,12 @@ class ByHand:
 async def test_commit_and_abort() -> None:
     async with stage() as cast:
         hand = ByHand(await cast.kproxy(instance_id="here"))
-        assert (hand.control.has("id"), hand.control.has("own-id")) == (True, False)
-        began = await hand.control.begin("id", "client", TIMEOUT_MS)
+        began = await hand.begin()
         assert (began.state, began.client_id, began.instance_id) == ("Ongoing", "client", "here")
         assert began.started_ms is not None
         await hand.write("1")
-        assert [row.transactional_id for row in hand.control.list()] == ["id"]
-        told = await hand.control.commit("id", None)
+        assert await hand.names() == ["id"]
+        told = await hand.commit("id", None)
         assert (told.state, told.started_ms, told.last is not None and told.last.committed) == (
             "CompleteCommit",
             None,
@@ -45,19 +83,17 @@ async def test_commit_and_abort() -> None:
         )
         await hand.begin()
         await hand.write("2")
-        assert (await hand.control.abort("id")).state == "CompleteAbort"
-        assert (cast.read(), hand.control.list()) == (["1"], [])
+        assert (await hand.abort("id")).state == "CompleteAbort"
+        assert (cast.read(), await hand.names()) == (["1"], [])
 
 
 async def test_only_what_the_broker_decides_is_open_here() -> None:
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
-        assert not hand.control.is_open("id")
         await hand.begin()
-        own = ManagedTransaction(hand.kproxy.coordinator, "own-id", "other", TIMEOUT_MS)
+        own = ManagedTransaction(hand.tools, "own-id", "other", TIMEOUT_MS)
         hand.begun.add(own)
-        assert (hand.control.is_open("id"), hand.control.is_open("own-id")) == (True, False)
-        assert [row.transactional_id for row in hand.control.list()] == ["id"]
+        assert await hand.names() == ["id"]
 
 
 @pytest.mark.idle_clock
@@ -69,8 +105,8 @@ async def test_times_are_those_of_the_wall_clock() -> None:
         began_ms = pytest.approx(wall() * 1000, abs=2)
         await hand.begin()
         await trio.sleep(5)
-        assert hand.control.describe("id").started_ms == began_ms
-        last = (await hand.control.commit("id", None)).last
+        assert (await hand.control.describe("id")).started_ms == began_ms
+        last = (await hand.commit("id", None)).last
         assert last is not None
         assert last.at_ms == pytest.approx(wall() * 1000, abs=2)
 
@@ -80,10 +116,24 @@ async def test_an_id_that_is_initialized_loses_what_is_open_and_its_producer() -
         hand = ByHand(await cast.kproxy())
         await hand.begin()
         await hand.write("1")
+        capture = hand.begun.named("id")
+        assert capture is not None
+        hand.begun.remove(capture)
         await hand.control.initialize("id", "client", TIMEOUT_MS)
+        assert hand.log.asked == [("id", "client", TIMEOUT_MS)], "it has the id's members"
+        hand.begun.add(capture)
         with pytest.raises(TxnError, match="PRODUCER_FENCED"):
-            await hand.control.commit("id", None)
+            await hand.commit("id", None)
         assert cast.read() == []
+
+
+async def test_an_id_that_is_initialized_has_nothing_open_here() -> None:
+    async with stage() as cast:
+        hand = ByHand(await cast.kproxy())
+        await hand.begin()
+        await hand.write("1")
+        await hand.control.initialize("id", "client", TIMEOUT_MS)
+        assert (hand.begun.of("client"), hand.begun.named("id"), cast.read()) == (None, None, [])
 
 
 async def test_a_repeated_commit_with_its_batch_id_changes_nothing() -> None:
@@ -91,17 +141,16 @@ async def test_a_repeated_commit_with_its_batch_id_changes_nothing() -> None:
         hand = ByHand(await cast.kproxy())
         await hand.begin()
         await hand.write("1")
-        first = await hand.control.commit("id", "batch-1")
-        assert await hand.control.commit("id", "batch-1") == first
-        known = [hand.control.was_committed("id", batch_id) for batch_id in ("batch-0", "batch-1", "batch-2", None)]
-        assert known == [False, True, False, False]
-        assert [hand.control.was_committed("other", batch_id) for batch_id in ("batch-1", None)] == [False, False]
-        for batch_id in ("batch-2", None):
+        first = await hand.commit("id", "batch-1")
+        assert await hand.commit("id", "batch-1") == first
+        others = [("id", "batch-0"), ("id", "batch-2"), ("id", None), ("other", "batch-1"), ("other", None)]
+        for name, batch_id in others:
             with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
-                await hand.control.commit("id", batch_id)
+                await hand.commit(name, batch_id)
+        assert hand.log.asked == [name for name, _ in others], "members may be prepared there"
         await hand.begin()
         await hand.write("2")
-        assert await hand.control.commit("id", "batch-1") == first
+        assert await hand.commit("id", "batch-1") == first
         assert cast.read() == ["1"]
 
 
@@ -109,15 +158,15 @@ async def test_a_repeated_commit_aborts_what_the_same_owner_has_open() -> None:
     """It is of another try of the batch; what another owner has open is not."""
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
-        owner = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
-        first = await hand.control.commit("id", "batch-1", owner)
-        again = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
+        owner = Producer(*(await hand.begin()).owner)
+        first = await hand.commit("id", "batch-1", owner)
+        again = Producer(*(await hand.begin()).owner)
         await hand.write("1")
-        assert await hand.control.commit("id", "batch-1", owner) == first
-        assert hand.control.is_open("id")
-        assert await hand.control.commit("id", "batch-1", again) == first
-        assert not hand.control.is_open("id")
-        assert await hand.control.commit("id", "batch-1", again) == first
+        assert await hand.commit("id", "batch-1", owner) == first
+        assert hand.begun.named("id")
+        assert await hand.commit("id", "batch-1", again) == first
+        assert not hand.begun.named("id")
+        assert await hand.commit("id", "batch-1", again) == first
         assert cast.read() == []
 
 
@@ -125,19 +174,19 @@ async def test_a_commit_without_a_batch_id_is_not_remembered() -> None:
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
         await hand.begin()
-        await hand.control.commit("id", None)
+        await hand.commit("id", None)
         with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
-            await hand.control.commit("id", None)
+            await hand.commit("id", None)
 
 
 async def test_what_is_not_open_here_can_not_be_ended_or_described() -> None:
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
-        for ask in (hand.control.commit("id", None), hand.control.abort("id")):
+        for ask in (hand.commit("id", None), hand.abort("id")):
             with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
                 await ask
         with pytest.raises(TxnError, match=r"kafka-transactions\.sh"):
-            hand.control.describe("id")
+            await hand.control.describe("id")
 
 
 async def test_one_at_a_time_for_an_id_and_for_a_client() -> None:
@@ -150,7 +199,7 @@ async def test_one_at_a_time_for_an_id_and_for_a_client() -> None:
         with pytest.raises(TxnError, match="INVALID_REQUEST"):
             await hand.control.begin("third", None, TIMEOUT_MS)
         await hand.write("1")
-        await hand.control.commit("id", None)
+        await hand.commit("id", None)
         assert cast.read() == ["1"]
 
 
@@ -160,30 +209,30 @@ async def test_what_can_not_begin_is_not_open() -> None:
         with pytest.raises(TxnError) as told:
             await hand.control.begin("id", "client", 1_000_000)
         assert told.value.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-        assert (hand.control.list(), hand.begun.of("client")) == ([], None)
+        assert (await hand.names(), hand.begun.of("client")) == ([], None)
 
 
 async def test_of_the_batch_ids_the_last_ones_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kproxy.net.txn.broker.broker_control._MOST_REMEMBERED", 1)
+    monkeypatch.setattr("kproxy.txn.procedures.broker_control._MOST_REMEMBERED", 1)
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
         for name in ("one", "two"):
             await hand.begin(name)
-            await hand.control.commit(name, "b")
-        await hand.control.commit("two", "b")
+            await hand.commit(name, "b")
+        await hand.commit("two", "b")
         with pytest.raises(TxnError, match="TRANSACTIONAL_ID_NOT_FOUND"):
-            await hand.control.commit("one", "b")
+            await hand.commit("one", "b")
 
 
 async def test_a_late_decision_by_its_owner_touches_no_other_transaction() -> None:
     async with stage() as cast:
         hand = ByHand(await cast.kproxy())
-        first = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
-        await hand.control.abort("id", first)
-        second = Producer(*(await hand.control.begin("id", "client", TIMEOUT_MS)).owner)
+        first = Producer(*(await hand.begin()).owner)
+        await hand.abort("id", first)
+        second = Producer(*(await hand.begin()).owner)
         await hand.write("1")
-        for late in (hand.control.commit("id", "late", first), hand.control.abort("id", first)):
+        for late in (hand.commit("id", "late", first), hand.abort("id", first)):
             with pytest.raises(TxnError, match="PRODUCER_FENCED"):
                 await late
-        assert (await hand.control.commit("id", None, second)).state == "CompleteCommit"
+        assert (await hand.commit("id", None, second)).state == "CompleteCommit"
         assert cast.read() == ["1"]

@@ -9,18 +9,14 @@ read again: each transaction is an object of its own, and a request belongs to t
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import trio
-
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
-from kproxy.net.txn.coordinator import Coordinator
-from kproxy.net.txn.managed_transactions import ManagedTransaction
-from kproxy.proxy.applications import CommitRule, of_consumer, of_producer
 from kproxy.txn.claims import NOBODY
+from kproxy.txn.procedures.id_lock import IdLock
+from kproxy.txn.procedures.managed_outside import ManagedTools
+from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
 
-#: Of more, those that do nothing are forgotten.
-_MOST_APPLICATIONS: Final = 1_000
 _UNKNOWN_POSITION: Final = "kproxy has begun: the consumer may be ahead of its committed offsets"
 
 
@@ -29,17 +25,17 @@ class ApplicationTransaction(ManagedTransaction):
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        tools: ManagedTools,
         transactional_id: str,
         client_id: str,
         timeout_ms: int,
         before: "ApplicationTransaction | None" = None,
     ) -> None:
         """``before`` is the transaction that has to be decided first."""
-        super().__init__(coordinator, transactional_id, client_id, timeout_ms)
+        super().__init__(tools, transactional_id, client_id, timeout_ms)
         self._before = before
-        self._beginning = trio.Lock()
-        self._over = trio.Event()
+        self._beginning = IdLock(tools.time)
+        self._over = tools.time.event()
         #: Whether something was to be written.
         self.written = False
 
@@ -56,7 +52,7 @@ class ApplicationTransaction(ManagedTransaction):
 
     async def begin(self) -> None:
         """Takes the transactional id, once the transaction before has ended. TxnError."""
-        async with self._beginning:
+        async with self._beginning.ordinary():
             if self._producer != NOBODY:
                 return
             if self._before is not None:
@@ -71,7 +67,7 @@ class ApplicationTransaction(ManagedTransaction):
             await self._quiet()
             if self.doomed is None:
                 await self.begin()
-                await self._coordinator.commit_offsets(self.request, await offsets(), implicit=True)
+                await self._requests.commit_offsets(self.request, await offsets(), implicit=True)
             await self.commit()
         except TxnError as error:
             self.failed(str(error))
@@ -89,7 +85,7 @@ class ApplicationTransaction(ManagedTransaction):
     async def give_up(self) -> None:
         """Aborts it, so that the next may begin."""
         try:
-            async with self._beginning:
+            async with self._beginning.ordinary():
                 if self._before is not None:
                     await self._before._over.wait()
                     self._producer, self._before = self._before._producer, None
@@ -103,13 +99,13 @@ class ApplicationTransaction(ManagedTransaction):
 class ApplicationTransactions:
     """One application: its transactions, one after another."""
 
-    def __init__(self, coordinator: Coordinator, transactional_id: str, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, tools: ManagedTools, transactional_id: str, client_id: str, timeout_ms: int) -> None:
         """Nothing is committed until its consumer is known to be at its committed offsets."""
         self._make: Callable[[ApplicationTransaction | None], ApplicationTransaction] = lambda before: (
-            ApplicationTransaction(coordinator, transactional_id, client_id, timeout_ms, before)
+            ApplicationTransaction(tools, transactional_id, client_id, timeout_ms, before)
         )
-        self._coordinator = coordinator
-        self._at_once = coordinator.is_at_broker(transactional_id)
+        self._requests = tools.requests
+        self._offsets_wait = tools.requests.offsets_wait(transactional_id)
         self.current = self._make(None)
         self.current.void(_UNKNOWN_POSITION)
         self._ending: list[ApplicationTransaction] = []
@@ -168,8 +164,8 @@ class ApplicationTransactions:
         for turn in (*self._ending, self.current):
             turn.failed(why)
         self.current = self._make(self.current)
-        if self._at_once:
-            self._coordinator.start(self.current.begin)  # the consumer's offsets wait for what may still be open
+        if self._offsets_wait:
+            self._requests.start(self.current.begin)
 
     # -- connections
 
@@ -181,47 +177,3 @@ class ApplicationTransactions:
             self._consumers.discard(connection)
             if self.current.written:
                 self._doom("the consumer's connection ended")
-
-
-class ApplicationsByRule:
-    """The applications of ``on.offset.commit``, made when they are first met."""
-
-    def __init__(self, coordinator: Coordinator, rules: Sequence[CommitRule], timeout_ms: int) -> None:
-        """``timeout_ms``: of each of their transactions."""
-        self._coordinator = coordinator
-        self._rules = rules
-        self._timeout_ms = timeout_ms
-        self._applications: dict[str, ApplicationTransactions] = {}
-
-    @property
-    def some(self) -> bool:
-        """Whether there may be any."""
-        return bool(self._rules)
-
-    def of_producer(self, client_id: str) -> ApplicationTransactions | None:
-        """The application to which a producer belongs."""
-        return self._of(of_producer(self._rules, client_id), client_id)
-
-    def of_consumer(self, client_id: str, group_id: str) -> ApplicationTransactions | None:
-        return self._of(of_consumer(self._rules, client_id, group_id), client_id)
-
-    def _of(self, name: str | None, client_id: str) -> ApplicationTransactions | None:
-        if name is None:
-            return None
-        found = self._applications.get(name)
-        if found is None:
-            if len(self._applications) >= _MOST_APPLICATIONS:
-                self._applications = {name: one for name, one in self._applications.items() if not one.is_idle}
-            transactional_id = f"on-offset-commit-{self._coordinator.instance_id}-{name}"
-            found = ApplicationTransactions(self._coordinator, transactional_id, client_id, self._timeout_ms)
-            self._applications[name] = found
-        return found
-
-    def parties(self) -> set[int]:
-        """The connections of the open transactions of all applications."""
-        return set().union(*(application.parties() for application in self._applications.values()))
-
-    def closed(self, connection: int, *, received_all: bool) -> None:
-        """Records the end of a connection."""
-        for application in self._applications.values():
-            application.closed(connection, received_all=received_all)
