@@ -1,6 +1,6 @@
 """Carries out the repair of errors about the numbers of kept producers (``kproxy.dedup.kept.repair``)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +13,13 @@ from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.kept.repair import SEND_AGAIN, Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
+from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import ReportLoss
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.broker_log import BrokerLog
+from kproxy.net.broker_log import ActiveProducer, BrokerLog
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.single_batch import send_batch
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
@@ -70,11 +73,12 @@ class KeptRepairs:
         async def one(part: KeptPart, first: Told, before: trio.Event | None, mine: trio.Event) -> None:
             if before is not None:
                 await before.wait()
-            told[part.key] = await self._repair(ask, part, first, pool)
+            told[part.key] = await self._repair(ask, part, places.get(part.key), first, pool)
 
         pool = self._cluster.new_pool(ask.principal)
         try:
             with trio.move_on_after(ask.call.timeout_ms / 1000):
+                places = await self._places([part for part, *_ in turns], by_id=ask.call.version >= FIRST_TOPIC_ID)
                 async with trio.open_nursery() as nursery:
                     for turn in turns:
                         nursery.start_soon(one, *turn)
@@ -86,6 +90,8 @@ class KeptRepairs:
             for part, _, _, mine in turns:
                 answer = told.get(part.key)
                 refused = answer is None or bool(answer.error_code)
+                if answer is None or _is_open(answer):
+                    part.partition.doubts(part.batch.epoch, part.batch.sequence)
                 part.partition.ends(part.batch.sequence, refused=refused, arrival=part.batch.arrival)
                 mine.set()
                 if self._last.get(part.partition) is mine:
@@ -103,9 +109,31 @@ class KeptRepairs:
             missing = part.partition.written(batch.epoch, batch.sequence, batch.records, told.base_offset)
         report_missing(part, missing, self._report)
 
-    async def _repair(self, ask: RepairRequest, part: KeptPart, first: Told, pool: Pool) -> Told:
+    async def _places(self, parts: Sequence[KeptPart], *, by_id: bool) -> dict[TrackKey, TopicPartition]:
+        """The partitions by their topics' names, and their leaders learnt: each topic is asked for once.
+
+        Those that cannot be asked for are left out.
+        """
+        places: dict[TrackKey, TopicPartition] = {}
+        metadata = self._cluster.metadata
         try:
-            place = await self._broker_log.place_of(part.key, by_id=ask.call.version >= FIRST_TOPIC_ID)
+            refs = dict.fromkeys(part.key[0] for part in parts)
+            names = {ref: await self._broker_log.place_of((ref, 0), by_id=by_id) for ref in refs}
+            for part in parts:
+                found = names[part.key[0]]
+                if found is not None:
+                    places[part.key] = found[0], part.key[1]
+            unknown = [place for place in places.values() if metadata.leader(place) is None]
+            if unknown:
+                await metadata.learn(unknown)
+        except (OSError, RemoteProtocolError) as error:
+            log.warning("the leaders of partitions cannot be learnt", reason=str(error))
+        return places
+
+    async def _repair(
+        self, ask: RepairRequest, part: KeptPart, place: TopicPartition | None, first: Told, pool: Pool
+    ) -> Told:
+        try:
             if place is None:
                 return _UNREACHABLE
             steps = repair(part.batch, part.partition, first, ask.call.connection)
@@ -137,25 +165,42 @@ class KeptRepairs:
                 await self._broker_log.fence([place], [(producer_id, epoch)])
                 return None
             case Send(producer_id):
-                return await self._send(ask, part, producer_id, pool)
+                return await self._send(ask, part, place, producer_id, pool)
 
     async def _find(self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...], since: int) -> int:
         batch, depth = part.batch, self._broker_log.retries_depth
-        found = await self._broker_log.tails([place], set(producer_ids), floors={place: since}, depth=depth)
+        newest = producer_ids[-1]  # the leader may have forgotten it
+        surveyed = {place: (0, {newest: ActiveProducer(newest, batch.epoch, -1, -1)})}
+        found = await self._broker_log.tails(
+            [place], set(producer_ids), floors={place: since}, surveyed=surveyed, depth=depth
+        )
         for one in found[place]:
             header = one.header
             if (header.producer_epoch, header.base_sequence) == (batch.epoch, batch.sequence):
                 return header.base_offset
         return -1
 
-    async def _send(self, ask: RepairRequest, part: KeptPart, producer_id: int, pool: Pool) -> Told:
+    async def _send(
+        self, ask: RepairRequest, part: KeptPart, place: TopicPartition, producer_id: int, pool: Pool
+    ) -> Told:
         data = restamp(ask.call, part, producer_id)
         by_id = ask.call.version >= FIRST_TOPIC_ID
-        broker, error = await self._cluster.metadata.leader_now(*part.key, by_id)
-        if broker is None:
-            return Told(error or ErrorCode.LEADER_NOT_AVAILABLE, cause="unreachable")
-        async with pool.to(broker.address) as client:
-            row = await send_batch(client, part.key, data, ask.call.timeout_ms, by_id=by_id)
+        try:
+            broker = await self._cluster.metadata.find(place)
+        except NoLeader as error:
+            return Told(error.error_code or ErrorCode.LEADER_NOT_AVAILABLE, cause="unreachable")
+        row = None
+        try:
+            async with pool.to(broker.address) as client:
+                row = await send_batch(client, part.key, data, ask.call.timeout_ms, by_id=by_id)
+        finally:
+            if row is None or row.error_code:
+                self._cluster.metadata.forget(place)
         if row is None:
             raise RemoteProtocolError("a Produce response names no partition")
         return Told(row.error_code, row.base_offset, row.log_append_time_ms)
+
+
+def _is_open(told: Told) -> bool:
+    """Whether a batch may have been written, though its client has to send it again."""
+    return told.cause == _UNREACHABLE.cause or outcome_of(told.error_code) is ProduceOutcome.OPEN

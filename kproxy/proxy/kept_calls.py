@@ -12,6 +12,7 @@ from kproxy.dedup.kept.producers import KeptPartition, Missing
 from kproxy.dedup.kept.repair import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import Loss, ReportLoss
+from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 
 
 class KeptPart(NamedTuple):
@@ -38,6 +39,8 @@ class KeptCall:
     wrong: list[tuple[KeptPart, Told]] | None = None
     #: All of its batches have a response, or will have none.
     done: bool = False
+    #: Its batches are sent one by one, after a look at what the broker knows.
+    is_apart: bool = False
 
     def answered(self, results: Mapping[TrackKey, tuple[int, int, int]], report: ReportLoss) -> None:
         """Takes the broker's response; may be called again with it."""
@@ -52,6 +55,8 @@ class KeptCall:
             if not error:
                 batch = part.batch
                 report_missing(part, part.partition.written(batch.epoch, batch.sequence, batch.records, offset), report)
+            elif outcome_of(error) is ProduceOutcome.OPEN:
+                part.partition.doubts(part.batch.epoch, part.batch.sequence)
             part.partition.ends(part.batch.sequence, refused=bool(error), arrival=part.batch.arrival)
         if not self.wrong:
             self.finish()
@@ -59,6 +64,7 @@ class KeptCall:
     def dropped(self) -> None:
         """Records that what has no response yet will have none."""
         for part in self.parts if self.wrong is None else [part for part, _ in self.wrong]:
+            part.partition.doubts(part.batch.epoch, part.batch.sequence)
             part.partition.ends(part.batch.sequence, refused=True, arrival=part.batch.arrival)
         self.finish()
 

@@ -16,6 +16,8 @@ from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.produce_batches import producer_ids, read_batch_head
 
 _ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN)}
+#: A request that repeats batches is relayed if it has more than these: to look at each would cost too much.
+MOST_REPEATED: Final = 64
 #: Ids of one connection that are known to be its client's.
 _MOST_OWN: Final = 16
 
@@ -34,7 +36,8 @@ class KeptGate:
         self._clients = clients
         self._stats = stats
         self._own: set[int] = set()
-        #: The requests of this connection whose batches may be the first that a broker knows of a producer.
+        #: The requests of this connection whose batches may be the first that a broker knows of a producer, or which it
+        #: may have forgotten.
         self._first: dict[KeptPartition, KeptCall] = {}
         #: Those that the request at hand waits for.
         self._awaited: list[tuple[KeptPartition, KeptCall]] = []
@@ -42,14 +45,14 @@ class KeptGate:
     @property
     def is_waiting(self) -> bool:
         """Whether the request at hand must not overtake another one."""
-        return any(not (call.done or partition.told >= 0) for partition, call in self._awaited)
+        return any(_must_precede(partition, call) for partition, call in self._awaited)
 
     def waits_for_first(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has to wait: of two that a broker meets first, it would take either."""
         self._awaited.clear()
         if not self._first:
             return False
-        self._first = {one: call for one, call in self._first.items() if not (call.done or one.told >= 0)}
+        self._first = {one: call for one, call in self._first.items() if _must_precede(one, call)}
         if self._first:
             producers = self._clients.producers
             for place, producer_id in producer_ids(frame, layout):
@@ -91,7 +94,8 @@ class KeptGate:
 
         Returns also the errors of batches that are refused: of those that their client had left out, since others
         follow them in the log already, and of those that come too early. Then the others are sent one by one, as where
-        a broker has an error about their numbers.
+        a broker has an error about their numbers; also if some may be in the log: a broker that has forgotten their
+        producer would write them again.
         """
         batches = []
         for place in layout.partitions:
@@ -105,15 +109,18 @@ class KeptGate:
             for place, batch in zip(layout.partitions, batches, strict=True)
         ]
         connection = self._ctx.client.connection
+        is_apart = len(parts) <= MOST_REPEATED and any(
+            part.partition.is_repeated(part.batch.epoch, part.batch.sequence) for part in parts
+        )
         arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence, connection)) for part in parts]
         sent = [
             part._replace(batch=part.batch._replace(arrival=part.partition.arrivals))
             for part, arrival in arrived
             if arrival is Arrival.SENT
         ]
-        call = KeptCall(frame, sent, version, layout.timeout_ms, connection)
-        self._first.update({part.partition: call for part in sent if part.partition.told < 0})
-        if len(sent) < len(parts):
+        call = KeptCall(frame, sent, version, layout.timeout_ms, connection, is_apart=is_apart)
+        self._first.update({part.partition: call for part in sent if _must_precede(part.partition, call)})
+        if is_apart or len(sent) < len(parts):
             refused = {part.key: arrival for part, arrival in arrived if arrival is not Arrival.SENT}
             self._stats.left_out += list(refused.values()).count(Arrival.LATE)
             call.wrong = [(part, Told(SEND_AGAIN)) for part in sent]
@@ -124,3 +131,8 @@ class KeptGate:
             if part.partition.generation:
                 restamp(call, part, successor(part.batch.producer_id, part.partition.generation))
         return call, {}
+
+
+def _must_precede(partition: KeptPartition, call: KeptCall) -> bool:
+    """Whether what follows a request on a partition has to wait for it."""
+    return not call.done and (call.is_apart or partition.told < 0)

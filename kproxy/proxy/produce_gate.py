@@ -602,13 +602,13 @@ class ProduceGate:
         if taken is None:
             return None
         call, refused = taken
-        if not refused:
+        if call.wrong is None:
             return call
         self._send_apart(slot, layout, call, refused)
         return False
 
     def _send_apart(self, slot: Slot, layout: ProduceLayout, call: KeptCall, refused: Mapping[TrackKey, int]) -> None:
-        """Sends the batches of a request one by one, since some of the others are refused."""
+        """Sends the batches of a request one by one, as some others are refused, or may be in the log."""
         if not call.parts:
             self._answer_each(slot, layout, refused)
             return

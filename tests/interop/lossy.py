@@ -4,7 +4,7 @@ import base64
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,8 +127,11 @@ class Written:
                     self._records[partition][record.offset] = (bytes(record.key or b""), number)
                     self.ends[partition] = record.offset + 1
 
-    def compare(self, count: int) -> Findings:
-        """Compare with the numbers below ``count``, in their order of each key."""
+    def compare(self, count: int, failed: Collection[int] = ()) -> Findings:
+        """Compare with the numbers below ``count``, in their order of each key.
+
+        :param failed: may be missing: the client has reported that they failed.
+        """
         copies: Counter[int] = Counter()
         by_key: dict[bytes, list[int]] = defaultdict(list)
         for rows in self._records.values():
@@ -137,7 +140,7 @@ class Written:
                     by_key[key].append(number)
                 copies[number] += 1
         late = sum(later < earlier for numbers in by_key.values() for earlier, later in itertools.pairwise(numbers))
-        return Findings(copies.total() - len(copies), len(set(range(count)) - copies.keys()), late)
+        return Findings(copies.total() - len(copies), len(set(range(count)) - copies.keys() - set(failed)), late)
 
 
 def examine(broker: str, topic: str, count: int) -> Findings:

@@ -13,10 +13,11 @@ from kproxy.codec._generated.produce import (
     ProduceRequestTopicProduceData,
 )
 from kproxy.codec.batch import Record, build_batch
-from kproxy.codec.messages import ErrorCode
+from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.net import kept_repairs
-from kproxy.testing.fake_broker import FakeCluster, FakeServer, open_fake_cluster
+from kproxy.proxy import kept_gate
+from kproxy.testing.fake_broker import Edit, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
 from tests.net.retrying import TIME_MS
@@ -135,7 +136,7 @@ async def test_the_broker_knows_the_last_batch_only_and_a_retry_of_an_earlier_on
     async with producing() as (proxy, producer):
         log_of(proxy).producers.reload(0)
         assert await producer.send(1, b"b", b"b") == [(0, 1), (0, 1)]
-        assert proxy.stats.kept.repairs == {"written": 1}
+        assert proxy.stats.kept.repairs == {"written": 2}
         assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
 
@@ -189,6 +190,43 @@ async def test_what_was_deleted_is_not_lost() -> None:
         assert proxy.stats.kept.lost_records == 0
 
 
+async def test_what_is_repeated_after_the_broker_has_forgotten_the_producer_is_not_written_again() -> None:
+    """A broker takes any batch of a producer that it does not know (``producer.id.expiration.ms``)."""
+    async with producing() as (proxy, producer):
+        for at in 1, 2:
+            proxy.brokers.expire_producers("t", 0)
+            assert await producer.send(at, b"x", b"x") == [(0, at), (0, at)]
+        assert proxy.stats.kept.repairs == {"written": 4}
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
+
+
+async def test_what_follows_a_repeated_batch_is_sent_after_it() -> None:
+    async with producing() as (proxy, producer):
+        proxy.brokers.expire_producers("t", 0)
+        for at in range(2, 6):
+            await producer.ask(at, b"%d" % at, b"")
+        assert [(await producer.answer())[0] for _ in range(4)] == [(0, at) for at in range(2, 6)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"3", b"4", b"5"]
+
+
+async def test_what_is_repeated_may_be_what_the_log_has_lost() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).truncate(2)
+        assert await producer.send(2, b"c", b"c") == [(0, 2), (0, 2)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]
+
+
+async def test_a_request_that_repeats_batches_of_very_many_partitions_is_relayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_gate, "MOST_REPEATED", 1)
+    async with producing() as (proxy, producer):
+        assert await producer.send(2, b"c", b"c") == [(0, 2), (0, 2)]
+        assert await producer.send(2, b"c") == [(0, 2)]
+        assert proxy.stats.kept.repairs == {"written": 1}
+
+
 async def test_a_gap_that_the_client_made_is_accepted_when_it_insists_and_what_it_left_out_is_refused() -> None:
     async with producing() as (proxy, producer):
         again = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -211,12 +249,47 @@ async def test_a_predecessor_that_comes_after_all_is_written_first() -> None:
 
 async def test_of_many_partitions_so_many_are_looked_into_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_repairs, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(kept_gate, "MOST_REPEATED", 1)
     async with producing() as (proxy, producer):
         for partition in 0, 1:
             log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
         assert await producer.send(3, b"d", b"d") == [(0, 3), (ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
         assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
         assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize(("by_id", "times"), [(False, 1), (True, 2)])
+async def test_leaders_are_learnt_once_for_all_batches_of_a_request(by_id: bool, times: int) -> None:
+    """Else a client with gaps on thousands of partitions has kproxy read their metadata as often."""
+    async with producing(by_id=by_id) as (proxy, producer):
+        asked: list[Any] = []
+        proxy.brokers.control(ApiKey.METADATA, lambda call: asked.extend(call.request.topics))
+        for partition in 0, 1:
+            log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert len(asked) == times  # the name of a topic is asked for apart
+
+
+async def test_a_batch_whose_leader_moves_during_its_repair_is_sent_to_the_new_one_when_it_is_repeated() -> None:
+    async with producing() as (proxy, producer):
+        log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        moved, calls = ErrorCode.NOT_LEADER_OR_FOLLOWER, list[Any]()
+
+        def refuse(call: Any) -> Edit | None:
+            calls.append(call)
+            return Edit(_refused) if len(calls) == 2 else None
+
+        def _refused(response: Any) -> None:
+            response.responses[0].partition_responses[0].error_code = moved
+
+        proxy.brokers.control(ApiKey.PRODUCE, refuse)
+        asked: list[Any] = []
+        proxy.brokers.control(ApiKey.METADATA, lambda call: asked.extend(call.request.topics))
+        assert await producer.send(3, b"d") == [(moved, 3)]
+        asked.clear()
+        assert await producer.send(3, b"d") == [(0, 3)]
+        assert asked
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
 
 
 async def test_another_process_continues_under_the_id_that_the_former_one_used() -> None:

@@ -210,6 +210,52 @@ def test_errors_about_numbers_are_looked_into_and_others_passed_on() -> None:
     assert scene.clients.producers.partition(scene.id, (b"t", 1)).open == []
 
 
+@pytest.mark.parametrize(
+    ("error", "is_looked_up"),
+    [
+        (ErrorCode.NONE, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, False),
+        (None, True),
+    ],
+)
+def test_a_batch_that_may_be_in_the_log_is_looked_up_when_it_is_repeated(
+    error: ErrorCode | None, is_looked_up: bool
+) -> None:
+    scene = Scene()
+    scene.told(scene.take(0)[0])
+    call = scene.take(2)[0]
+    assert call.wrong is None
+    if error is None:
+        call.dropped()
+    else:
+        scene.told(call, error)
+    again = scene.take(2)[0]
+    assert bool(again.wrong) is is_looked_up
+    later = scene.take(4)[0]
+    assert later.wrong is None
+    assert scene.take(0, epoch=1)[0].wrong is None
+
+
+def test_a_batch_that_is_in_flight_over_another_connection_is_looked_up() -> None:
+    scene = Scene()
+    scene.told(scene.take(0)[0])
+    scene.take(2)
+    assert scene.take(2)[0].wrong
+
+
+def test_what_follows_a_batch_that_is_looked_up_waits_for_it() -> None:
+    scene = Scene()
+    scene.told(scene.take(0)[0])
+    call = scene.take(0)[0]
+    assert scene.gate.waits_for_first(*request(scene.id, 2))
+    waits = [scene.gate.is_waiting]
+    call.finish()
+    assert [*waits, scene.gate.is_waiting] == [True, False]
+    assert not scene.gate.waits_for_first(*request(scene.id, 2))
+
+
 class _Frame(bytearray):
     """A frame of which it can be seen whether anything holds it."""
 
@@ -234,8 +280,8 @@ def test_what_is_dropped_after_the_response_keeps_what_that_has_said() -> None:
     call.answered({(b"t", at): (int(error), 0, -1) for at, error in errors.items()}, lambda _: None)
     call.dropped()
     looked_into, written = (scene.clients.producers.partition(scene.id, (b"t", at)) for at in range(2))
-    assert (looked_into.open, written.open, written.refused) == ([], [], None)
-    assert looked_into.refused is not None
+    assert (looked_into.open, written.open, written.refused) == ([], [], ())
+    assert looked_into.refused
 
 
 def test_a_connection_that_ends_before_a_repair_begins_leaves_no_batch_in_flight() -> None:

@@ -11,7 +11,7 @@ import trustme
 from kproxy.dedup.doubt_memory import MAX_PEER_BYTES
 from kproxy.net.client_login.credential_file import write_credentials
 from kproxy.proxy.client_login.stored_credentials import Credentials, make_verifier
-from verification.hostile import attacks, broker_attacks, http_attacks
+from verification.hostile import attacks, broker_attacks, http_attacks, producer_attacks
 from verification.hostile.target import Target, besieged, besieged_webhook
 
 #: An honest client is served before it would give up, also where other programs keep the machine busy.
@@ -23,6 +23,8 @@ _WEBHOOK_RISE: Final = 120 << 20
 _PRODUCERS_RISE: Final = 24 << 20
 #: What compared batches may take, beside those of one peer that stay unconfirmed.
 _COMPARED_RISE: Final = (32 << 20) + MAX_PEER_BYTES
+#: What is known of a producer on 10,000 partitions, each time that the attack is run, and the frames for all of them.
+_GAPS_RISE: Final = 64 << 20
 #: buffer.memory of a setup, in bytes.
 _LITTLE_MEMORY: Final = 32 << 20
 
@@ -158,6 +160,14 @@ SETUPS: Final = (
         (attacks.many_client_ids, attacks.many_client_ids_in_good_order),
         floods=False,
         most_rise=_PRODUCERS_RISE,
+    ),
+    Setup(
+        "producers",
+        _plain,
+        (producer_attacks.sequence_gaps, producer_attacks.foreign_ids),
+        floods=False,
+        most_rise=_GAPS_RISE,
+        most_wait=_SHORT_WAIT,
     ),
     Setup("transactions", _transactions, (attacks.groups, attacks.many_transactional_ids)),
     Setup("fenced", _fenced, (attacks.many_transactional_ids,), floods=False),

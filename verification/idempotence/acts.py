@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from typing import Final, NamedTuple
 
 import trio
@@ -40,6 +41,7 @@ from verification.chaos.kproxy_process import KproxyProcess
 
 _RAISED_BY: Final = 3
 _DOWN_S: Final = 4.0
+_FROZEN_S: Final = 2.5
 _MOVED_WITHIN_MS: Final = 30_000
 #: Until a leader has taken a follower that stands still from its in-sync replicas (``replica.lag.time.max.ms``).
 _LAGS_S: Final = 4.0
@@ -54,12 +56,48 @@ class Place(NamedTuple):
     kproxy: KproxyProcess | None = None
 
 
+class Site(Enum):
+    """The brokers of a trial: how many there are, and their settings."""
+
+    ALONE = 1, dict[str, str]()
+    #: A silent one is noticed within seconds, and a stale one may lead where a topic says so.
+    CLUSTER = (
+        3,
+        {
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            "replica.lag.time.max.ms": "1500",
+            "unclean.leader.election.interval.ms": "500",
+        },
+    )
+    #: It forgets a producer that has not written for a second.
+    FORGETFUL = 1, {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "100"}
+
+    @property
+    def brokers(self) -> int:
+        """The number of brokers."""
+        return self.value[0]
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Their settings."""
+        return self.value[1]
+
+
+class Pace(NamedTuple):
+    """A client's pauses."""
+
+    #: It pauses after each so many records, for so long.
+    records: int
+    ms: int
+
+
 class Kind(NamedTuple):
     """One kind of trial."""
 
     act: Callable[[Place, str, Written], None]
     about: str
-    brokers: int = 1
+    site: Site = Site.ALONE
     #: How often, and how long after the last time, in seconds.
     times: int = 6
     between_s: float = 1.5
@@ -70,6 +108,19 @@ class Kind(NamedTuple):
     loses: bool = False
     #: Whether it happens to kproxy, so that there is no trial without it.
     is_of_kproxy: bool = False
+    pace: Pace | None = None
+    #: Whether clients give a record up after a second: those that have such a time-out.
+    is_hasty: bool = False
+
+
+def _freeze(place: Place, topic: str, _: Written) -> None:
+    """Has the only broker stand still for longer than hasty clients wait."""
+    place.kafka.pause(0)
+    try:
+        time.sleep(_FROZEN_S)
+    finally:
+        place.kafka.resume(0)
+    _wait_served(place.kafka, topic)
 
 
 def _nothing(*_: object) -> None:
@@ -183,13 +234,6 @@ def _wait_served(kafka: RealKafka, topic: str) -> None:
             client.wait_served(topic, partition)
 
 
-#: Settings of three brokers: a silent one is noticed within seconds, and a stale one may lead where a topic says so.
-CLUSTER: Final[Mapping[str, str]] = {
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "replica.lag.time.max.ms": "1500",
-    "unclean.leader.election.interval.ms": "500",
-}
 KINDS: Final[Mapping[str, Kind]] = {
     "lost": Kind(_nothing, "nothing else happens"),
     "broker": Kind(_restart, "the only broker is killed with -9 and started again"),
@@ -197,11 +241,25 @@ KINDS: Final[Mapping[str, Kind]] = {
     "deleted": Kind(_delete_all, "all records are deleted, and the broker is killed with -9 and started again"),
     "killed": Kind(_kill_kproxy, "kproxy is killed with -9 and started again", is_of_kproxy=True),
     "handed-over": Kind(_hand_over, "kproxy hands over to another process", times=3, is_of_kproxy=True),
-    "moved": Kind(_move, "each partition, with its only replica, moves to the next of three brokers", brokers=3),
+    "moved": Kind(
+        _move, "each partition, with its only replica, moves to the next of three brokers", site=Site.CLUSTER
+    ),
+    "expired": Kind(
+        _nothing,
+        "the broker forgets producers after a second, and the client pauses for longer, again and again",
+        site=Site.FORGETFUL,
+        pace=Pace(records=300, ms=2_000),
+    ),
+    "hasty": Kind(
+        _freeze,
+        "the only broker stands still for 2.5 s, again and again, and the client gives records up after 1 s",
+        pace=Pace(records=20, ms=200),
+        is_hasty=True,
+    ),
     "isr": Kind(
         _leave_isr,
         "one of three brokers is down for some seconds, and min.insync.replicas is not met",
-        brokers=3,
+        site=Site.CLUSTER,
         times=2,
         places=((1, 2, 3), (2, 3, 1), (3, 1, 2)),
         config={"min.insync.replicas": "3"},
@@ -209,7 +267,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "unclean": Kind(
         _lose_tail,
         "a follower that stood still leads: acknowledged records are lost",
-        brokers=3,
+        site=Site.CLUSTER,
         times=1,
         between_s=1.0,
         places=((1, 2), (1, 2), (3, 2)),
@@ -244,7 +302,7 @@ def meanwhile(kind: Kind, place: Place, topic: str, written: Written) -> Iterato
         raise failed[0]
 
 
-def names(way: str, brokers: int, wanted: Sequence[str]) -> list[str]:
-    """The kinds of a way for a cluster of so many brokers; ``wanted``: only these, or all if there are none."""
+def names(way: str, site: Site, wanted: Sequence[str]) -> list[str]:
+    """The kinds of a way at a site; ``wanted``: only these, or all if there are none."""
     kinds = {name: kind for name, kind in KINDS.items() if way == "kproxy" or not kind.is_of_kproxy}
-    return [name for name, kind in kinds.items() if kind.brokers == brokers and (not wanted or name in wanted)]
+    return [name for name, kind in kinds.items() if kind.site is site and (not wanted or name in wanted)]

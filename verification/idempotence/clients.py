@@ -24,12 +24,35 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "sarama-1.61.1-2.8.1": {"idempotent": "true", "in_flight": "1", "retries": "100"},
     "kafkajs-2.2.4": {"idempotent": True, "maxInFlightRequests": 1},
 }
+_JAVA_HASTY: Final = {"delivery.timeout.ms": "1000", "request.timeout.ms": "500"}
+_LIBRDKAFKA_HASTY: Final = {"message.timeout.ms": 1_000}
+#: What has a client give a record up after a second, where it has such a time-out.
+_HASTY: Final[dict[str, dict[str, Any]]] = {
+    "java-0.11.0.3": {"request.timeout.ms": "1000"},
+    "java-2.0.1-idempotent": {"request.timeout.ms": "1000"},
+    "java-2.8.2": _JAVA_HASTY,
+    "java-4.4.0": _JAVA_HASTY,
+    "librdkafka-2.0.2": _LIBRDKAFKA_HASTY,
+    "librdkafka-2.16.1": _LIBRDKAFKA_HASTY,
+    f"librdkafka-2.16.1{_PLAIN}": _LIBRDKAFKA_HASTY,
+    "kafka-python-3.0.12": {"delivery_timeout_ms": 1_000, "request_timeout_ms": 500},
+    "aiokafka-0.14.0": {"request_timeout_ms": 1_000},
+    "franz-go-1.22.2": {"delivery_ms": "1000"},
+}
 
 
 def idempotent_clients() -> dict[str, Client]:
     """The clients, by name, with the settings of the trial."""
     by_name = {client.name: client for client in CLIENTS}
     return {name: _with(by_name[name.removesuffix(_PLAIN)], name, settings) for name, settings in _SETTINGS.items()}
+
+
+def client_of(name: str, *, hasty: bool) -> Client | None:
+    """The client of this name; ``hasty``: it gives a record up after a second. None: it has no such time-out."""
+    client = idempotent_clients()[name]
+    if not hasty:
+        return client
+    return _with(client, name, _HASTY[name]) if name in _HASTY else None
 
 
 def is_plain(client: Client) -> bool:

@@ -3,16 +3,23 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from struct import Struct
 from typing import Final, NamedTuple
 
 from kproxy.codec.sequence import SEQUENCE_SPACE, advance, distance
 from kproxy.dedup.lanes import TrackKey
 
-#: Partitions of producers that are remembered, about 400 bytes each. Of others, brokers say what has to be known.
+#: Partitions of producers that are remembered, about 500 bytes each. Of others, brokers say what has to be known.
 MOST_PARTITIONS: Final = 100_000
 #: Half of the sequences: one that is farther ahead counts as before.
 _HALF: Final = SEQUENCE_SPACE // 2
 _FAR: Final = SEQUENCE_SPACE // 4
+#: Refused batches that are remembered: more than an idempotent client has in flight.
+MOST_REFUSED: Final = 8
+#: First sequence and offset of a batch.
+_PLACE: Final = Struct(">iq")
+#: Bytes of those that stay when another one is added: it makes five, as many as are in flight.
+_KEPT_PLACES: Final = 4 * _PLACE.size
 
 
 def is_before(sequence: int, other: int) -> bool:
@@ -52,6 +59,8 @@ class KeptPartition:
     told_from: int = -1
     #: The offset after the last record for which it has a success; -1: none is known.
     told_to: int = -1
+    #: The last batches of this epoch for which it has a success: first sequence and offset of each (``_PLACE``).
+    places: bytes = b""
     #: The number of producer ids used before the one in use (``ids.successor``). An id is in use once a batch is in the
     #: log under it: until then the broker would take any other first, and those before it never.
     generation: int = 0
@@ -61,11 +70,13 @@ class KeptPartition:
     gap_by: int = -1
     #: The first of the sequences that a broker has refused since the client had a success; -1: none.
     missing: int = -1
+    #: The highest sequence of this epoch that was sent, and of which it is not known whether it was written; -1: none.
+    doubted: int = -1
     #: The first sequences of batches that have no response, of all connections.
     open: list[int] = field(default_factory=list)
-    #: The number of batches that have come; the lowest sequence refused since a success, and when that came last.
+    #: The number of batches that have come; sequences that were refused since a success, and when each came last.
     arrivals: int = 0
-    refused: tuple[int, int] | None = None
+    refused: tuple[tuple[int, int], ...] = ()
 
     def sends(self, epoch: int, sequence: int, connection: int) -> Arrival:
         """Records that a batch comes over a connection (its serial number).
@@ -75,7 +86,7 @@ class KeptPartition:
         """
         if epoch > self.epoch:
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
-            self.refused = None
+            self.refused, self.doubted, self.places = (), -1, b""
         elif epoch == self.epoch:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
@@ -90,9 +101,30 @@ class KeptPartition:
         self.arrivals += 1
         return Arrival.SENT
 
+    def is_repeated(self, epoch: int, sequence: int) -> bool:
+        """Whether a batch may be in the log: it is in flight, or it was sent, and no response has excluded that."""
+        if epoch != self.epoch:
+            return False
+        is_told = self.told >= 0 and not is_before(self.told, sequence)
+        return is_told or self.is_doubted(epoch, sequence) or sequence in self.open
+
+    def is_doubted(self, epoch: int, sequence: int) -> bool:
+        """Whether a batch was sent, and nobody knows whether it was written."""
+        return epoch == self.epoch and self.doubted >= 0 and not is_before(self.doubted, sequence)
+
+    def doubts(self, epoch: int, sequence: int) -> None:
+        """Records that a batch was sent, and that nobody knows whether it was, or will be, written."""
+        if epoch == self.epoch and (self.doubted < 0 or is_before(self.doubted, sequence)):
+            self.doubted = sequence
+
+    def place(self, sequence: int) -> int:
+        """Return the offset of a batch for which the client has had a success lately; -1: unknown."""
+        known: dict[int, int] = dict(_PLACE.iter_unpack(self.places))
+        return known.get(sequence, -1)
+
     def is_followed(self, sequence: int, arrival: int) -> bool:
         """Whether one before a batch came after it, and was refused: its client reads that, and repeats that, later."""
-        return self.refused is not None and is_before(self.refused[0], sequence) and self.refused[1] > arrival
+        return any(is_before(one, sequence) and came > arrival for one, came in self.refused)
 
     def insists(self, sequence: int, connection: int) -> bool:
         """Whether a batch was refused over this connection for those before it, and none of these has come since.
@@ -106,8 +138,9 @@ class KeptPartition:
 
         ``refused``: it is not known to be written; ``arrival``: ``arrivals`` when it had come.
         """
-        if refused and (self.refused is None or not is_before(self.refused[0], sequence)):
-            self.refused = sequence, arrival
+        if refused:
+            others = [one for one in self.refused if is_before(one[0], sequence) or one[1] > arrival]
+            self.refused = (*others, (sequence, arrival))[-MOST_REFUSED:]
         if sequence in self.open:
             self.open.remove(sequence)
         if refused and self.gap_at >= 0 and is_before(sequence, self.gap_at):
@@ -123,7 +156,7 @@ class KeptPartition:
         gone = None
         if 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
             gone = Missing(self.told_to - base_offset, self.told_to, base_offset)
-            self.told_to = -1
+            self.told_to, self.places = -1, b""
         if base_offset >= 0:
             self.told_to = max(self.told_to, base_offset + records)
         last = advance(sequence, records - 1)
@@ -131,9 +164,10 @@ class KeptPartition:
             return gone
         if self.told_from == advance(last, 1) and self.told >= 0:
             self.told_from = sequence
+        if base_offset >= 0 and self.place(sequence) != base_offset:
+            self.places = self.places[-_KEPT_PLACES:] + _PLACE.pack(sequence, base_offset)
         self.missing = -1
-        if self.refused is not None and not is_before(last, self.refused[0]):
-            self.refused = None
+        self._settles(last)
         if self.told < 0 or is_before(self.told, last):
             if self.told < 0 or sequence != advance(self.told, 1):
                 self.told_from = sequence
@@ -141,6 +175,13 @@ class KeptPartition:
             if self.first and distance(self.first, last) >= _FAR:
                 self.first = 0  # else what is new would count as older, half of all sequences later
         return gone
+
+    def _settles(self, last: int) -> None:
+        """Forgets what is known of batches up to a sequence that is written."""
+        if self.refused:
+            self.refused = tuple(one for one in self.refused if is_before(last, one[0]))
+        if self.doubted >= 0 and not is_before(last, self.doubted):
+            self.doubted = -1
 
     def was_told(self, epoch: int, sequence: int) -> bool:
         """Whether the client has a success for the record of a sequence."""
@@ -155,7 +196,7 @@ class KeptPartition:
     def lost_from(self, last: int) -> Missing:
         """Records that only what is up to ``last`` (a sequence; -1: nothing) is left; the records that are missing."""
         gone = Missing(distance(last, self.told) if last >= 0 else self.told + 1, self.told_to)
-        self.told, self.told_to = last, -1
+        self.told, self.told_to, self.places = last, -1, b""
         return gone
 
 

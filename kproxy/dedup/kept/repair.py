@@ -117,9 +117,15 @@ class _Newest(NamedTuple):
 def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: int) -> Repair:
     """Find out what an error means, and what becomes of the batch.
 
-    ``first``: the broker's response to it; ``connection``: the serial number of that over which it came.
+    ``first``: the broker's response to it, SEND_AGAIN: it was not sent; ``connection``: the serial number of that over
+    which it came.
     """
     told = first
+    place = partition.place(batch.sequence) if first.error_code == SEND_AGAIN else -1
+    if place >= 0 and batch.epoch == partition.epoch:
+        ids = tuple(successor(batch.producer_id, nth) for nth in range(partition.generation + 1))
+        if not (yield Check(place, ids)):
+            return Told(0, place, cause="written")
     for _ in range(_MOST_SENDS):
         newest = yield from _look(batch, partition)
         state = newest.state
@@ -128,10 +134,13 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
             return settled
         sent: Told = yield Send(successor(batch.producer_id, settled))
         told = sent
+        cause = "sent_alone" if first.error_code == SEND_AGAIN else _cause(batch, state)
+        if first.error_code == SEND_AGAIN:
+            first = sent
         if not told.error_code:
             partition.generation = settled
         if told.error_code not in REPAIRED:
-            return told._replace(cause=_cause(batch, state))
+            return told._replace(cause=cause)
         if state is None and told.error_code == first.error_code:
             break  # a broker before 2.5: it takes no other sequence than 0
     return told._replace(cause="unsettled")
@@ -165,6 +174,8 @@ def _settle(
     if state is not None and state.epoch > batch.epoch:
         return (yield from _when_fenced(batch, partition, newest, connection))
     last = state.last if state is not None and state.epoch == batch.epoch else -1
+    if first.error_code == SEND_AGAIN and last >= 0 and batch.sequence == advance(last, 1):
+        return newest.generation
     if batch.epoch == partition.epoch and partition.told >= 0 and (last < 0 or is_before(last, partition.told)):
         lost = yield from _lost(partition, last, newest.ids)
         if lost is not None:
@@ -172,6 +183,10 @@ def _settle(
         last = partition.told  # the broker has forgotten it
     if last >= 0 and not is_before(last, batch.last):
         return (yield from _when_written(batch, partition, newest, first))
+    if state is None and partition.is_doubted(batch.epoch, batch.sequence):
+        offset = yield _find(batch, partition, newest)
+        if offset >= 0:
+            return Told(0, offset, cause="written")
     knows_nothing = state is None and last < 0
     if knows_nothing or batch.sequence == (advance(last, 1) if last >= 0 else 0):
         return newest.generation
@@ -186,9 +201,14 @@ def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
 
 def _when_written(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
-) -> Generator[Step, Any, Told]:
-    """Answer a batch that others followed. It may be missing, unless the log shows it, or the client has a success."""
+) -> Generator[Step, Any, Told | int]:
+    """Answer a batch that others followed. It may be missing, unless the log shows it, or the client has a success.
+
+    One that was not sent is sent if it is not found and the broker may know it.
+    """
     offset = yield _find(batch, partition, newest)
+    if offset < 0 and first.error_code == SEND_AGAIN and newest.state is not None:
+        return newest.generation
     if offset < 0 and not partition.was_told(batch.epoch, batch.sequence):
         return first._replace(cause="unsettled")
     return Told(0, offset, cause="written")

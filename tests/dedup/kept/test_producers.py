@@ -1,7 +1,7 @@
 """What is known of kept producers."""
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
-from kproxy.dedup.kept.producers import Arrival, KeptPartition, KeptProducers, Missing, is_before
+from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, KeptPartition, KeptProducers, Missing, is_before
 
 KEY = (b"t", 0)
 
@@ -155,3 +155,60 @@ def test_producers_that_were_new_the_longest_ago_are_forgotten_unless_they_wait(
     for one in range(5, 20):
         producers.partition(one, KEY).sends(0, 0, 1)
     assert len(producers) == 16
+
+
+def test_nor_if_another_was_refused_before_that_its_client_has_given_up() -> None:
+    partition = KeptPartition(epoch=0, told=2)
+    for sequence in 3, 7, 6:
+        partition.sends(0, sequence, 1)
+    partition.ends(3, refused=True, arrival=1)
+    assert not partition.is_followed(7, 2)
+    partition.ends(6, refused=True, arrival=3)
+    assert partition.is_followed(7, 2)
+    assert not partition.is_followed(7, 3)
+    assert not partition.is_followed(6, 2)
+    partition.written(0, 6, 1, 3)
+    assert not partition.is_followed(7, 2)
+
+
+def test_of_refused_batches_those_that_came_last_count() -> None:
+    partition = KeptPartition(epoch=0, told=2)
+    for at in range(20):
+        partition.ends(3 + at, refused=True, arrival=1 + at)
+    assert len(partition.refused) == MOST_REFUSED
+    assert partition.is_followed(30, 19)
+    partition.ends(4, refused=True, arrival=30)
+    assert partition.refused == ((4, 30),)
+
+
+def test_what_may_be_in_the_log_is_repeated() -> None:
+    partition = KeptPartition()
+    assert not partition.is_repeated(0, 0)
+    partition.sends(0, 0, 1)
+    assert partition.is_repeated(0, 0)
+    partition.ends(0, refused=True)
+    assert not partition.is_repeated(0, 0)
+    partition.doubts(0, 2)
+    partition.doubts(0, 1)
+    assert [partition.is_repeated(0, at) for at in range(4)] == [True, True, True, False]
+    partition.written(0, 4, 2, 10)
+    assert [partition.is_repeated(0, at) for at in (3, 5, 6)] == [True, True, False]
+    partition.sends(1, 0, 1)
+    partition.ends(0)
+    assert not partition.is_repeated(1, 0)
+    partition.doubts(0, 7)
+    assert not partition.is_repeated(1, 0)
+
+
+def test_the_places_of_the_last_batches_are_known() -> None:
+    partition = KeptPartition(epoch=0)
+    for at in range(7):
+        partition.written(0, at, 1, 10 + at)
+    partition.written(0, 6, 1, 16)  # again
+    assert [partition.place(at) for at in range(8)] == [-1, -1, 12, 13, 14, 15, 16, -1]
+    partition.written(0, 6, 1, 11)  # the log has lost it meanwhile
+    assert partition.place(6) == 11
+    partition.written(0, 7, 1, 5)
+    assert [partition.place(at) for at in (6, 7)] == [-1, 5]
+    partition.sends(1, 0, 1)
+    assert partition.place(7) == -1

@@ -227,3 +227,42 @@ def test_after_some_attempts_the_client_receives_what_the_broker_says() -> None:
     log = Log({0: Remembered(0, 9)}, sends=[Told(OUT_OF_ORDER)] * 3)
     assert log.run(batch(10), KeptPartition(epoch=0)) == Told(OUT_OF_ORDER, cause="unsettled")
     assert Log({0: Remembered(0, 9)}, sends=[Told(3)]).run(batch(10), KeptPartition(epoch=0)).error_code == 3
+
+
+def test_a_batch_that_may_be_in_the_log_is_searched_where_the_broker_has_forgotten_its_producer() -> None:
+    partition = KeptPartition(epoch=0, told=3, told_from=0, told_to=14)
+    partition.doubts(0, 4)
+    log = Log(found=14)
+    assert log.run(batch(4), partition, AGAIN) == Told(0, 14, cause="written")
+    assert log.steps == [Check(13, (ID,)), Find((ID,), 14)]
+    log = Log()
+    assert log.run(batch(4), partition, AGAIN).error_code == 0
+    assert log.steps[-1] == Send(ID)
+
+
+def test_a_repeated_batch_that_is_not_found_is_for_the_broker_to_decide_if_it_knows_the_producer() -> None:
+    log = Log({0: Remembered(0, 9)})
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=20)
+    assert log.run(batch(4), partition, AGAIN).base_offset == WRITTEN.base_offset
+    assert log.steps == [Find((ID,)), Send(ID)]
+    log = Log({0: Remembered(0, 9)}, sends=[Told(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
+    assert log.run(batch(4), partition, AGAIN) == Told(0, cause="written")
+
+
+def test_a_batch_that_the_broker_expects_is_sent_though_its_client_has_a_success_for_it() -> None:
+    """The log has lost it: what its client repeats is written again."""
+    log = Log({0: Remembered(0, 3)})
+    partition = KeptPartition(epoch=0, told=5, told_from=0, told_to=16)
+    assert log.run(batch(4), partition, AGAIN).error_code == 0
+    assert log.steps == [Send(ID)]
+
+
+def test_a_repeated_batch_whose_place_is_known_is_checked_there() -> None:
+    partition = KeptPartition(epoch=0)
+    partition.written(0, 4, 2, 50)
+    log = Log()
+    assert log.run(batch(4), partition, AGAIN) == Told(0, 50, cause="written")
+    assert log.steps == [Check(50, (ID,))]
+    log = Log({0: Remembered(0, 3)}, gone=True)
+    assert log.run(batch(4), partition, AGAIN).error_code == 0
+    assert log.steps == [Check(50, (ID,)), Send(ID)]

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,7 +19,7 @@ var franzCodecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
-func (c *franz) produce(s step) ([][2]int64, error) {
+func (c *franz) produce(s step) ([]*[2]int64, map[string]int, error) {
 	settings := []kgo.Opt{
 		kgo.SeedBrokers(c.bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(30 * time.Millisecond),
 		kgo.ProducerBatchCompression(franzCodecs[s.Codec]),
@@ -30,30 +31,45 @@ func (c *franz) produce(s step) ([][2]int64, error) {
 		settings = append(settings, kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.ProducerBatchMaxBytes(1024),
 			kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	}
+	if ms, err := strconv.Atoi(c.options.Producer["delivery_ms"]); err == nil {
+		settings = append(settings, kgo.RecordDeliveryTimeout(time.Duration(ms)*time.Millisecond),
+			kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second))
+	}
 	client, err := kgo.NewClient(settings...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer client.Close()
-	var records []*kgo.Record
-	for _, f := range s.Records {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+	defer cancel()
+	var sent sync.WaitGroup
+	acked, failures := make([]*[2]int64, len(s.Records)), make([]error, len(s.Records))
+	for i, f := range s.Records {
+		s.pause(i)
 		r := &kgo.Record{Topic: s.Topic, Partition: f.P, Key: f.K, Value: f.V, Timestamp: f.when()}
 		for _, p := range f.H {
 			name, value := header(p)
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: value})
 		}
-		records = append(records, r)
+		sent.Add(1)
+		client.Produce(ctx, r, func(r *kgo.Record, err error) {
+			defer sent.Done()
+			if failures[i] = err; err == nil {
+				acked[i] = &[2]int64{int64(r.Partition), r.Offset}
+			}
+		})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
-	defer cancel()
-	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return nil, err
+	sent.Wait()
+	errors := map[string]int{}
+	for _, err := range failures {
+		if err != nil {
+			errors[err.Error()]++
+			if !s.Tolerant {
+				return nil, nil, err
+			}
+		}
 	}
-	acked := make([][2]int64, len(records))
-	for i, r := range records {
-		acked[i] = [2]int64{int64(r.Partition), r.Offset}
-	}
-	return acked, nil
+	return acked, errors, nil
 }
 
 func (c *franz) consume(s step) ([]fields, error) {

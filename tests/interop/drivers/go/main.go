@@ -48,6 +48,8 @@ type step struct {
 	Target    string   `json:"target"`
 	Per       int      `json:"per"`
 	Ending    string   `json:"ending"`
+	Pace      [2]int   `json:"pace"`
+	Tolerant  bool     `json:"tolerant"`
 }
 
 func (s step) timeout() time.Duration { return time.Duration(s.TimeoutMs) * time.Millisecond }
@@ -57,19 +59,29 @@ func (s step) chunk(otherwise int) int {
 	}
 	return otherwise
 }
+
+// pause waits where the step has a pace and so many records have been sent.
+func (s step) pause(sent int) {
+	if s.Pace[0] > 0 && sent > 0 && sent%s.Pace[0] == 0 {
+		time.Sleep(time.Duration(s.Pace[1]) * time.Millisecond)
+	}
+}
+
 func (s step) extra() time.Duration { return time.Duration(s.ExtraMs) * time.Millisecond }
 
 type result struct {
-	Op       string     `json:"op"`
-	Error    string     `json:"error,omitempty"`
-	Acked    [][2]int64 `json:"acked,omitempty"`
-	Records  []fields   `json:"records"`
-	TimedOut bool       `json:"timed_out"`
-	Outcomes []*string  `json:"outcomes,omitempty"`
+	Op       string         `json:"op"`
+	Error    string         `json:"error,omitempty"`
+	Acked    []*[2]int64    `json:"acked,omitempty"`
+	Errors   map[string]int `json:"errors,omitempty"`
+	Records  []fields       `json:"records"`
+	TimedOut bool           `json:"timed_out"`
+	Outcomes []*string      `json:"outcomes,omitempty"`
 }
 
 type client interface {
-	produce(s step) ([][2]int64, error)
+	// produce returns what became of each record: nil for one that failed, which only a tolerant step has.
+	produce(s step) ([]*[2]int64, map[string]int, error)
 	consume(s step) ([]fields, error)
 }
 
@@ -89,7 +101,7 @@ func run(c client, s step) (r result) {
 	var err error
 	switch s.Op {
 	case "produce":
-		r.Acked, err = c.produce(s)
+		r.Acked, r.Errors, err = c.produce(s)
 	case "consume":
 		r.Records, err = c.consume(s)
 		r.TimedOut = len(r.Records) < s.Count

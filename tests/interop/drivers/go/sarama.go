@@ -52,31 +52,32 @@ var saramaCodecs = map[string]sarama.CompressionCodec{
 	"lz4": sarama.CompressionLZ4, "zstd": 4,
 }
 
-func (c *saramaClient) produce(s step) ([][2]int64, error) {
+func (c *saramaClient) produce(s step) ([]*[2]int64, map[string]int, error) {
 	c.config.Producer.Compression = saramaCodecs[s.Codec]
 	producer, err := sarama.NewAsyncProducer([]string{c.bootstrap}, c.config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer producer.AsyncClose()
 	go func() {
 		for i, f := range s.Records {
+			s.pause(i)
 			producer.Input() <- c.message(s.Topic, i, f)
 		}
 	}()
-	acked := make([][2]int64, len(s.Records))
+	acked := make([]*[2]int64, len(s.Records))
 	deadline := time.After(s.timeout())
 	for range s.Records {
 		select {
 		case m := <-producer.Successes():
-			acked[m.Metadata.(int)] = [2]int64{int64(m.Partition), m.Offset}
+			acked[m.Metadata.(int)] = &[2]int64{int64(m.Partition), m.Offset}
 		case e := <-producer.Errors():
-			return nil, e
+			return nil, nil, e
 		case <-deadline:
-			return nil, errors.New("produce timed out")
+			return nil, nil, errors.New("produce timed out")
 		}
 	}
-	return acked, nil
+	return acked, nil, nil
 }
 
 func (c *saramaClient) message(topic string, index int, f fields) *sarama.ProducerMessage {

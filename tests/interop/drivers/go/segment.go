@@ -17,7 +17,7 @@ var segmentCodecs = map[string]kafka.Compression{
 	"gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
 }
 
-func (c *segment) produce(s step) ([][2]int64, error) {
+func (c *segment) produce(s step) ([]*[2]int64, map[string]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
 	defer cancel()
 	writer := &kafka.Writer{
@@ -44,10 +44,10 @@ func (c *segment) produce(s step) ([][2]int64, error) {
 	}
 	for size := s.chunk(len(messages)); len(messages) > 0; messages = messages[min(size, len(messages)):] {
 		if err := writer.WriteMessages(ctx, messages[:min(size, len(messages))]...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 func (c *segment) consume(s step) ([]fields, error) {

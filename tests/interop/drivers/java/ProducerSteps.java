@@ -1,11 +1,13 @@
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
+import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -29,18 +31,29 @@ public class ProducerSteps implements Driver.Steps {
         boolean transactional = properties.containsKey("transactional.id");
         KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties);
         JsonArray acked = new JsonArray();
+        JsonObject errors = new JsonObject();
         try {
             if (transactional) {
                 method(KafkaProducer.class, "initTransactions").invoke(producer);
                 method(KafkaProducer.class, "beginTransaction").invoke(producer);
             }
-            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            List<Callable<RecordMetadata>> sent = new ArrayList<>();
             for (JsonElement element : step.getAsJsonArray("records")) {
-                sent.add(producer.send(record(step.get("topic").getAsString(), element.getAsJsonObject())));
+                pause(step, sent.size());
+                sent.add(send(producer, step, record(step.get("topic").getAsString(), element.getAsJsonObject())));
             }
-            for (Future<RecordMetadata> future : sent) {
-                RecordMetadata metadata = future.get(step.get("timeout_ms").getAsLong(), TimeUnit.MILLISECONDS);
-                acked.add(Driver.pair(metadata.partition(), metadata.offset()));
+            for (Callable<RecordMetadata> outcome : sent) {
+                try {
+                    RecordMetadata metadata = outcome.call();
+                    acked.add(Driver.pair(metadata.partition(), metadata.offset()));
+                } catch (Exception failure) {
+                    if (!step.has("tolerant")) {
+                        throw failure;
+                    }
+                    acked.add(JsonNull.INSTANCE);
+                    String text = String.valueOf(failure);
+                    errors.addProperty(text, errors.has(text) ? errors.get(text).getAsInt() + 1 : 1);
+                }
             }
             if (transactional) {
                 method(KafkaProducer.class, "commitTransaction").invoke(producer);
@@ -50,7 +63,30 @@ public class ProducerSteps implements Driver.Steps {
         }
         JsonObject result = new JsonObject();
         result.add("acked", acked);
+        result.add("errors", errors);
         return result;
+    }
+
+    private static void pause(JsonObject step, int sent) throws InterruptedException {
+        if (step.has("pace") && sent > 0 && sent % step.getAsJsonArray("pace").get(0).getAsInt() == 0) {
+            Thread.sleep(step.getAsJsonArray("pace").get(1).getAsLong());
+        }
+    }
+
+    /** Sends a record. A tolerant step gets the exception of `send` itself later, too, as it gets others. */
+    private static Callable<RecordMetadata> send(KafkaProducer<byte[], byte[]> producer, JsonObject step,
+            ProducerRecord<byte[], byte[]> record) {
+        try {
+            Future<RecordMetadata> future = producer.send(record);
+            return () -> future.get(step.get("timeout_ms").getAsLong(), TimeUnit.MILLISECONDS);
+        } catch (RuntimeException failure) {
+            if (!step.has("tolerant")) {
+                throw failure;
+            }
+            return () -> {
+                throw failure;
+            };
+        }
     }
 
     protected final Properties producerProperties(JsonObject step) {

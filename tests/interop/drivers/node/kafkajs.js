@@ -2,7 +2,7 @@
 
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs');
 const transactional = require('./kafkajs_transactions.js');
-const { unpack, pack, chunks, Taker } = require('./records.js');
+const { unpack, pack, sleep, chunks, Taker } = require('./records.js');
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy');
 
@@ -28,7 +28,12 @@ module.exports = (job) => {
       timestamp: fields.ts === null ? undefined : String(fields.ts),
       headers: grouped(fields.h),
     }));
+    let sent = 0;
     for (const some of chunks(messages, step.chunk)) {
+      if (step.pace && Math.floor(sent / step.pace[0]) < Math.floor((sent + some.length) / step.pace[0])) {
+        await sleep(step.pace[1]);
+      }
+      sent += some.length;
       await producer.send({ topic: step.topic, messages: some, compression: CODECS[step.codec], timeout: step.timeout_ms });
     }
     await producer.disconnect();

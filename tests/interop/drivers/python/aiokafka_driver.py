@@ -1,12 +1,13 @@
 """Driver for aiokafka."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 import transactions
 import wire
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 _Result = TypeVar("_Result")
@@ -19,21 +20,42 @@ async def _produce(job: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
     )
     await producer.start()
     try:
-        sent = [
-            await producer.send(
-                step["topic"],
-                value=wire.unpack(fields["v"]),
-                key=wire.unpack(fields["k"]),
-                partition=fields["p"],
-                timestamp_ms=fields["ts"],
-                headers=[(name, wire.unpack(data)) for name, data in fields["h"]] or None,
-            )
-            for fields in step["records"]
-        ]
-        acked = await asyncio.wait_for(asyncio.gather(*sent), step["timeout_ms"] / 1000)
+        sent: list[Awaitable[Any]] = []
+        for index, fields in enumerate(step["records"]):
+            if "pace" in step and index and index % step["pace"][0] == 0:
+                await asyncio.sleep(step["pace"][1] / 1000)
+            sent.append(await _send(producer, step, fields))
+        gathered = asyncio.gather(*sent, return_exceptions=bool(step.get("tolerant")))
+        found = await asyncio.wait_for(gathered, step["timeout_ms"] / 1000)
     finally:
         await producer.stop()
-    return {"acked": [[metadata.partition, metadata.offset] for metadata in acked]}
+    outcomes = wire.Outcomes(len(found))
+    for index, metadata in enumerate(found):
+        if isinstance(metadata, BaseException):
+            outcomes.failed(metadata)
+        else:
+            outcomes.acked[index] = [metadata.partition, metadata.offset]
+    return outcomes.result()
+
+
+async def _send(producer: Any, step: dict[str, Any], fields: dict[str, Any]) -> Awaitable[Any]:
+    """Return the record's future; where ``send`` itself fails, and the step is tolerant, one that has failed."""
+    try:
+        sent: Awaitable[Any] = await producer.send(
+            step["topic"],
+            value=wire.unpack(fields["v"]),
+            key=wire.unpack(fields["k"]),
+            partition=fields["p"],
+            timestamp_ms=fields["ts"],
+            headers=[(name, wire.unpack(data)) for name, data in fields["h"]] or None,
+        )
+    except KafkaError as error:
+        if not step.get("tolerant"):
+            raise
+        failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        failed.set_exception(error)
+        return failed
+    return sent
 
 
 async def _joined(job: dict[str, Any], topic: str, group: str) -> Any:

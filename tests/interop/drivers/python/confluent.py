@@ -18,7 +18,7 @@ class Steps:
 
     def producer_options(self, step: dict[str, Any]) -> dict[str, Any]:
         options = {"linger.ms": 30, "compression.type": step["codec"], **self._options("producer")}
-        return {**options, "message.timeout.ms": step["timeout_ms"]}
+        return {"message.timeout.ms": step["timeout_ms"], **options}
 
     def group_options(self, step: dict[str, Any]) -> dict[str, Any]:
         fixed = {"group.id": step["group"], "enable.auto.commit": False, "auto.offset.reset": "earliest"}
@@ -31,36 +31,30 @@ class Steps:
         if transactional:
             producer.init_transactions(step["timeout_ms"] / 1000)
             producer.begin_transaction()
-        acked: list[list[int] | None] = [None] * len(step["records"])
-        errors: list[str] = []
+        outcomes = wire.Outcomes(len(step["records"]))
 
         def delivered(index: int) -> Any:
             def report(error: Any, message: Any) -> None:
                 if error is not None:
-                    errors.append(str(error))
+                    outcomes.failed(error)
                 else:
-                    acked[index] = [message.partition(), message.offset()]
+                    outcomes.acked[index] = [message.partition(), message.offset()]
 
             return report
 
-        for index, fields in enumerate(step["records"]):
-            more: dict[str, Any] = {} if fields["ts"] is None else {"timestamp": fields["ts"]}
-            if fields["h"]:
-                more["headers"] = [(name, wire.unpack(data)) for name, data in fields["h"]]
-            producer.produce(
-                step["topic"],
-                key=wire.unpack(fields["k"]),
-                value=wire.unpack(fields["v"]),
-                partition=fields["p"],
-                on_delivery=delivered(index),
-                **more,
-            )
+        for index, fields in enumerate(wire.paced(step["records"], step.get("pace"))):
+            try:
+                _send(producer, step["topic"], fields, delivered(index))
+            except KafkaException as error:
+                if not step.get("tolerant"):
+                    raise
+                outcomes.failed(error)
         producer.flush(step["timeout_ms"] / 1000 + 1)
         if transactional:
             producer.commit_transaction(step["timeout_ms"] / 1000)
-        if errors or None in acked:
-            return {"error": f"not delivered: {errors[:1]}"}
-        return {"acked": acked}
+        if None in outcomes.acked and not step.get("tolerant"):
+            return {"error": f"not delivered: {list(outcomes.errors)[:1]}"}
+        return outcomes.result()
 
     def consume(self, step: dict[str, Any]) -> dict[str, Any]:
         consumer = Consumer(self.group_options(step))
@@ -102,6 +96,14 @@ class Steps:
             )
         )
         positions[message.partition()] = message.offset() + 1
+
+
+def _send(producer: Any, topic: str, fields: dict[str, Any], delivered: Any) -> None:
+    more: dict[str, Any] = {} if fields["ts"] is None else {"timestamp": fields["ts"]}
+    if fields["h"]:
+        more["headers"] = [(name, wire.unpack(data)) for name, data in fields["h"]]
+    key, value = wire.unpack(fields["k"]), wire.unpack(fields["v"])
+    producer.produce(topic, value, key, partition=fields["p"], on_delivery=delivered, **more)
 
 
 class Transactional:

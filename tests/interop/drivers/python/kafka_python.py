@@ -43,10 +43,29 @@ class Steps:
     def produce(self, step: dict[str, Any]) -> dict[str, Any]:
         codec = None if step["codec"] == "none" else step["codec"]
         producer = KafkaProducer(linger_ms=30, compression_type=codec, **_options(self._job, "producer"))
-        sent = [self._send(producer, step["topic"], fields) for fields in step["records"]]
-        acked = [future.get(step["timeout_ms"] / 1000) for future in sent]
+        records = wire.paced(step["records"], step.get("pace"))
+        sent: list[Any] = []
+        outcomes = wire.Outcomes(len(step["records"]))
+        for fields in records:
+            try:
+                sent.append(self._send(producer, step["topic"], fields))
+            except Exception as error:
+                if not step.get("tolerant"):
+                    raise
+                sent.append(None)
+                outcomes.failed(error)
+        for index, future in enumerate(sent):
+            if future is None:
+                continue
+            try:
+                metadata = future.get(step["timeout_ms"] / 1000)
+                outcomes.acked[index] = [metadata.partition, metadata.offset]
+            except Exception as error:
+                if not step.get("tolerant"):
+                    raise
+                outcomes.failed(error)
         producer.close()
-        return {"acked": [[metadata.partition, metadata.offset] for metadata in acked]}
+        return outcomes.result()
 
     def _send(self, producer: Any, topic: str, fields: dict[str, Any]) -> Any:
         more: dict[str, Any] = {}

@@ -5,7 +5,8 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -34,6 +35,28 @@ class Deadline:
     def left(self) -> float:
         """Seconds until the end, never negative."""
         return max(0.0, self._end - time.monotonic())
+
+
+def paced(records: list[dict[str, Any]], pace: list[int] | None) -> Iterator[dict[str, Any]]:
+    """The records of a step, with a pause after each so many."""
+    for index, fields in enumerate(records):
+        if pace and index and index % pace[0] == 0:
+            time.sleep(pace[1] / 1000)
+        yield fields
+
+
+class Outcomes:
+    """What became of each record of a step; one that fails does not end it."""
+
+    def __init__(self, count: int) -> None:
+        self.acked: list[list[int] | None] = [None] * count
+        self.errors: Counter[str] = Counter()
+
+    def failed(self, error: object) -> None:
+        self.errors[f"{type(error).__name__}: {error}"[:200]] += 1
+
+    def result(self) -> dict[str, Any]:
+        return {"acked": self.acked, "errors": self.errors}
 
 
 def run(steps: Callable[[dict[str, Any]], dict[str, Callable[[dict[str, Any]], dict[str, Any]]]]) -> None:
