@@ -1,4 +1,4 @@
-"""What a ledger need not find out again for each request: which entries of a partition are like it, and which unread.
+"""Finds of the unconfirmed batches of a partition those that are like a request, and those that are not read back yet.
 
 Where several programs of one name have ended, thousands of small batches may be unconfirmed, and each request of those
 that follow is compared with them until it is known what its client sends.

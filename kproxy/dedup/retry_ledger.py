@@ -674,7 +674,7 @@ class RetryLedger:
         return chain(left, member.kept.get(key, ()), overtook)
 
     def _index(self, key: TrackKey) -> EntryIndex:
-        """What need not be found out again of the entries on a partition."""
+        """Return what need not be found out again of the entries on a partition."""
         index = self._indexes.get(key)
         if index is None:
             entries = self.entries.get(key)
@@ -759,7 +759,7 @@ class RetryLedger:
             repeated = any(entry.key == key for entry in answer.moved)
             check = None if repeated else self._checks.of(member, key, now)
             if check is None:
-                if repeated or key not in self._indexes:
+                if repeated or self._is_all_taken(member, key):
                     self._prune(member, key)
                 if not troubled and next(self._unconfirmed(member, key, now, self._entries(member, key)), None) is None:
                     self._calm[key] = member
@@ -769,6 +769,10 @@ class RetryLedger:
                     )
             if check is not None and not troubled:
                 self._settled[key] = member, check
+
+    def _is_all_taken(self, member: ProducerConnection, key: TrackKey) -> bool:
+        """Whether nothing is left of all entries on a partition; where something is, that is found at once."""
+        return all(entry.is_empty for entry in self._entries(member, key))
 
     def _prune(self, member: ProducerConnection, key: TrackKey) -> None:
         """Takes out what is no entry any more, since all its records were taken out of it."""
