@@ -197,6 +197,7 @@ class RetryLedger:
         self._leave_broker(member)
         member.origin.node_id = node_id
         self._by_broker.setdefault(node_id, {})[member.number] = member
+        self.release()
 
     def _leave_broker(self, member: ProducerConnection) -> None:
         del self._by_broker[member.node_id][member.number]
@@ -553,7 +554,7 @@ class RetryLedger:
             del self.refused[key]
 
     def release(self) -> None:
-        """Records that a request was accepted or answered: another one may have waited for that."""
+        """Records that a request was accepted or answered, or goes elsewhere: another one may have waited for that."""
         if self._awaited:
             self._awaited = False
             self.outside.changed()

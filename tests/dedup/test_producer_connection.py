@@ -819,6 +819,19 @@ def test_of_two_connections_with_unread_requests_the_one_that_was_sent_to_first_
     assert two.prerequisite() == Settle([KEY])
 
 
+def test_one_that_waits_learns_that_the_other_one_goes_to_the_same_broker() -> None:
+    world = World()
+    former, leader = world.connect(), world.connect()
+    former.member.moved(2)
+    leader.member.waits([KEY])  # until it is connected, and more
+    assert former.prerequisite() == Settle([KEY])
+    former.member.waits([KEY])
+    changes = world.changes
+    leader.member.moved(2)
+    assert world.changes > changes
+    assert former.prerequisite() is None
+
+
 def test_nothing_waits_for_a_connection_that_has_ended() -> None:
     world = World()
     former, leader = world.connect(), world.connect()
