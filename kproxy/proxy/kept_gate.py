@@ -63,7 +63,11 @@ class KeptGate:
 
     def awaits_owner(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has an id of which it is not known yet to whom it was given."""
-        return self._clients.awaits_secret and any(is_given(one) for _, one in producer_ids(frame, layout))
+        return self._clients.awaits_secret and self.is_numbered(frame, layout)
+
+    def is_numbered(self, frame: bytearray, layout: ProduceLayout) -> bool:
+        """Whether a request has an id that kproxy gave to a client."""
+        return any(is_given(one) for _, one in producer_ids(frame, layout))
 
     def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
         """Whether all batches of a request have an id that was given to its client; None: one is another's."""

@@ -529,9 +529,10 @@ class ProduceGate:
     def refuse_late(self, frame: bytearray, layout: ProduceLayout) -> None:
         """Answers a request that could not be taken in time: nothing of it was written.
 
-        Where it waits for one that the broker does not answer, none can be answered: then the connection ends.
+        Where it waits for one that the broker does not answer, none can be answered: then the connection ends. So it does
+        where the client numbers its batches: a broker that knows nothing of them yet would take what follows first.
         """
-        if self.is_waiting:
+        if self.is_waiting or (self._kept is not None and self._kept.is_numbered(frame, layout)):
             self._link.close()
             return
         version, correlation_id = _VERSION_AND_ID.unpack_from(frame, _PREFIX + 2)

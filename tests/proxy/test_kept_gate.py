@@ -18,7 +18,7 @@ from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import GivenIds, successor
 from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN
-from kproxy.proxy.commands import AskCoordinator
+from kproxy.proxy.commands import AskCoordinator, OpenLog
 from kproxy.proxy.context import Client, Context, Services
 from kproxy.proxy.handlers import DEFAULT
 from kproxy.proxy.handlers.base import Exchange
@@ -294,3 +294,15 @@ def test_a_connection_that_ends_before_a_repair_begins_leaves_no_batch_in_flight
     play.session.commands.append(AskCoordinator(Slot(0, VERSION, 1, 0.0, 100), DEFAULT, exchange, ask))
     play.session.drop()
     assert partition.open == []
+
+
+def test_a_batch_that_waits_too_long_for_its_owner_ends_the_connection() -> None:
+    """Else a broker that knows nothing of the producer would take the next one first, and have no place for this one."""
+    scene, play = Scene(secret=b""), Play()
+    play.gate._kept = scene.gate
+    waiting = play.session.request(request(scene.id, 0)[0], 1.0)
+    assert waiting is not None
+    assert waiting.command == OpenLog()
+    waiting.refuse(10.0)
+    assert play.link.finished
+    assert play.stats.produce.requests_timed_out == 0
