@@ -529,8 +529,8 @@ class ProduceGate:
     def refuse_late(self, frame: bytearray, layout: ProduceLayout) -> None:
         """Answers a request that could not be taken in time: nothing of it was written.
 
-        Where it waits for one that the broker does not answer, none can be answered: then the connection ends. So it does
-        where the client numbers its batches: a broker that knows nothing of them yet would take what follows first.
+        Where it waits for one that the broker does not answer, none can be answered: then the connection ends. So it
+        does where the client numbers its batches: a broker that knows nothing of them would take what follows first.
         """
         if self.is_waiting or (self._kept is not None and self._kept.is_numbered(frame, layout)):
             self._link.close()

@@ -1,4 +1,4 @@
-"""Ten programs with one client.id, as all that name none have one: they write at the same time, end, and start again."""
+"""Ten programs that have the client.id of all that choose none write at the same time, end, and start again."""
 
 import json
 import subprocess

@@ -297,7 +297,7 @@ def test_a_connection_that_ends_before_a_repair_begins_leaves_no_batch_in_flight
 
 
 def test_a_batch_that_waits_too_long_for_its_owner_ends_the_connection() -> None:
-    """Else a broker that knows nothing of the producer would take the next one first, and have no place for this one."""
+    """Else a broker that knows nothing of the producer would take the next one first, and refuse this one."""
     scene, play = Scene(secret=b""), Play()
     play.gate._kept = scene.gate
     waiting = play.session.request(request(scene.id, 0)[0], 1.0)
