@@ -185,7 +185,7 @@ VARIANTS: Final = (
         "the ends of other connections are not asked for",
         ((EndWatch, "look", broken_rules.keep_nothing),),
         _TIMES,
-        first=145,
+        first=204,
     ),
     Variant(
         "records must come in the order of their batch",
@@ -227,8 +227,8 @@ VARIANTS: Final = (
         ((producer_identity, "normal_host", str),),
         replace(_CUTS, renames=(True,)),
     ),
-    Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.no),), _CRASHES),
-    Variant("the log is read without a fence", ((BrokerLog, "fence", broken_rules.no),), _CRASHES),
+    Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.nothing),), _CRASHES),
+    Variant("the log is read without a fence", ((BrokerLog, "fence", broken_rules.nothing),), _CRASHES),
     Variant(
         "old requests are waited for, not fenced", ((BrokerLog, "fence", broken_rules.wait_for_requests),), _CRASHES
     ),
@@ -251,7 +251,7 @@ VARIANTS: Final = (
         ((Tail, "_wait", broken_rules.wait_for_nothing),),
         scripts.lagging,
         seeds=10,
-        beside=((BrokerLog, "fence", broken_rules.no),),  # the response to a marker waits for the replicas, too
+        beside=((BrokerLog, "fence", broken_rules.nothing),),  # the response to a marker waits for the replicas, too
     ),
     Variant(
         "what follows a refused batch is stamped again, though it was sent twice",
@@ -422,8 +422,8 @@ VARIANTS: Final = (
         scripts.unrecorded,
         seeds=10,
     ),
-    Variant("other instances are not asked", ((Fleet, "look", broken_rules.no),), _FLEET_CUTS),
-    Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.no),), _FLEET_TIMES),
+    Variant("other instances are not asked", ((Fleet, "look", broken_rules.nothing),), _FLEET_CUTS),
+    Variant("what another instance holds is not fenced", ((BrokerLog, "fence", broken_rules.nothing),), _FLEET_TIMES),
     Variant(
         "a request is sent though nothing could be fenced on a partition that does not exist yet",
         ((recovery, "_move_missing", broken_rules.keep_nothing),),
