@@ -816,8 +816,8 @@ async def test_on_a_real_broker(kafka: RealKafka) -> None:
                             await writer.settled(sends[:n])
                         for broker in pool.cluster.map.brokers.values():
                             lost = pool.client(broker)
-                            assert lost is not None
-                            lost.close()
+                            if lost is not None:  # on a busy machine it may have timed out
+                                lost.close()
                 with trio.fail_after(120):
                     await writer.flush()
                 assert writer.failed is None
