@@ -57,13 +57,9 @@ class EntryIndex:
 
     def _sorted(self) -> "array[int] | None":
         if self._keys is None and len(self._entries) >= LEAST_ENTRIES and not self.unread():
-            all_digests = [entry.digests or () for entry in self._entries]
-            if sum(map(len, all_digests)) <= MOST_RECORDS:
-                rows = sorted((key, at) for at, entry in enumerate(self._entries) for key in _keys_of(entry))
+            read = [entry.digests for entry in self._entries if entry.digests is not None]  # all are
+            if sum(map(len, read)) <= MOST_RECORDS:
+                rows = sorted((key, at) for at, digests in enumerate(read) for key in digests.keys)
                 self._keys = array("Q", [key for key, _ in rows])
                 self._places = array("I", [at for _, at in rows])
         return self._keys
-
-
-def _keys_of(entry: UnconfirmedBatch) -> AbstractSet[int]:
-    return frozenset() if entry.digests is None else entry.digests.keys

@@ -759,16 +759,18 @@ class RetryLedger:
             troubled = member.ended or unfenced or self.awaits(key) or self._is_open(member, key)
             repeated = any(entry.key == key for entry in answer.moved)
             check = None if repeated else self._checks.of(member, key, now)
+            if check is None and (repeated or self._is_all_taken(member, key)):
+                self._prune(member, key)
+            if troubled:
+                continue
             if check is None:
-                if repeated or self._is_all_taken(member, key):
-                    self._prune(member, key)
-                if not troubled and next(self._unconfirmed(member, key, now, self._entries(member, key)), None) is None:
+                unconfirmed = self._unconfirmed(member, key, now, self._entries(member, key))
+                first = next(unconfirmed, None)
+                if first is None:
                     self._calm[key] = member
-                elif not troubled:
-                    check = self._checks.compared(
-                        member, key, self._unconfirmed(member, key, now, self._entries(member, key)), repeated, now
-                    )
-            if check is not None and not troubled:
+                    continue
+                check = self._checks.compared(member, key, chain((first,), unconfirmed), repeated, now)
+            if check is not None:
                 self._settled[key] = member, check
 
     def _is_all_taken(self, member: ProducerConnection, key: TrackKey) -> bool:

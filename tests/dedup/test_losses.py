@@ -54,7 +54,7 @@ def test_who_keeps_what_is_in_doubt_learns_from_where_on_a_log_was_cut() -> None
 
 @pytest.mark.parametrize(("start", "cut"), [(100, True), (149, True), (150, False), (99, False), (-1, False)])
 def test_a_loss_that_others_find_is_a_cut_of_what_was_written_without_a_gap(start: int, cut: bool) -> None:
-    """What is known to begin later may have been written after the cut."""
+    """A batch that is known to begin later may have been written after the cut."""
     cuts: list[tuple[object, int]] = []
     losses: list[Loss] = []
     ends = KnownEnds(losses.append, cut=lambda *cut: cuts.append(cut))

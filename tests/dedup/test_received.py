@@ -752,7 +752,7 @@ def test_a_request_of_a_client_with_a_pool_of_connections_does_not_wait() -> Non
 
 
 def test_a_request_that_waited_for_others_of_its_connection_looks_again_as_soon_as_any() -> None:
-    """It was read when those were: a look that is as far away as that would have each of them wait twice as long."""
+    """All of them were read at once: a look that is as far away as that would have each of them wait twice as long."""
     world = World()
     older = world.connect()
     newer = world.connect()

@@ -32,7 +32,7 @@ def test_a_rule_that_is_left_out_is_missed(variant: Variant) -> None:
 
 
 def test_no_world_is_left_to_the_garbage_collector() -> None:
-    """What its tasks do at their ends would resume tasks that the collector has already ended."""
+    """Tasks resume others at their ends, also tasks that the collector has already ended."""
     made = []
 
     def make() -> World:

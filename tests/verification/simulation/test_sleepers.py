@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Keeper:
-    """What waits here is woken by nobody but a test."""
+    """Wakes those that wait only when a test says so."""
 
     def __init__(self) -> None:
         self.version = 0

@@ -46,7 +46,7 @@ def paced(records: list[dict[str, Any]], pace: list[int] | None) -> Iterator[dic
 
 
 class Outcomes:
-    """What became of each record of a step; one that fails does not end it."""
+    """The outcome of each record of a step; one that fails does not end it."""
 
     def __init__(self, count: int) -> None:
         self.acked: list[list[int] | None] = [None] * count
