@@ -1,6 +1,7 @@
 """Batches of a Fetch response, and which of them may be unconfirmed after a crash."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import inf
 from struct import Struct
 from typing import Final, NamedTuple
@@ -16,6 +17,9 @@ TAIL_MS: Final = 2_000
 _PRESENT_MS: Final = 3_600_000
 #: A producer that has written 2^31 records to a partition wrote the one before less than so many offsets ago.
 _NEAR: Final = 1000
+
+#: In place of the ids of producers that count as one.
+_TOGETHER: Final = -1
 
 _PREFIX: Final = Struct(">qi")
 _MAGIC_AT: Final = 16
@@ -85,13 +89,18 @@ def split_batches(data: bytes | memoryview, first: int) -> tuple[list[Batch], in
 
 
 def tail_of(
-    batches: Iterable[Batch], first_epochs: Mapping[int, int | None], depth: Depth = LAST, low: int = 0
+    batches: Iterable[Batch],
+    first_epochs: Mapping[int, int | None],
+    depth: Depth = LAST,
+    low: int = 0,
+    *,
+    together: bool = False,
 ) -> tuple[list[Batch], bool]:
     """Each producer's last batches out of a log's (in order), markers left out; and whether older ones can't be any.
 
     ``first_epochs``: by producer id the epoch at whose sequence 0 its batches of interest begin, None if unknown.
     ``low``: the offset from which on the log was read. A producer's time is that of its own batches: its clients'
-    clocks may differ from any other.
+    clocks may differ from any other. ``together``: they count as one producer.
     """
     own: dict[int, list[Batch]] = {producer_id: [] for producer_id in first_epochs}
     begun: set[int] = set()
@@ -102,6 +111,9 @@ def tail_of(
                 begun.add(producer_id)
             if not batch.header.is_control:
                 own[producer_id].append(batch)
+    if together:
+        own = {_TOGETHER: sorted(chain.from_iterable(own.values()), key=lambda batch: batch.header.base_offset)}
+        begun.clear()
     kept: list[Batch] = []
     enough = True
     for producer_id, found in own.items():

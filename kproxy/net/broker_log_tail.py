@@ -136,9 +136,22 @@ class Tail:
     Batches that the leader knows, but that can't be read yet, are waited for after ``end``.
     """
 
-    def __init__(self, wanted: Sequence[Wanted], start: int, end: int, max_bytes: int, depth: Depth = LAST) -> None:
-        """``max_bytes`` are looked through, about; what is found takes no more than so much memory, either."""
+    def __init__(
+        self,
+        wanted: Sequence[Wanted],
+        start: int,
+        end: int,
+        max_bytes: int,
+        depth: Depth = LAST,
+        *,
+        together: bool = False,
+    ) -> None:
+        """``max_bytes`` are looked through, about; what is found takes no more than so much memory, either.
+
+        ``together``: the last batches of all of them are searched for, as if they were one.
+        """
         self._wanted = wanted
+        self._together = together
         self._depth = depth
         self._memory = max_bytes
         self._epochs: Mapping[int, int | None] = {each.row.producer_id: each.first_epoch for each in wanted}
@@ -156,7 +169,7 @@ class Tail:
     @property
     def batches(self) -> list[Batch]:
         """The batches in the order of the log."""
-        return tail_of(self._batches, self._epochs, self._depth)[0]
+        return tail_of(self._batches, self._epochs, self._depth, together=self._together)[0]
 
     @property
     def wish(self) -> ReadRange | None:
@@ -219,7 +232,7 @@ class Tail:
     def _has(self, depth: Depth) -> bool:
         """Whether all is found that is of interest."""
         above = {each.row.producer_id: each.first_epoch for each in self._wanted if each.floor < self._low}
-        return tail_of(self._batches, above, depth, self._low)[1]
+        return tail_of(self._batches, above, depth, self._low, together=self._together)[1]
 
     def _wait(self, end: int) -> None:
         rows = [each.row for each in self._wanted]

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -12,18 +13,36 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
-from kproxy.dedup.kept.repair import SEND_AGAIN, Check, FenceOff, Find, Look, Remembered, Send, Step, Told, repair
+from kproxy.dedup.digest import Digests
+from kproxy.dedup.kept.raised import Matched, OldRecord, align
+from kproxy.dedup.kept.repair import (
+    FOUND_OLDER,
+    SEND_AGAIN,
+    Check,
+    FenceOff,
+    Find,
+    FindOlder,
+    Look,
+    Remembered,
+    Seen,
+    Send,
+    Step,
+    Told,
+    repair,
+)
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import ReportLoss
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import ActiveProducer, BrokerLog
+from kproxy.net.broker_log_batches import Depth
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.brokers.pool import Pool
+from kproxy.net.log_reading import LogReading
 from kproxy.net.single_batch import send_batch
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
-from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, report_missing, restamp
+from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, report_missing, rest_of, restamp
 from kproxy.proxy.kept_stats import KeptStats
 
 if TYPE_CHECKING:
@@ -37,6 +56,8 @@ MOST_AT_ONCE: Final = 64
 #: The client sends again after these: nothing of the batch was written, as far as is known.
 _UNREACHABLE: Final = Told(SEND_AGAIN, cause="unreachable")
 _LATER: Final = Told(SEND_AGAIN, cause="put_off")
+#: A client has no more requests in flight, so what it has no response for is among the last batches.
+_LAST_FEW: Final = Depth(0)
 _NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
 
 
@@ -52,6 +73,9 @@ class KeptRepairs:
         self._stats = stats
         self._report = report
         self._last: dict[KeptPartition, trio.Event] = {}
+        self._config = config
+        #: Batches are decompressed beside the loop, one at a time.
+        self._converting = trio.CapacityLimiter(1)
         #: Logs are read by so many at a time, for all clients.
         self._reads = trio.CapacityLimiter(config.recovery_concurrency)
 
@@ -106,7 +130,9 @@ class KeptRepairs:
         stats.repairs[told.cause] = stats.repairs.get(told.cause, 0) + 1
         missing = told.lost
         if not told.error_code:
-            missing = part.partition.written(batch.epoch, batch.sequence, batch.records, told.base_offset)
+            missing = part.partition.written(
+                batch.epoch, batch.sequence, batch.records, told.base_offset, is_found=told.cause == FOUND_OLDER
+            )
         report_missing(part, missing, self._report)
 
     async def _places(self, parts: Sequence[KeptPart], *, by_id: bool) -> dict[TrackKey, TopicPartition]:
@@ -152,22 +178,28 @@ class KeptRepairs:
     ) -> object:
         match step:
             case Look(producer_ids):
-                _, active = (await self._broker_log.survey([place]))[place]
+                end, active = (await self._broker_log.survey([place]))[place]
                 seen = {one: active[one] for one in producer_ids if one in active}
-                return {one: Remembered(row.epoch, row.last_sequence) for one, row in seen.items()}
+                return Seen({one: Remembered(row.epoch, row.last_sequence) for one, row in seen.items()}, end)
             case Find(producer_ids, since):
                 async with self._reads:
                     return await self._find(part, place, producer_ids, since)
+            case FindOlder():
+                async with self._reads:
+                    return await self._find_older(ask, part, place, step)
             case Check(offset, producer_ids):
                 async with self._reads:
                     return await self._broker_log.is_lost(place, offset, producer_ids)
             case FenceOff(producer_id, epoch):
                 await self._broker_log.fence([place], [(producer_id, epoch)])
                 return None
-            case Send(producer_id):
-                return await self._send(ask, part, place, producer_id, pool)
+            case Send(producer_id, left_out):
+                data = await self._stamped(ask, part, producer_id, left_out)
+                return await self._send(ask, part, place, data, pool)
 
-    async def _find(self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...], since: int) -> int:
+    async def _find(
+        self, part: KeptPart, place: TopicPartition, producer_ids: tuple[int, ...], since: int
+    ) -> int | None:
         batch, depth = part.batch, self._broker_log.retries_depth
         newest = producer_ids[-1]  # the leader may have forgotten it
         surveyed = {place: (0, {newest: ActiveProducer(newest, batch.epoch, -1, -1)})}
@@ -176,14 +208,46 @@ class KeptRepairs:
         )
         for one in found[place]:
             header = one.header
-            if (header.producer_epoch, header.base_sequence) == (batch.epoch, batch.sequence):
-                return header.base_offset
-        return -1
+            if header.producer_epoch == batch.epoch and one.last_sequence == batch.last:
+                return header.base_offset if header.base_sequence == batch.sequence else -1
+        return None
+
+    async def _find_older(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOlder) -> Matched:
+        batch, newest, since = part.batch, step.producer_ids[-1], step.since
+        surveyed = {place: (0, {newest: ActiveProducer(newest, batch.epoch, -1, -1)})}
+        found = await self._broker_log.tails(
+            [place],
+            set(step.producer_ids),
+            floors={place: step.floor},
+            surveyed=surveyed,
+            depth=_LAST_FEW,
+            together=True,
+        )
+        older = [one for one in found[place] if one.header.producer_epoch < batch.epoch and one.next_offset > since]
+        if not older:
+            return Matched()
+        reading = LogReading(self._config.decompression_max_bytes, self._converting)
+        records: list[Digests] = []
+        reading.take(bytes(memoryview(ask.call.frame)[part.start : part.end]), lambda own, _: records.append(own))
+        log: list[tuple[int, list[OldRecord]]] = []
+        for one in older:
+            head = one.header
+            had_none = any(each.has(head.producer_epoch, head.base_sequence) for each in step.unanswered)
+            reading.take(one.data, partial(_take_old, log, since, step.unanswered_from if had_none else None))
+        await reading.finish()
+        return align(records[0], [old for _, rows in sorted(log) for old in rows])
+
+    async def _stamped(self, ask: RepairRequest, part: KeptPart, producer_id: int, left_out: int) -> memoryview:
+        if not left_out:
+            return restamp(ask.call, part, producer_id)
+        most = self._config.decompression_max_bytes
+        return await trio.to_thread.run_sync(
+            rest_of, ask.call, part, producer_id, left_out, most, limiter=self._converting
+        )
 
     async def _send(
-        self, ask: RepairRequest, part: KeptPart, place: TopicPartition, producer_id: int, pool: Pool
+        self, ask: RepairRequest, part: KeptPart, place: TopicPartition, data: memoryview, pool: Pool
     ) -> Told:
-        data = restamp(ask.call, part, producer_id)
         by_id = ask.call.version >= FIRST_TOPIC_ID
         try:
             broker = await self._cluster.metadata.find(place)
@@ -199,6 +263,20 @@ class KeptRepairs:
         if row is None:
             raise RemoteProtocolError("a Produce response names no partition")
         return Told(row.error_code, row.base_offset, row.log_append_time_ms)
+
+
+def _take_old(
+    log: list[tuple[int, list[OldRecord]]],
+    since: int,
+    unanswered_from: int | None,
+    digests: Digests,
+    offsets: Sequence[int],
+) -> None:
+    """Adds the records of a batch at ``since`` or later; those from ``unanswered_from`` on had no success."""
+    first = inf if unanswered_from is None else unanswered_from
+    rows = [OldRecord(at, one, at >= first) for at, one in zip(offsets, digests, strict=True) if at >= since]
+    if rows:
+        log.append((rows[0].offset, rows))
 
 
 def _is_open(told: Told) -> bool:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kproxy.codec._generated.produce import ProduceResponse
-from kproxy.codec.batch import stamp
+from kproxy.codec.batch import build_batch, iter_raw_records, read_header, stamp
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
+from kproxy.codec.records import CODEC_MASK
+from kproxy.codec.sequence import advance
 from kproxy.dedup.kept.producers import KeptPartition, Missing
 from kproxy.dedup.kept.repair import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
@@ -92,6 +94,25 @@ def restamp(call: KeptCall, part: KeptPart, producer_id: int) -> memoryview:
     data = memoryview(call.frame)[part.start : part.end]
     stamp(data, producer_id, part.batch.epoch, part.batch.sequence)
     return data
+
+
+def rest_of(call: KeptCall, part: KeptPart, producer_id: int, first: int, max_bytes: int) -> memoryview:
+    """Builds a batch of what follows the first records of a batch, under a producer id; each keeps its sequence.
+
+    RemoteProtocolError: the records cannot be read, or take more than ``max_bytes``.
+    """
+    data, batch = memoryview(call.frame)[part.start : part.end], part.batch
+    header = read_header(data)
+    records = list(iter_raw_records(header, data, max_bytes))[first:]
+    return memoryview(
+        build_batch(
+            [record._replace(offset=at) for at, record in enumerate(records)],
+            codec=header.attributes & CODEC_MASK,
+            producer_id=producer_id,
+            producer_epoch=batch.epoch,
+            base_sequence=advance(batch.sequence, first),
+        )
+    )
 
 
 def replace_rows(response: ProduceResponse, version: int, told: Mapping[TrackKey, Told]) -> None:

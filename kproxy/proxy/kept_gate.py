@@ -7,7 +7,7 @@ from kproxy.codec.produce_layout import ProduceLayout
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.dedup.kept.producers import Arrival, KeptPartition
-from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN, KeptBatch, Told
+from kproxy.dedup.kept.repair import LEFT_OUT, OLD_EPOCH, SEND_AGAIN, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.proxy.context import Context
 from kproxy.proxy.kept_calls import KeptCall, KeptPart, restamp
@@ -15,7 +15,7 @@ from kproxy.proxy.kept_stats import KeptStats
 from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.produce_batches import producer_ids, read_batch_head
 
-_ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN)}
+_ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN), Arrival.OLD: int(OLD_EPOCH)}
 #: A request that repeats batches is relayed if it has more than these: to look at each would cost too much.
 MOST_REPEATED: Final = 64
 #: Ids of one connection that are known to be its client's.
@@ -99,7 +99,7 @@ class KeptGate:
         Returns also the errors of batches that are refused: of those that their client had left out, since others
         follow them in the log already, and of those that come too early. Then the others are sent one by one, as where
         a broker has an error about their numbers; also if some may be in the log: a broker that has forgotten their
-        producer would write them again.
+        producer would write them again, and so does any under an epoch that their client has raised.
         """
         batches = []
         for place in layout.partitions:
@@ -114,7 +114,9 @@ class KeptGate:
         ]
         connection = self._ctx.client.connection
         is_apart = len(parts) <= MOST_REPEATED and any(
-            part.partition.is_repeated(part.batch.epoch, part.batch.sequence) for part in parts
+            part.partition.is_repeated(part.batch.epoch, part.batch.sequence)
+            or part.partition.may_be_older(part.batch.epoch)
+            for part in parts
         )
         arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence, connection)) for part in parts]
         sent = [

@@ -1,10 +1,11 @@
 """Idempotent producers through kproxy: errors about their numbers, and what becomes of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+import trio
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec._generated.produce import (
@@ -17,7 +18,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.net import kept_repairs
 from kproxy.proxy import kept_gate
-from kproxy.testing.fake_broker import Edit, FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import Delay, Edit, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
 from tests.net.retrying import TIME_MS
@@ -36,6 +37,7 @@ class Producer:
         self.topic_id = topic_id
         self.id = -1
         self.epoch = 0
+        self.time_ms = TIME_MS
 
     async def begin(self) -> int:
         """Gets a producer id; the error."""
@@ -48,21 +50,29 @@ class Producer:
         await self.ask(sequence, *parts)
         return await self.answer()
 
+    async def send_records(self, sequence: int, *values: bytes) -> list[tuple[int, int]]:
+        """Sends a batch of these records to partition 0; error and offset."""
+        await self._ask(sequence, [values])
+        return await self.answer()
+
     async def ask(self, sequence: int, *parts: bytes) -> None:
         """Sends it, without waiting for the response."""
+        await self._ask(sequence, [(value,) for value in parts])
+
+    async def _ask(self, sequence: int, batches: Sequence[Sequence[bytes]]) -> None:
         data = [
             ProduceRequestPartitionProduceData(
                 index=at,
                 records=bytes(
                     build_batch(
-                        [Record(0, TIME_MS, None, value, ())],
+                        [Record(nth, self.time_ms, None, value, ()) for nth, value in enumerate(values)],
                         producer_id=self.id,
                         producer_epoch=self.epoch,
                         base_sequence=sequence,
                     )
                 ),
             )
-            for at, value in enumerate(parts)
+            for at, values in enumerate(batches)
         ]
         topic = ProduceRequestTopicProduceData(partition_data=data)
         if self.topic_id:
@@ -153,7 +163,7 @@ async def test_an_epoch_that_somebody_raised_does_not_reach_the_client(by_id: bo
         assert ids == {producer.id, successor(producer.id, 1)}
         producer.epoch += 1
         assert await producer.send(0, b"e", b"e") == [(0, 5), (0, 5)]
-        assert proxy.stats.kept.repairs == {"epoch_raised": 1}
+        assert proxy.stats.kept.repairs == {"epoch_raised": 1, "sent_alone": 2}
 
 
 async def test_requests_in_flight_are_repaired_in_their_order() -> None:
@@ -305,6 +315,88 @@ async def test_another_process_continues_under_the_id_that_the_former_one_used()
             assert await producer.send(5, b"f") == [(0, 2)]
             assert await producer.send(6, b"g") == [(0, 3)]
             assert written(fake.cluster) == [b"a", b"f", b"g"]
+
+
+async def test_what_is_repeated_under_a_raised_epoch_is_not_written_again() -> None:
+    async with producing() as (proxy, producer):
+        producer.epoch += 1
+        assert await producer.send(0, b"b", b"c") == [(0, 1), (0, 2)]
+        assert await producer.send(1, b"c", b"d") == [(0, 2), (0, 3)]
+        assert await producer.send(2, b"d", b"e") == [(0, 3), (0, 4)]
+        assert proxy.stats.kept.repairs == {"found_older": 3, "sent_alone": 3}
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
+        assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+async def test_nor_is_it_if_the_response_to_that_is_lost_and_it_is_raised_again() -> None:
+    async with producing() as (proxy, producer):
+        for _ in range(3):
+            producer.epoch += 1
+            assert await producer.send(0, b"b") == [(0, 1)]
+        assert await producer.send(0, b"b") == [(0, 1)]
+        assert await producer.send(1, b"c") == [(0, 2)]
+        assert await producer.send(2, b"d") == [(0, 3)]
+        assert await producer.send(3, b"e") == [(0, 4)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e"]
+        assert proxy.stats.kept.lost_records == 0
+
+
+async def test_a_batch_of_which_a_part_is_in_the_log_is_written_without_it_once() -> None:
+    async with producing() as (proxy, producer):
+        producer.epoch += 1
+        assert await producer.send_records(0, b"b", b"c", b"d", b"e") == [(0, -1)]
+        assert await producer.send_records(0, b"b", b"c", b"d", b"e") == [(0, -1)]
+        assert await producer.send(4, b"f") == [(0, 5)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+async def test_another_process_finds_what_was_written_under_earlier_epochs() -> None:
+    async with cluster() as fake:
+        async with started(fake) as proxy:
+            producer = await connected(proxy)
+            for at, value in enumerate((b"a", b"b", b"c")):
+                assert await producer.send(at, value) == [(0, at)]
+            producer.epoch += 1
+            assert await producer.send(0, b"b") == [(0, 1)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            assert await producer.send(0, b"b") == [(0, 1)]
+            assert await producer.send(1, b"c") == [(0, 2)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            told = [(await producer.send(2, b"d"))[0][0] for _ in range(2)]
+            assert told == [ErrorCode.NOT_ENOUGH_REPLICAS, 0]  # nobody knows that its predecessors were found
+            assert written(fake.cluster) == [b"a", b"b", b"c", b"d"]
+
+
+async def test_a_copy_that_is_in_flight_under_an_earlier_epoch_is_fenced_off() -> None:
+    async with producing() as (proxy, producer):
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=30), times=1)
+        await producer.ask(3, b"d")
+        await trio.sleep(1.0)
+        producer.client, producer.epoch = await reconnected(proxy), 1
+        [(error, offset)] = await producer.send(0, b"d")
+        assert (error, written(proxy.brokers).count(b"d")) == (0, 1)
+        await trio.sleep(60.0)
+        assert written(proxy.brokers) == [b"a", b"b", b"c", b"d"]
+        assert offset == 4  # after the marker
+
+
+async def test_an_equal_record_of_another_time_is_written_under_a_raised_epoch() -> None:
+    async with producing() as (proxy, producer):
+        producer.epoch += 1
+        producer.time_ms += 1
+        assert await producer.send(0, b"c") == [(0, 3)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"c"]
+
+
+async def test_a_batch_of_an_epoch_that_its_client_has_left_is_refused() -> None:
+    async with producing() as (proxy, producer):
+        other = Producer(await reconnected(proxy))
+        other.id, other.epoch = producer.id, 1
+        assert await other.send(0, b"d") == [(0, 3)]
+        assert await producer.send(3, b"x") == [(ErrorCode.INVALID_PRODUCER_EPOCH, -1)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d"]
 
 
 async def test_an_id_of_another_client_is_refused() -> None:

@@ -21,14 +21,14 @@ _CHUNK: Final = 25
 @click.command()
 @click.option("--wide", is_flag=True, help="Networks and clients have what they have beyond a server room.")
 @click.option("--fleet", is_flag=True, help="Clients move between two or three instances.")
-@click.option("--numbered", is_flag=True, help="Two in three clients are idempotent.")
+@click.option("--numbered", is_flag=True, help="Two in three clients are idempotent; half raise epochs.")
 @options(_SEEDS, FAULTS, ROUTES)
 def main(wanted: Wanted, faults: tuple[str, ...], *, fleet: bool, wide: bool, numbered: bool) -> None:
     """Simulates kproxy among clients, brokers and faults, and checks what it promises."""
     taste = (WIDE_FLEET if wide else FLEET) if fleet else (WIDE if wide else Taste())
     only = " --fleet" * fleet + " --wide" * wide + " --numbered" * numbered
     if numbered:
-        taste = replace(taste, numbered=(True, True, False))
+        taste = replace(taste, numbered=(True, True, False), raises=("", "", "", "same", "split", "join"))
     if faults != FAULTS:
         taste = replace(taste, faults=tuple(fault for fault in faults if fault in taste.faults))
         only = f" --faults {quote(','.join(faults))}" + only

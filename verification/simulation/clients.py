@@ -83,8 +83,11 @@ class Client:
         self._told_at: deque[tuple[float, list[Sent]]] = deque()
         self._next = 0
         self._stamped = 0
-        #: Of an idempotent client: its id, and by partition the next sequence.
+        #: Of an idempotent client: its id and epoch, and by partition the next sequence.
         self._producer_id = -1
+        self._epoch = 0
+        #: It raises that once nothing is in flight.
+        self._raises = False
         self._sequences: dict[int, int] = {}
         self._due = 0.0
         self._failures = 0
@@ -164,6 +167,8 @@ class Client:
     async def _fill(self) -> None:
         self._todo.extendleft(reversed(self._of_round))
         self._of_round.clear()
+        if self._raises and not self._flight:
+            self._raise_epoch()
         until = trio.current_time() + self.plan.fills_for
         while len(self._flight) < self.plan.depth:
             if request := self._choose():
@@ -214,9 +219,7 @@ class Client:
                 return {index: batch[:half]}
         elif self.plan.regroup == "join" and self._todo:
             other = self._todo.popleft()
-            both = {index: request.get(index, []) + other.get(index, []) for index in dict.fromkeys([*request, *other])}
-            # inside a batch clients keep the order in which records were first given to them
-            return {index: sorted(batch, key=lambda sent: sent.nth) for index, batch in both.items()}
+            return _joined(request, other)
         return request
 
     # -- the wire
@@ -240,7 +243,7 @@ class Client:
 
     def _holds_back(self) -> bool:
         """Whether it sends nothing before it has read the responses to all that is in flight."""
-        return self.plan.in_rounds or self._goes_elsewhere()
+        return self.plan.in_rounds or self._raises or self._goes_elsewhere()
 
     def _keep(self) -> None:
         assert self._io is not None
@@ -303,15 +306,32 @@ class Client:
             raise OSError("no leader")
         return self._leaders[first]
 
-    def _number(self, batch: list[Sent]) -> tuple[int, int] | None:
-        """The producer id and the first sequence of a batch, the same however often it is sent."""
+    def _raise_epoch(self) -> None:
+        """Raises its epoch: what it still has to send is numbered anew, and perhaps in other batches."""
+        self._raises = False
+        self._epoch += 1
+        self._sequences.clear()
+        self._say(f"raises its epoch to {self._epoch}")
+        again = list(self._todo)
+        if self.plan.raises == "split":
+            again = [half for request in again for half in _halves(request)]
+        elif self.plan.raises == "join":
+            pairs = [again[at : at + 2] for at in range(0, len(again), 2)]
+            again = [pair[0] if len(pair) == 1 else _joined(*pair) for pair in pairs]
+        self._todo = deque(again)
+        for request in self._todo:
+            for sent in _all(request):
+                sent.sequence = -1
+
+    def _number(self, batch: list[Sent]) -> tuple[int, int, int] | None:
+        """The producer id, epoch and first sequence of a batch, the same however often it is sent under an epoch."""
         if not self.plan.numbered:
             return None
         first = batch[0]
         if first.sequence < 0:
             first.sequence = self._sequences.get(first.partition, 0)
             self._sequences[first.partition] = advance(first.sequence, len(batch))
-        return self._producer_id, first.sequence
+        return self._producer_id, self._epoch, first.sequence
 
     async def _identify(self) -> None:
         """Gets a producer id."""
@@ -397,6 +417,7 @@ class Client:
             self._timed_out(deadline)
 
     def _timed_out(self, deadline: float) -> None:
+        self._raises |= bool(self.plan.raises)
         self._history.disturb(self.plan)
         if self.plan.closes_on_timeout:
             raise OSError("timed out")
@@ -510,13 +531,14 @@ class Client:
                 again.append(kept)
             for index, batch in request.items():
                 if index not in kept:
+                    self._raises |= bool(self.plan.raises)
                     self._say(f"gives up {_show({index: batch})}")
         if self.plan.in_rounds:
             self._of_round += again
         else:
             self._todo.extendleft(reversed(again))
         if self.plan.ready or self.plan.numbered:  # after the batches that precede it again
-            self._todo = deque(sorted(self._todo, key=lambda request: min(sent.nth for sent in _all(request))))
+            self._todo = deque(sorted(self._todo, key=_place_in_order))
 
     def _lost(self, why: str) -> None:
         number = self.link.number if self.link is not None else "none"
@@ -564,6 +586,24 @@ class Client:
 
 def _all(request: Request) -> list[Sent]:
     return [sent for batch in request.values() for sent in batch]
+
+
+def _place_in_order(request: Request) -> tuple[int, int]:
+    records = _all(request)
+    return min(sent.nth for sent in records), records[0].sequence
+
+
+def _joined(one: Request, other: Request) -> Request:
+    both = {index: one.get(index, []) + other.get(index, []) for index in dict.fromkeys([*one, *other])}
+    # inside a batch clients keep the order in which records were first given to them
+    return {index: sorted(batch, key=lambda sent: sent.nth) for index, batch in both.items()}
+
+
+def _halves(request: Request) -> list[Request]:
+    """The first halves of a request's batches, and the second ones."""
+    first = {index: batch[: (len(batch) + 1) // 2] for index, batch in request.items()}
+    second = {index: batch[len(first[index]) :] for index, batch in request.items() if len(batch) > 1}
+    return [first, second] if second else [first]
 
 
 def _hold_up(request: Request) -> None:

@@ -9,6 +9,8 @@ Some of it nobody could promise, and is not judged (the semantics page says so):
   retried after kproxy was killed, or at another one: then nobody knows which of them was answered.
 - A record was retried after its kproxy was killed, or at another one, and lies before the last batches of its producer.
 - A half-open connection of a client can't be told from a live one, so that its retries may be written twice.
+- A record of an idempotent client that raises its epoch, on a topic with LogAppendTime: nobody can tell whether it had
+  received the success that was written to it.
 - Brokers forget producers, and that they are fenced, for old timestamps.
 """
 
@@ -272,7 +274,7 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     program stood still: for granted is taken that who sends something has read what had arrived a second before.
     """
     if sent.client.numbered:
-        return False
+        return bool(sent.client.raises) and not history.is_timed(sent.client) and len(sent.attempts) > 1
     if _is_beyond_relay(history, sent):
         return True
     untimed = not history.is_timed(sent.client)

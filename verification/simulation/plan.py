@@ -132,6 +132,10 @@ class ClientPlan:
     keeps_connections: bool = False
     #: Is idempotent: numbers its batches itself. What it gives up is a gap in its numbers.
     numbered: bool = False
+    #: Raises its epoch after a time-out, or when it gives a batch up, once nothing is in flight, as librdkafka does:
+    #: what it has no success for goes under new numbers, on every partition. The form of the batches then, as
+    #: ``regroup`` has it; empty: it never does.
+    raises: str = ""
 
     @property
     def is_pioneer(self) -> bool:

@@ -13,19 +13,19 @@ _HEAD: Final = struct.Struct(">qiI")
 
 
 def record_set(
-    magic: int, codec: int, rows: Sequence[tuple[int, Content]], number: tuple[int, int] | None = None
+    magic: int, codec: int, rows: Sequence[tuple[int, Content]], number: tuple[int, int, int] | None = None
 ) -> bytes:
     """Rows of (timestamp in ms, content) in one batch or message set; before format 2 without headers.
 
-    ``number``: the producer id and first sequence of an idempotent client, whose epoch is 0.
+    ``number``: the producer id, epoch and first sequence of an idempotent client.
     """
     if magic == 2:
         records = [Record(n, time, one.key, one.value, one.headers) for n, (time, one) in enumerate(rows)]
         if number is None:
             return bytes(build_batch(records, codec=codec))
-        producer_id, sequence = number
+        producer_id, epoch, sequence = number
         return bytes(
-            build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         )
     inner = b"".join(_entry(n, magic, 0, time, one.key, one.value) for n, (time, one) in enumerate(rows))
     if not codec:

@@ -100,6 +100,8 @@ class Taste:
     keeps_connections: tuple[bool, ...] = (False, False, True)
     #: Clients that number their batches themselves.
     numbered: tuple[bool, ...] = (False,)
+    #: Of these: the form of batches under a raised epoch; empty: it is never raised.
+    raises: tuple[str, ...] = ("",)
 
 
 #: Gateways between which clients move. Instances compare times of theirs: clocks do not jump.
@@ -172,6 +174,8 @@ def _vary(plan: Plan, rng: Random, taste: Taste) -> Plan:
     )
     numbers = Random(f"numbers {plan.seed}")
     clients = tuple(_numbered(client) if numbers.choice(taste.numbered) else client for client in clients)
+    raises = Random(f"raises {plan.seed}")
+    clients = tuple(_raising(client, raises.choice(taste.raises)) if client.numbered else client for client in clients)
     if taste.fails_over:
         clients = tuple(replace(client, instances=plan.instances) for client in clients)
     plan = replace(plan, clients=clients, topic=topic, expiry_check_ms=1000 if age else 600_000)
@@ -195,6 +199,11 @@ def _numbered(client: ClientPlan) -> ClientPlan:
         renews_timestamps=False,
         age=0.0,
     )
+
+
+def _raising(client: ClientPlan, raises: str) -> ClientPlan:
+    """One that raises its epoch closes a connection when a request times out, as librdkafka and Java do."""
+    return replace(client, raises=raises, closes_on_timeout=True) if raises else client
 
 
 def _may_be_relayed(client: ClientPlan) -> bool:

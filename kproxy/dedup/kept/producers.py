@@ -7,12 +7,12 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kproxy.codec.sequence import SEQUENCE_SPACE, advance, distance
+from kproxy.dedup.kept.numbers import is_before
+from kproxy.dedup.kept.raised import Unanswered
 from kproxy.dedup.lanes import TrackKey
 
 #: Partitions of producers that are remembered, about 500 bytes each. Of others, brokers say what has to be known.
 MOST_PARTITIONS: Final = 100_000
-#: Half of the sequences: one that is farther ahead counts as before.
-_HALF: Final = SEQUENCE_SPACE // 2
 _FAR: Final = SEQUENCE_SPACE // 4
 #: Refused batches that are remembered: more than an idempotent client has in flight.
 MOST_REFUSED: Final = 8
@@ -20,11 +20,8 @@ MOST_REFUSED: Final = 8
 _PLACE: Final = Struct(">iq")
 #: Bytes of those that stay when another one is added: it makes five, as many as are in flight.
 _KEPT_PLACES: Final = 4 * _PLACE.size
-
-
-def is_before(sequence: int, other: int) -> bool:
-    """Whether a sequence comes before another one, also where they begin again at 0."""
-    return 0 < distance(sequence, other) < _HALF
+#: Epochs that a client raises without a success whose batches are remembered.
+_MOST_EPOCHS: Final = 8
 
 
 class Arrival(Enum):
@@ -36,6 +33,8 @@ class Arrival(Enum):
     LATE = auto()
     #: One before it was refused, and a broker that knows nothing of the producer would take this one first.
     EARLY = auto()
+    #: Its client has raised its epoch since.
+    OLD = auto()
 
 
 class Missing(NamedTuple):
@@ -77,6 +76,17 @@ class KeptPartition:
     #: The number of batches that have come; sequences that were refused since a success, and when each came last.
     arrivals: int = 0
     refused: tuple[tuple[int, int], ...] = ()
+    #: Since the client has raised its epoch no batch was written under it: what it sends may be in the log under an
+    #: earlier epoch, at this offset or later. -1: it is not.
+    older_from: int = -1
+    #: Batches of earlier epochs may still arrive at a broker.
+    older_arrive: bool = False
+    #: Nothing that the client may send again is before this offset: it has a success for all that is.
+    floor: int = 0
+    #: The newest batch of this epoch that has come, its first sequence; -1: none.
+    newest: int = -1
+    #: The batches of the last epochs that have come, and had no success.
+    unanswered: tuple[Unanswered, ...] = ()
 
     def sends(self, epoch: int, sequence: int, connection: int) -> Arrival:
         """Records that a batch comes over a connection (its serial number).
@@ -84,10 +94,13 @@ class KeptPartition:
         A broker takes the first batch of a producer that it does not know at any sequence. So until one is in the log,
         none is sent that follows one which was refused; unless its client repeats it, and not that one.
         """
+        if epoch < self.epoch:
+            return Arrival.OLD
         if epoch > self.epoch:
+            self._raises(epoch)
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
-            self.refused, self.doubted, self.places = (), -1, b""
-        elif epoch == self.epoch:
+            self.refused, self.doubted, self.places, self.newest = (), -1, b"", -1
+        else:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
             if self.gap_at >= 0 and is_before(sequence, self.gap_at):
@@ -99,7 +112,35 @@ class KeptPartition:
                 self.first, self.missing = sequence, -1
         self.open.append(sequence)
         self.arrivals += 1
+        if self.newest < 0 or is_before(self.newest, sequence):
+            self.newest = sequence
         return Arrival.SENT
+
+    def _raises(self, epoch: int) -> None:
+        """Records that the client has a newer epoch.
+
+        A client has a success for all but the last batches that it sent. An epoch above 0 that is the first to be seen
+        follows others, of which nothing is known.
+        """
+        if self.epoch < 0 and not epoch:
+            return
+        if len(self.places) > _KEPT_PLACES:
+            self.floor = _PLACE.unpack_from(self.places)[1]
+        if self.newest >= 0 and (self.told < 0 or is_before(self.told, self.newest)):
+            after = Unanswered(self.epoch, advance(self.told, 1) if self.told >= 0 else self.first, self.newest)
+            self.unanswered = (*self.unanswered, after)[-_MOST_EPOCHS:]
+        self.older_arrive = self.older_arrive or self.epoch < 0 or bool(self.open) or self.doubted >= 0
+        self.older_from = self.floor
+
+    def begins(self) -> None:
+        """Records that a batch is written under the client's newest epoch: no more of the earlier ones will come."""
+        self.older_from, self.unanswered = -1, ()
+
+    def may_be_older(self, epoch: int) -> bool:
+        """Whether a batch that comes now may be in the log under an earlier epoch."""
+        if epoch == self.epoch:
+            return self.older_from >= 0
+        return epoch > max(self.epoch, 0)
 
     def is_repeated(self, epoch: int, sequence: int) -> bool:
         """Whether a batch may be in the log: it is in flight, or it was sent, and no response has excluded that."""
@@ -148,17 +189,22 @@ class KeptPartition:
         if refused and self.told < 0 and (self.missing < 0 or is_before(sequence, self.missing)):
             self.missing = sequence
 
-    def written(self, epoch: int, sequence: int, records: int, base_offset: int) -> Missing | None:
+    def written(
+        self, epoch: int, sequence: int, records: int, base_offset: int, *, is_found: bool = False
+    ) -> Missing | None:
         """Records that the client receives a success for a batch; the acknowledged records that turn out to be missing.
 
-        An offset below the end of what was written before shows that the log was cut, or made again.
+        An offset below the end of what was written before shows that the log was cut, or made again; unless the batch
+        was found there (``is_found``).
         """
         gone = None
-        if 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
+        if not is_found and 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
             gone = Missing(self.told_to - base_offset, self.told_to, base_offset)
             self.told_to, self.places = -1, b""
         if base_offset >= 0:
             self.told_to = max(self.told_to, base_offset + records)
+        if not (self.floor or epoch or sequence):
+            self.floor = max(base_offset, 0)  # its first batch
         last = advance(sequence, records - 1)
         if epoch != self.epoch:
             return gone

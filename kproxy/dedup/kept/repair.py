@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.dedup.kept.ids import successor
-from kproxy.dedup.kept.producers import KeptPartition, Missing, is_before
+from kproxy.dedup.kept.numbers import is_before
+from kproxy.dedup.kept.producers import KeptPartition, Missing
+from kproxy.dedup.kept.raised import Matched, Unanswered
 from kproxy.dedup.producer_ids import LAST_EPOCH
 
 #: Errors of a broker where a producer's numbers are not the ones that it expects.
@@ -31,6 +33,10 @@ _MOST_SENDS: Final = 3
 SEND_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 #: A batch that its client had left out comes after others that followed it; no client sends it again.
 LEFT_OUT: Final = ErrorCode.INVALID_RECORD
+#: Of a batch whose client has raised its epoch since: it waits for no response to it.
+OLD_EPOCH: Final = ErrorCode.INVALID_PRODUCER_EPOCH
+#: The cause of a success for a batch that is in the log under an earlier epoch.
+FOUND_OLDER: Final = "found_older"
 
 
 class KeptBatch(NamedTuple):
@@ -50,7 +56,7 @@ class KeptBatch(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Ask the partition's leader what it remembers of these producer ids; a mapping from id to ``Remembered``."""
+    """Ask the partition's leader what it remembers of these producer ids; a ``Seen``."""
 
     producer_ids: tuple[int, ...]
 
@@ -62,11 +68,34 @@ class Remembered(NamedTuple):
     last: int
 
 
+class Seen(NamedTuple):
+    """The states of those producers that a leader remembers, by id."""
+
+    states: Mapping[int, Remembered]
+    #: The end of the log before they were asked for: a batch of any other one is after it, or was forgotten.
+    end: int = 0
+
+
 class Find(NamedTuple):
-    """Search the log for the batch, written under one of these ids at ``since`` or later; its offset, or -1."""
+    """Search the log for the batch, written under one of these ids at ``since`` or later; its offset, None: not found.
+
+    -1: only its last records were written under its numbers, since the others were there under an earlier epoch.
+    """
 
     producer_ids: tuple[int, ...]
     since: int = 0
+
+
+class FindOlder(NamedTuple):
+    """Search the log for the batch's first records under earlier epochs, at ``since`` or later; a ``Matched``."""
+
+    producer_ids: tuple[int, ...]
+    since: int = 0
+    #: Their last batch is not before this offset.
+    floor: int = 0
+    #: Batches that had no success, and are at this offset or later.
+    unanswered: tuple[Unanswered, ...] = ()
+    unanswered_from: int = 0
 
 
 class Check(NamedTuple):
@@ -84,9 +113,10 @@ class FenceOff(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send the batch to the partition's leader under this id; a ``Told``."""
+    """Send the batch to the partition's leader under this id, without its first records; a ``Told``."""
 
     producer_id: int
+    first: int = 0
 
 
 class Told(NamedTuple):
@@ -101,7 +131,7 @@ class Told(NamedTuple):
     cause: str = ""
 
 
-Step: TypeAlias = Look | Find | Check | FenceOff | Send
+Step: TypeAlias = Look | Find | FindOlder | Check | FenceOff | Send
 Repair: TypeAlias = Generator[Step, Any, Told]
 
 
@@ -112,6 +142,15 @@ class _Newest(NamedTuple):
     state: Remembered | None
     #: All ids up to that one.
     ids: tuple[int, ...]
+    #: Nothing that an earlier process, or another instance, has written is before this offset.
+    since: int = 0
+
+
+class _Way(NamedTuple):
+    """A way to send a batch: under the id of a generation, without so many records that are in the log."""
+
+    generation: int
+    first: int = 0
 
 
 def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: int) -> Repair:
@@ -120,6 +159,8 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     ``first``: the broker's response to it, SEND_AGAIN: it was not sent; ``connection``: the serial number of that over
     which it came.
     """
+    if batch.epoch < partition.epoch:
+        return Told(OLD_EPOCH, cause="old_epoch")
     told = first
     place = partition.place(batch.sequence) if first.error_code == SEND_AGAIN else -1
     if place >= 0 and batch.epoch == partition.epoch:
@@ -132,13 +173,14 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
         settled = yield from _settle(batch, partition, newest, first, connection)
         if isinstance(settled, Told):
             return settled
-        sent: Told = yield Send(successor(batch.producer_id, settled))
-        told = sent
+        sent: Told = yield Send(successor(batch.producer_id, settled.generation), settled.first)
+        told = sent if not settled.first else sent._replace(base_offset=-1)
         cause = "sent_alone" if first.error_code == SEND_AGAIN else _cause(batch, state)
         if first.error_code == SEND_AGAIN:
             first = sent
         if not told.error_code:
-            partition.generation = settled
+            partition.generation = settled.generation
+            partition.begins()
         if told.error_code not in REPAIRED:
             return told._replace(cause=cause)
         if state is None and told.error_code == first.error_code:
@@ -157,25 +199,38 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
     ids: tuple[int, ...] = ()
     while True:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(len(ids) + partition.generation + _MORE_IDS))
-        seen: Mapping[int, Remembered] = yield Look(ids)
-        newest = max((nth for nth, producer_id in enumerate(ids) if producer_id in seen), default=-1)
+        seen: Seen = yield Look(ids)
+        newest = max((nth for nth, producer_id in enumerate(ids) if producer_id in seen.states), default=-1)
         if newest < len(ids) - 1:
             break
     partition.generation = max(partition.generation, newest)
     at = partition.generation
-    return _Newest(at, seen.get(ids[at]), ids[: at + 1])
+    is_unknown = newest < 0 and partition.told_to < 0
+    return _Newest(at, seen.states.get(ids[at]), ids[: at + 1], seen.end if is_unknown else 0)
 
 
 def _settle(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, connection: int
-) -> Generator[Step, Any, Told | int]:
-    """Judge a batch by what the leader remembers; a generation: send it under the id of that."""
+) -> Generator[Step, Any, Told | _Way]:
+    """Judge a batch by what the leader remembers; a way to send it."""
     state = newest.state
+    last = state.last if state is not None and state.epoch == batch.epoch else -1
+    if last >= 0:
+        partition.begins()
+    elif partition.older_from >= 0:
+        return (yield from _settle_first(batch, partition, newest, connection))
     if state is not None and state.epoch > batch.epoch:
         return (yield from _when_fenced(batch, partition, newest, connection))
-    last = state.last if state is not None and state.epoch == batch.epoch else -1
+    return (yield from _settle_next(batch, partition, newest, first, last, connection))
+
+
+def _settle_next(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, last: int, connection: int
+) -> Generator[Step, Any, Told | _Way]:
+    """Judge a batch by the last sequence of its epoch that the leader remembers, -1: none."""
+    state = newest.state
     if first.error_code == SEND_AGAIN and last >= 0 and batch.sequence == advance(last, 1):
-        return newest.generation
+        return _Way(newest.generation)
     if batch.epoch == partition.epoch and partition.told >= 0 and (last < 0 or is_before(last, partition.told)):
         lost = yield from _lost(partition, last, newest.ids)
         if lost is not None:
@@ -185,12 +240,41 @@ def _settle(
         return (yield from _when_written(batch, partition, newest, first))
     if state is None and partition.is_doubted(batch.epoch, batch.sequence):
         offset = yield _find(batch, partition, newest)
-        if offset >= 0:
+        if offset is not None:
             return Told(0, offset, cause="written")
     knows_nothing = state is None and last < 0
     if knows_nothing or batch.sequence == (advance(last, 1) if last >= 0 else 0):
-        return newest.generation
+        return _Way(newest.generation)
     return (yield from _gap(batch, partition, newest, connection))
+
+
+def _settle_first(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int
+) -> Generator[Step, Any, Told | _Way]:
+    """Judge a batch under whose epoch nothing is written yet: its client may have sent its records under earlier ones.
+
+    First nothing of these may arrive any more: they are fenced off.
+    """
+    state = newest.state
+    if partition.older_arrive:
+        if state is None or state.epoch < batch.epoch:
+            yield FenceOff(newest.ids[-1], batch.epoch)
+        partition.older_arrive = False
+    is_known = partition.was_told(batch.epoch, batch.sequence)
+    floor = max(partition.floor, newest.since)
+    since = floor if is_known else max(partition.older_from, floor)
+    found: Matched = yield FindOlder(newest.ids, since, floor, partition.unanswered, max(partition.told_to, 0))
+    if found.count == batch.records:
+        partition.older_from = max(partition.older_from, found.end)
+        return Told(0, found.offset, cause=FOUND_OLDER)
+    if is_known:
+        lost = yield from _lost(partition, -1, newest.ids)
+        return lost or Told(0, cause="written")
+    expected = advance(partition.told, 1) if partition.told >= 0 else 0
+    if not found.count and batch.sequence != expected:
+        return (yield from _gap(batch, partition, newest, connection))
+    begins = not batch.sequence and not found.count and (state is None or state.epoch <= batch.epoch)
+    return _Way(newest.generation + (not begins), found.count)
 
 
 def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
@@ -201,32 +285,36 @@ def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
 
 def _when_written(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told
-) -> Generator[Step, Any, Told | int]:
+) -> Generator[Step, Any, Told | _Way]:
     """Answer a batch that others followed. It may be missing, unless the log shows it, or the client has a success.
 
     One that was not sent is sent if it is not found and the broker may know it.
     """
     offset = yield _find(batch, partition, newest)
-    if offset < 0 and first.error_code == SEND_AGAIN and newest.state is not None:
-        return newest.generation
-    if offset < 0 and not partition.was_told(batch.epoch, batch.sequence):
+    if offset is not None:
+        return Told(0, offset, cause="written")
+    if batch.epoch:
+        older: Matched = yield FindOlder(newest.ids)
+        if older.count == batch.records:
+            return Told(0, older.offset, cause=FOUND_OLDER)
+    if first.error_code == SEND_AGAIN and newest.state is not None:
+        return _Way(newest.generation)
+    if not partition.was_told(batch.epoch, batch.sequence):
         return first._replace(cause="unsettled")
-    return Told(0, offset, cause="written")
+    return Told(0, cause="written")
 
 
 def _when_fenced(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int
-) -> Generator[Step, Any, Told | int]:
-    """Continue under another id, unless the client itself has a newer epoch."""
-    if partition.epoch > batch.epoch:
-        return Told(ErrorCode.INVALID_PRODUCER_EPOCH, cause="old_epoch")
+) -> Generator[Step, Any, Told | _Way]:
+    """Continue under another id: another program has raised the epoch."""
     offset = yield _find(batch, partition, newest)
-    if offset >= 0:
+    if offset is not None:
         return Told(0, offset, cause="epoch_raised")
     told = partition.told if batch.epoch == partition.epoch else -1
     if told >= 0 and is_before(advance(told, 1), batch.sequence):
         return (yield from _gap(batch, partition, newest, connection, is_fenced=True))
-    return newest.generation + 1
+    return _Way(newest.generation + 1)
 
 
 def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
@@ -238,7 +326,7 @@ def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generato
 
 def _gap(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int, *, is_fenced: bool = False
-) -> Generator[Step, Any, Told | int]:
+) -> Generator[Step, Any, Told | _Way]:
     """Wait for the batches before, or continue without them if their client has left them out.
 
     A client repeats in order. Where it repeats a batch after a refusal, and nothing before it, the rest is given up. A
@@ -252,4 +340,4 @@ def _gap(
     if batch.epoch <= LAST_EPOCH and not is_fenced:
         yield FenceOff(newest.ids[-1], batch.epoch + 1)
     partition.first, partition.gap_at = batch.sequence, -1
-    return newest.generation + 1
+    return _Way(newest.generation + 1)

@@ -1,17 +1,10 @@
 """What is known of kept producers."""
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
-from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, KeptPartition, KeptProducers, Missing, is_before
+from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, KeptPartition, KeptProducers, Missing
+from kproxy.dedup.kept.raised import Unanswered
 
 KEY = (b"t", 0)
-
-
-def test_sequences_begin_again() -> None:
-    assert is_before(1, 2)
-    assert not is_before(2, 1)
-    assert not is_before(1, 1)
-    assert is_before(SEQUENCE_SPACE - 1, 0)
-    assert not is_before(0, SEQUENCE_SPACE - 1)
 
 
 def test_what_a_client_has_a_success_for_rises_with_its_epoch_and_sequence() -> None:
@@ -212,3 +205,74 @@ def test_the_places_of_the_last_batches_are_known() -> None:
     assert [partition.place(at) for at in (6, 7)] == [-1, 5]
     partition.sends(1, 0, 1)
     assert partition.place(7) == -1
+
+
+def raised(partition: KeptPartition, epoch: int = 1) -> KeptPartition:
+    """The same after its client has raised its epoch."""
+    assert partition.may_be_older(epoch)
+    partition.sends(epoch, 0, 2)
+    return partition
+
+
+def test_what_may_be_in_the_log_under_an_earlier_epoch_is_known_until_one_is_written_under_the_new_one() -> None:
+    partition = KeptPartition()
+    assert not partition.may_be_older(0)
+    partition.sends(0, 0, 1)
+    assert not partition.may_be_older(0)
+    raised(partition)
+    assert (partition.older_from, partition.older_arrive) == (0, True)
+    assert partition.may_be_older(1)
+    partition.begins()
+    assert not partition.may_be_older(1)
+
+
+def test_of_a_producer_that_is_first_seen_under_a_later_epoch_nothing_is_known() -> None:
+    partition = KeptPartition()
+    assert partition.may_be_older(3)
+    assert partition.sends(3, 70, 1) is Arrival.SENT
+    assert (partition.older_from, partition.older_arrive) == (0, True)
+
+
+def test_a_batch_of_an_epoch_that_its_client_has_left_comes_too_late() -> None:
+    partition = KeptPartition(epoch=1, told=3)
+    assert partition.sends(0, 4, 1) is Arrival.OLD
+    assert partition.open == []
+
+
+def test_what_a_client_may_send_again_begins_with_the_last_five_batches() -> None:
+    partition = KeptPartition()
+    for at in range(7):
+        partition.sends(0, at, 1)
+        partition.written(0, at, 1, 100 + at)
+        partition.ends(at)
+    partition.doubts(0, 7)
+    assert raised(partition).older_from == 102
+
+
+def test_or_with_the_first_one() -> None:
+    partition = KeptPartition()
+    partition.sends(0, 0, 1)
+    partition.written(0, 0, 1, 100)
+    assert raised(partition).older_from == 100
+    assert raised(partition, 2).older_from == 100
+
+
+def test_batches_of_earlier_epochs_that_had_no_success_are_remembered_until_one_is_written() -> None:
+    partition = KeptPartition()
+    for at in range(3):
+        partition.sends(0, at, 1)
+    partition.written(0, 0, 1, 100)
+    raised(partition)
+    raised(partition, 2)
+    assert partition.unanswered == (Unanswered(0, 1, 2), Unanswered(1, 0, 0))
+    for epoch in range(3, 20):
+        raised(partition, epoch)
+    assert len(partition.unanswered) == 8
+    partition.begins()
+    assert partition.unanswered == ()
+
+
+def test_a_batch_that_was_found_shows_no_loss() -> None:
+    partition = KeptPartition(epoch=1, told_to=50)
+    assert partition.written(1, 0, 2, 40, is_found=True) is None
+    assert (partition.told, partition.told_to, partition.place(0)) == (1, 50, 40)

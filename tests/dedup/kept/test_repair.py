@@ -9,7 +9,22 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import Arrival, KeptPartition, Missing
-from kproxy.dedup.kept.repair import Check, FenceOff, Find, KeptBatch, Look, Remembered, Send, Step, Told, repair
+from kproxy.dedup.kept.raised import Matched, Unanswered
+from kproxy.dedup.kept.repair import (
+    FOUND_OLDER,
+    Check,
+    FenceOff,
+    Find,
+    FindOlder,
+    KeptBatch,
+    Look,
+    Remembered,
+    Seen,
+    Send,
+    Step,
+    Told,
+    repair,
+)
 
 ID = 1 << 40 | 4711
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -25,13 +40,14 @@ class Log:
         self,
         remembers: Mapping[int, Remembered] | None = None,
         *,
-        found: int = -1,
+        found: int | None = None,
         gone: bool = False,
         sends: Sequence[Told] = (WRITTEN,),
+        older: Sequence[Matched] = (),
     ) -> None:
         """``remembers``: by how many ids were used before."""
         self.remembers = {successor(ID, nth): state for nth, state in (remembers or {}).items()}
-        self.found, self.gone, self.sends = found, gone, list(sends)
+        self.found, self.gone, self.sends, self.older = found, gone, list(sends), list(older)
         self.steps: list[Step] = []
 
     def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER) -> Told:
@@ -50,9 +66,11 @@ class Log:
             self.steps.append(step)
         match step:
             case Look(producer_ids):
-                return {one: state for one, state in self.remembers.items() if one in producer_ids}
+                return Seen({one: state for one, state in self.remembers.items() if one in producer_ids}, 1000)
             case Find():
                 return self.found
+            case FindOlder():
+                return self.older.pop(0) if self.older else Matched()
             case Check():
                 return self.gone
             case FenceOff():
@@ -266,3 +284,112 @@ def test_a_repeated_batch_whose_place_is_known_is_checked_there() -> None:
     log = Log({0: Remembered(0, 3)}, gone=True)
     assert log.run(batch(4), partition, AGAIN).error_code == 0
     assert log.steps == [Check(50, (ID,)), Send(ID)]
+
+
+def raised(**more: Any) -> KeptPartition:
+    """A partition whose client has raised its epoch to 1."""
+    return KeptPartition(**{"epoch": 1, "older_from": 40, "older_arrive": True, "told_to": 44, "floor": 30, **more})
+
+
+def older(partition: KeptPartition, *ids: int) -> FindOlder:
+    return FindOlder(ids, partition.older_from, 30, partition.unanswered, 44)
+
+
+def test_under_a_raised_epoch_earlier_ones_are_fenced_off_and_then_compared() -> None:
+    partition = raised(unanswered=(Unanswered(0, 3, 4),))
+    log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
+    steps = [FenceOff(ID, 1), older(partition, ID)]
+    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, 42, cause=FOUND_OLDER)
+    assert log.steps == steps
+    assert (partition.older_from, partition.older_arrive) == (44, False)
+
+
+def test_what_is_not_in_the_log_is_sent_under_the_same_id_if_it_is_the_first_of_its_epoch() -> None:
+    partition = raised()
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(0, epoch=1), partition, AGAIN) == WRITTEN._replace(cause="sent_alone")
+    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 40, 30, (), 44), Send(ID)]
+    assert (partition.older_from, partition.generation) == (-1, 0)
+
+
+@pytest.mark.parametrize("state", [Remembered(1, -1), Remembered(3, -1)])
+def test_what_is_fenced_already_is_not_fenced_again(state: Remembered) -> None:
+    log = Log({0: state})
+    log.run(batch(0, epoch=1), raised(), AGAIN)
+    assert log.steps[1:] == [Send(successor(ID, int(state.epoch > 1)))]
+
+
+def test_nor_is_it_where_nothing_may_arrive() -> None:
+    log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
+    log.run(batch(0, epoch=1), raised(older_arrive=False), AGAIN)
+    assert log.steps == [FindOlder((ID,), 40, 30, (), 44)]
+
+
+def test_the_rest_of_a_batch_goes_under_another_id() -> None:
+    partition = raised()
+    log = Log({0: Remembered(0, 9)}, older=[Matched(1, 42, 43)])
+    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
+    assert log.steps[2:] == [Send(successor(ID, 1), 1)]
+    assert (partition.older_from, partition.generation) == (-1, 1)
+
+
+def test_so_does_what_follows_a_batch_that_was_in_the_log() -> None:
+    partition = raised(told=1, told_from=0, older_arrive=False)
+    log = Log({0: Remembered(1, -1)})
+    assert log.run(batch(2, epoch=1), partition, AGAIN).error_code == 0
+    assert log.steps[1:] == [Send(successor(ID, 1))]
+
+
+def test_until_one_is_written_all_are_compared() -> None:
+    partition = raised()
+    log = Log({0: Remembered(0, 9)}, older=[Matched(), Matched()], sends=[Told(AGAIN), WRITTEN])
+    for error in AGAIN, 0:
+        assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == error
+    assert log.steps == [FenceOff(ID, 1), *[FindOlder((ID,), 40, 30, (), 44), Send(ID)] * 2]
+
+
+def test_a_batch_before_its_predecessors_waits_for_them_under_a_raised_epoch_too() -> None:
+    partition = raised()
+    log = Log({0: Remembered(0, 9)})
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(AGAIN, cause="waits_for_others")
+
+
+def test_unless_it_is_in_the_log() -> None:
+    """Another process found what precedes it there, and wrote nothing under the new epoch."""
+    log = Log({0: Remembered(1, -1)}, older=[Matched(2, 42, 44)])
+    assert log.run(batch(4, epoch=1), raised(), AGAIN).base_offset == 42
+
+
+def test_what_is_repeated_is_searched_from_the_floor_since_others_were_found_after_it() -> None:
+    partition = raised(told=3, told_from=0, older_from=43)
+    log = Log({0: Remembered(1, -1)}, older=[Matched(2, -1, 43)])
+    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause=FOUND_OLDER)
+    assert log.steps == [FindOlder((ID,), 30, 30, (), 44)]
+    assert partition.older_from == 43
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_repeated_and_not_there_was_deleted_or_is_lost(gone: bool) -> None:
+    told = Log({0: Remembered(1, -1)}, gone=gone).run(batch(0, epoch=1), raised(told=3, told_from=0), AGAIN)
+    assert (told.error_code, told.cause) == ((OUT_OF_ORDER, "lost") if gone else (0, "written"))
+
+
+def test_where_nobody_knows_of_the_producer_only_what_is_written_from_now_on_is_compared() -> None:
+    partition = KeptPartition(epoch=1, older_from=0, older_arrive=True)
+    log = Log()
+    assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == 0
+    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 1000, 1000), Send(ID)]
+
+
+def test_once_another_process_has_written_under_the_epoch_nothing_older_is_repeated() -> None:
+    partition = raised()
+    log = Log({2: Remembered(1, 5)})
+    assert log.run(batch(6, epoch=1), partition, AGAIN).error_code == 0
+    assert log.steps == [Send(successor(ID, 2))]
+    assert partition.older_from == -1
+
+
+def test_a_batch_whose_records_were_all_in_the_log_is_found_there_after_a_restart() -> None:
+    log = Log({1: Remembered(1, 9)}, older=[Matched(2, 42, 44)])
+    assert log.run(batch(0, epoch=1), KeptPartition(epoch=1), AGAIN) == Told(0, 42, cause=FOUND_OLDER)
+    assert log.steps == [Find((ID, successor(ID, 1))), FindOlder((ID, successor(ID, 1)))]

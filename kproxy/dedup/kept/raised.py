@@ -1,0 +1,72 @@
+"""A batch under an epoch that its client has raised, compared with the batches of earlier epochs in the log.
+
+A client that raises its epoch, after a time-out of its own, sends again what it has no success for, under new numbers
+and perhaps in other batches. It keeps the order. So the records that it repeats are the first ones that it sends, and
+what follows a record which is not in the log is new.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
+from kproxy.dedup.kept.numbers import is_before
+
+
+class OldRecord(NamedTuple):
+    """A record that is in the log under an earlier epoch of its producer."""
+
+    offset: int
+    digest: Digest
+    #: It surely had no success.
+    is_unanswered: bool = False
+
+
+class Unanswered(NamedTuple):
+    """Batches of an epoch that had no success, by their first sequences."""
+
+    epoch: int
+    first: int
+    last: int
+
+    def has(self, epoch: int, sequence: int) -> bool:
+        """Whether a batch is one of these."""
+        return epoch == self.epoch and not (is_before(sequence, self.first) or is_before(self.last, sequence))
+
+
+class Matched(NamedTuple):
+    """The first records of a batch that are in the log."""
+
+    count: int = 0
+    #: The offset of the first one; -1: they are not next to each other.
+    offset: int = -1
+    #: The offset after the last one: what the client repeats next comes later.
+    end: int = -1
+
+
+def is_copy(old: OldRecord, record: Digest) -> bool:
+    """Whether a record is the one in the log: it has the same timestamp of its client.
+
+    Where the log has none (LogAppendTime), an equal record is a copy only of one that surely had no success.
+    """
+    if old.digest.timestamp_ms == UNTIMED:
+        return old.is_unanswered and old.digest.content == record.content
+    return old.digest == record
+
+
+def align(records: Digests, log: Iterable[OldRecord]) -> Matched:
+    """Return which of the first records of a batch are in the log.
+
+    ``log``: in its order. A record there that the client does not repeat is one that it has a success for, or has
+    given up.
+    """
+    found: list[int] = []
+    left = iter(log)
+    for record in records:
+        offset = next((old.offset for old in left if is_copy(old, record)), None)
+        if offset is None:
+            break
+        found.append(offset)
+    if not found:
+        return Matched()
+    is_whole = found[-1] - found[0] == len(found) - 1
+    return Matched(len(found), found[0] if is_whole else -1, found[-1] + 1)

@@ -1,0 +1,62 @@
+"""Records under a raised epoch, and those in the log under earlier ones."""
+
+import pytest
+
+from kproxy.codec.sequence import SEQUENCE_SPACE
+from kproxy.dedup.digest import UNTIMED, Digest, Digests
+from kproxy.dedup.kept.raised import Matched, OldRecord, Unanswered, align
+
+
+def digest(name: str, time: int = 1) -> Digest:
+    return Digest(name.encode().ljust(16), time)
+
+
+def log(names: str, first: int = 10, time: int = 1, *, unanswered: bool = False) -> list[OldRecord]:
+    """A record for each letter; a space is another producer's."""
+    return [OldRecord(first + at, digest(one, time), unanswered) for at, one in enumerate(names) if one != " "]
+
+
+def batch(names: str, time: int = 1) -> Digests:
+    return Digests.of(digest(one, time) for one in names)
+
+
+@pytest.mark.parametrize(
+    ("sent", "held", "found"),
+    [
+        ("abc", "abc", Matched(3, 10, 13)),
+        ("ab", "abc", Matched(2, 10, 12)),
+        ("bc", "abc", Matched(2, 11, 13)),  # it has a success for the first one
+        ("abcd", "abc", Matched(3, 10, 13)),
+        ("ac", "abc", Matched(2, -1, 13)),  # it has given one up
+        ("ab", "a b", Matched(2, -1, 13)),
+        ("d", "abc", Matched()),
+        ("da", "abc", Matched()),  # what follows a new record is new
+        ("ba", "ab", Matched(1, 11, 12)),
+        ("aaa", "aa", Matched(2, 10, 12)),  # each one in the log is repeated once
+        ("a", "", Matched()),
+    ],
+)
+def test_the_first_records_that_are_in_the_log_in_that_order(sent: str, held: str, found: Matched) -> None:
+    assert align(batch(sent), log(held)) == found
+
+
+def test_an_equal_record_of_another_time_is_new() -> None:
+    assert align(batch("a", time=2), log("a")) == Matched()
+
+
+def test_where_the_log_has_no_timestamps_only_what_had_no_success_is_repeated() -> None:
+    """A heartbeat is written each time."""
+    assert align(batch("a", time=2), log("a", time=UNTIMED)) == Matched()
+    assert align(batch("a", time=2), log("a", time=UNTIMED, unanswered=True)) == Matched(1, 10, 11)
+
+
+def test_batches_without_a_success() -> None:
+    some = Unanswered(2, SEQUENCE_SPACE - 1, 3)
+    assert [some.has(2, at) for at in (SEQUENCE_SPACE - 2, SEQUENCE_SPACE - 1, 0, 3, 4)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert not some.has(1, 0)
