@@ -223,15 +223,15 @@ class BrokerLog:
         surveyed: Mapping[TopicPartition, Survey] = _UNSURVEYED,
         failed: Failures | None = None,
         depth: Depth = LAST,
-        together: bool = False,
+        together: int | None = None,
     ) -> dict[TopicPartition, list[Batch]]:
         """The last batches of each of the producers, by partition and in order, as ``depth`` says.
 
         They are read backwards from the log's end, at most ``recovery_max_bytes`` of each partition. ``floors``:
         offsets below which nothing is of interest; ``unseen``: the same by producer id; ``first_epochs``: by producer
         id the epoch at whose sequence 0 it began; ``surveyed``: what the leaders returned before, and may have
-        forgotten since; ``together``: all of them count as one producer. With ``failed``, partitions that cannot be
-        read are added to it and left out.
+        forgotten since; ``together``: all of them count as one producer, which writes under this id now. With
+        ``failed``, partitions that cannot be read are added to it and left out.
         """
         failures: Failures = {}
         seen = await self.survey(places, failures)

@@ -144,11 +144,12 @@ class Tail:
         max_bytes: int,
         depth: Depth = LAST,
         *,
-        together: bool = False,
+        together: int | None = None,
     ) -> None:
         """``max_bytes`` are looked through, about; what is found takes no more than so much memory, either.
 
-        ``together``: the last batches of all of them are searched for, as if they were one.
+        ``together``: the last batches of all of them are searched for, as if they were one, which writes under this id
+        now. Only its own last batch is waited for: the others are before it.
         """
         self._wanted = wanted
         self._together = together
@@ -169,7 +170,7 @@ class Tail:
     @property
     def batches(self) -> list[Batch]:
         """The batches in the order of the log."""
-        return tail_of(self._batches, self._epochs, self._depth, together=self._together)[0]
+        return tail_of(self._batches, self._epochs, self._depth, together=self._together is not None)[0]
 
     @property
     def wish(self) -> ReadRange | None:
@@ -232,10 +233,10 @@ class Tail:
     def _has(self, depth: Depth) -> bool:
         """Whether all is found that is of interest."""
         above = {each.row.producer_id: each.first_epoch for each in self._wanted if each.floor < self._low}
-        return tail_of(self._batches, above, depth, self._low, together=self._together)[1]
+        return tail_of(self._batches, above, depth, self._low, together=self._together is not None)[1]
 
     def _wait(self, end: int) -> None:
-        rows = [each.row for each in self._wanted]
+        rows = [each.row for each in self._wanted if self._together in (None, each.row.producer_id)]
         missing = any(not holds(self._batches, row.producer_id, row.epoch, row.last_sequence) for row in rows)
         self.may_wait = missing and self._room > 0
         self._window = LogRange(end, end + 1, self._room) if self.may_wait else None

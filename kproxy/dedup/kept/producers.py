@@ -94,7 +94,7 @@ class KeptPartition:
         A broker takes the first batch of a producer that it does not know at any sequence. So until one is in the log,
         none is sent that follows one which was refused; unless its client repeats it, and not that one.
         """
-        if epoch < self.epoch:
+        if self.has_left(epoch):
             return Arrival.OLD
         if epoch > self.epoch:
             self._raises(epoch)
@@ -130,7 +130,15 @@ class KeptPartition:
             after = Unanswered(self.epoch, advance(self.told, 1) if self.told >= 0 else self.first, self.newest)
             self.unanswered = (*self.unanswered, after)[-_MOST_EPOCHS:]
         self.older_arrive = self.older_arrive or self.epoch < 0 or bool(self.open) or self.doubted >= 0
-        self.older_from = self.floor
+        self.older_from = self._first_older()
+
+    def _first_older(self) -> int:
+        """The offset from which on the client may send records again: it may not have received the last responses."""
+        return self.floor
+
+    def has_left(self, epoch: int) -> bool:
+        """Whether the client has raised its epoch since: it wants no more of the batches of this one."""
+        return epoch < self.epoch
 
     def begins(self) -> None:
         """Records that a batch is written under the client's newest epoch: no more of the earlier ones will come."""

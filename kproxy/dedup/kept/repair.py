@@ -159,7 +159,7 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     ``first``: the broker's response to it, SEND_AGAIN: it was not sent; ``connection``: the serial number of that over
     which it came.
     """
-    if batch.epoch < partition.epoch:
+    if partition.has_left(batch.epoch):
         return Told(OLD_EPOCH, cause="old_epoch")
     told = first
     place = partition.place(batch.sequence) if first.error_code == SEND_AGAIN else -1

@@ -1,0 +1,60 @@
+"""Broken on purpose: kproxy without a rule about epochs that idempotent clients raise."""
+
+from dataclasses import replace
+from typing import Final
+
+from kproxy.dedup.kept import raised, repair
+from kproxy.dedup.kept.producers import KeptPartition
+from kproxy.net import kept_repairs
+from verification.simulation import broken_kept, broken_rules
+from verification.simulation.invariants import DUPLICATE, LOST, MERGED, OFFSETS
+from verification.simulation.plan import LOG_APPEND_TIME
+from verification.simulation.tastes import MOSTLY, Taste
+from verification.simulation.variants import Variant
+
+_RAISING: Final = Taste(
+    faults=("half_open", "slow_broker", "dropped_answer", "upstream_half_open", "upstream_delay"),
+    fault_count=(8, 12),
+    numbered=(True,),
+    raises=("same", "split", "join"),
+    request_timeouts=(2.0,),
+    topics=((),),
+    ages=(0.0,),
+    instances=(1,),
+)
+
+KEPT_VARIANTS: Final = (
+    Variant("what comes under a raised epoch is new", ((KeptPartition, "may_be_older", broken_rules.no),), _RAISING),
+    Variant(
+        "what is in flight under an earlier epoch is not fenced off",
+        ((repair, "_settle_first", broken_kept.unfenced),),
+        _RAISING,
+    ),
+    Variant(
+        "a batch of an epoch that its client has left is sent",
+        ((KeptPartition, "has_left", broken_rules.no),),
+        replace(_RAISING, faults=("delay", "upstream_delay", "cut")),
+    ),
+    Variant(
+        "what was found under one raised epoch is not searched under the next",
+        ((KeptPartition, "_first_older", broken_kept.continued),),
+        _RAISING,
+    ),
+    Variant(
+        "a batch is in the log as a whole",
+        ((kept_repairs, "align", broken_kept.whole),),
+        replace(_RAISING, raises=("join",), depths=(5,)),
+    ),
+    Variant(
+        "an equal record is a copy, whatever its timestamp",
+        ((raised, "is_copy", broken_kept.equal),),
+        replace(_RAISING, equal=MOSTLY),
+        (MERGED, LOST, OFFSETS, DUPLICATE),
+    ),
+    Variant(
+        "where there are no timestamps, an equal record is a copy",
+        ((raised, "is_copy", broken_kept.equal),),
+        replace(_RAISING, equal=MOSTLY, topics=(LOG_APPEND_TIME,)),
+        (MERGED, LOST, OFFSETS),
+    ),
+)
