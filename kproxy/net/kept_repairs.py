@@ -11,10 +11,11 @@ import trio
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
+from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
-from kproxy.dedup.digest import Digests
-from kproxy.dedup.kept.raised import Matched, OldRecord, align
+from kproxy.dedup.digest import Digest, Digests
+from kproxy.dedup.kept.raised import Matched, OldRecord, align, count_written
 from kproxy.dedup.kept.repair import (
     FOUND_OLDER,
     SEND_AGAIN,
@@ -22,6 +23,7 @@ from kproxy.dedup.kept.repair import (
     FenceOff,
     Find,
     FindOlder,
+    FindOwn,
     Look,
     Remembered,
     Seen,
@@ -35,7 +37,7 @@ from kproxy.dedup.losses import ReportLoss
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.broker_log import ActiveProducer, BrokerLog
-from kproxy.net.broker_log_batches import Depth
+from kproxy.net.broker_log_batches import Batch, Depth
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.brokers.pool import Pool
@@ -187,6 +189,9 @@ class KeptRepairs:
             case FindOlder():
                 async with self._reads:
                     return await self._find_older(ask, part, place, step)
+            case FindOwn():
+                async with self._reads:
+                    return await self._find_own(ask, part, place, step)
             case Check(offset, producer_ids):
                 async with self._reads:
                     return await self._broker_log.is_lost(place, offset, producer_ids)
@@ -213,29 +218,51 @@ class KeptRepairs:
         return None
 
     async def _find_older(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOlder) -> Matched:
-        batch, newest, since = part.batch, step.producer_ids[-1], step.since
-        surveyed = {place: (0, {newest: ActiveProducer(newest, batch.epoch, -1, -1)})}
+        epoch, since = part.batch.epoch, step.since
+        found = await self._last_few(part, place, step)
+        older = [one for one in found if one.header.producer_epoch < epoch and one.next_offset > since]
+        own, read = await self._read(ask, part, older)
+        log: list[OldRecord] = []
+        for (header, _), (digests, offsets) in zip(older, read, strict=True):
+            had_none = any(each.has(header.producer_epoch, header.base_sequence) for each in step.unanswered)
+            first = step.unanswered_from if had_none else inf
+            log += [OldRecord(at, one, at >= first) for at, one in zip(offsets, digests, strict=True) if at >= since]
+        return align(own, log)
+
+    async def _find_own(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOwn) -> int:
+        batch = part.batch
+        found = await self._last_few(part, place, step)
+        same = [one for one in found if one.header.producer_epoch == batch.epoch]
+        own, read = await self._read(ask, part, same)
+        log: dict[int, Digest] = {}
+        for (header, _), (digests, offsets) in zip(same, read, strict=True):
+            for at, one in zip(offsets, digests, strict=True):
+                log[advance(header.base_sequence, at - header.base_offset)] = one
+        return count_written(own, batch.sequence, step.last, log)
+
+    async def _last_few(self, part: KeptPart, place: TopicPartition, step: FindOlder | FindOwn) -> Sequence[Batch]:
+        """The last batches of a producer, whichever of its ids they are under, in the order of the log."""
+        newest = step.producer_ids[-1]  # the leader may have forgotten it
+        surveyed = {place: (0, {newest: ActiveProducer(newest, part.batch.epoch, -1, -1)})}
+        floors, ids = {place: step.floor}, set(step.producer_ids)
         found = await self._broker_log.tails(
-            [place],
-            set(step.producer_ids),
-            floors={place: step.floor},
-            surveyed=surveyed,
-            depth=_LAST_FEW,
-            together=True,
+            [place], ids, floors=floors, surveyed=surveyed, depth=_LAST_FEW, together=newest
         )
-        older = [one for one in found[place] if one.header.producer_epoch < batch.epoch and one.next_offset > since]
-        if not older:
-            return Matched()
+        return found[place]
+
+    async def _read(
+        self, ask: RepairRequest, part: KeptPart, batches: Sequence[Batch]
+    ) -> tuple[Digests, list[tuple[Digests, Sequence[int]]]]:
+        """The records of the client's batch, and those of batches in the log, with their offsets."""
+        if not batches:
+            return Digests(), []
         reading = LogReading(self._config.decompression_max_bytes, self._converting)
-        records: list[Digests] = []
-        reading.take(bytes(memoryview(ask.call.frame)[part.start : part.end]), lambda own, _: records.append(own))
-        log: list[tuple[int, list[OldRecord]]] = []
-        for one in older:
-            head = one.header
-            had_none = any(each.has(head.producer_epoch, head.base_sequence) for each in step.unanswered)
-            reading.take(one.data, partial(_take_old, log, since, step.unanswered_from if had_none else None))
+        found: dict[int, tuple[Digests, Sequence[int]]] = {}
+        own = bytes(memoryview(ask.call.frame)[part.start : part.end])
+        for nth, data in enumerate((own, *(one.data for one in batches))):
+            reading.take(data, partial(_put, found, nth))
         await reading.finish()
-        return align(records[0], [old for _, rows in sorted(log) for old in rows])
+        return found[0][0], [found[nth] for nth in range(1, len(found))]
 
     async def _stamped(self, ask: RepairRequest, part: KeptPart, producer_id: int, left_out: int) -> memoryview:
         if not left_out:
@@ -265,18 +292,8 @@ class KeptRepairs:
         return Told(row.error_code, row.base_offset, row.log_append_time_ms)
 
 
-def _take_old(
-    log: list[tuple[int, list[OldRecord]]],
-    since: int,
-    unanswered_from: int | None,
-    digests: Digests,
-    offsets: Sequence[int],
-) -> None:
-    """Adds the records of a batch at ``since`` or later; those from ``unanswered_from`` on had no success."""
-    first = inf if unanswered_from is None else unanswered_from
-    rows = [OldRecord(at, one, at >= first) for at, one in zip(offsets, digests, strict=True) if at >= since]
-    if rows:
-        log.append((rows[0].offset, rows))
+def _put(found: dict[int, tuple[Digests, Sequence[int]]], nth: int, digests: Digests, offsets: Sequence[int]) -> None:
+    found[nth] = digests, offsets
 
 
 def _is_open(told: Told) -> bool:

@@ -350,6 +350,15 @@ async def test_a_batch_of_which_a_part_is_in_the_log_is_written_without_it_once(
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
+async def test_a_batch_that_its_client_has_formed_anew_is_written_without_what_is_there() -> None:
+    async with producing() as (proxy, producer):
+        assert await producer.send_records(1, b"b", b"c", b"d", b"e") == [(0, -1)]
+        assert await producer.send_records(1, b"b", b"c", b"d", b"e") == [(0, -1)]
+        assert await producer.send_records(4, b"e", b"f") == [(0, -1)]
+        assert await producer.send(6, b"g") == [(0, 6)]
+        assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+
+
 async def test_another_process_finds_what_was_written_under_earlier_epochs() -> None:
     async with cluster() as fake:
         async with started(fake) as proxy:

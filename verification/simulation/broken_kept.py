@@ -31,4 +31,4 @@ def equal(old: OldRecord, record: Digest) -> bool:
 def whole(records: Digests, log: Iterable[OldRecord]) -> Matched:
     """A batch is in the log, or none of it."""
     found = _ALIGN(records, log)
-    return found if found.count == len(records) else Matched()
+    return found if found.records == len(records) else Matched()

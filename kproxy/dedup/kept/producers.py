@@ -171,6 +171,12 @@ class KeptPartition:
         known: dict[int, int] = dict(_PLACE.iter_unpack(self.places))
         return known.get(sequence, -1)
 
+    def _moves(self, sequence: int, offset: int) -> None:
+        """Records the offset of a batch; -1: its records are not next to each other."""
+        others = b"".join(_PLACE.pack(*one) for one in _PLACE.iter_unpack(self.places) if one[0] != sequence)
+        new = _PLACE.pack(sequence, offset) if offset >= 0 else b""
+        self.places = others[-_KEPT_PLACES:] + new
+
     def is_followed(self, sequence: int, arrival: int) -> bool:
         """Whether one before a batch came after it, and was refused: its client reads that, and repeats that, later."""
         return any(is_before(one, sequence) and came > arrival for one, came in self.refused)
@@ -218,8 +224,8 @@ class KeptPartition:
             return gone
         if self.told_from == advance(last, 1) and self.told >= 0:
             self.told_from = sequence
-        if base_offset >= 0 and self.place(sequence) != base_offset:
-            self.places = self.places[-_KEPT_PLACES:] + _PLACE.pack(sequence, base_offset)
+        if self.place(sequence) != base_offset:
+            self._moves(sequence, base_offset)
         self.missing = -1
         self._settles(last)
         if self.told < 0 or is_before(self.told, last):

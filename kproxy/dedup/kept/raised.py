@@ -5,9 +5,10 @@ and perhaps in other batches. It keeps the order. So the records that it repeats
 what follows a record which is not in the log is new.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kproxy.codec.sequence import advance
 from kproxy.dedup.digest import UNTIMED, Digest, Digests
 from kproxy.dedup.kept.numbers import is_before
 
@@ -36,7 +37,7 @@ class Unanswered(NamedTuple):
 class Matched(NamedTuple):
     """The first records of a batch that are in the log."""
 
-    count: int = 0
+    records: int = 0
     #: The offset of the first one; -1: they are not next to each other.
     offset: int = -1
     #: The offset after the last one: what the client repeats next comes later.
@@ -51,6 +52,21 @@ def is_copy(old: OldRecord, record: Digest) -> bool:
     if old.digest.timestamp_ms == UNTIMED:
         return old.is_unanswered and old.digest.content == record.content
     return old.digest == record
+
+
+def count_written(records: Digests, first: int, last: int, log: Mapping[int, Digest]) -> int:
+    """Return how many of a batch's first records, from sequence ``first`` up to ``last``, are in the log.
+
+    ``log``: records of its epoch, by their sequences.
+    """
+    count = 0
+    for at, record in enumerate(records):
+        sequence = advance(first, at)
+        old = log.get(sequence)
+        if old is None or old.content != record.content or is_before(last, sequence):
+            break
+        count += 1
+    return count
 
 
 def align(records: Digests, log: Iterable[OldRecord]) -> Matched:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.codec.sequence import advance
+from kproxy.codec.sequence import advance, distance
 from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.numbers import is_before
 from kproxy.dedup.kept.producers import KeptPartition, Missing
@@ -98,6 +98,15 @@ class FindOlder(NamedTuple):
     unanswered_from: int = 0
 
 
+class FindOwn(NamedTuple):
+    """Search the log for the batch's first records up to a sequence, under its own epoch; how many are there."""
+
+    producer_ids: tuple[int, ...]
+    last: int
+    #: Their last batch is not before this offset.
+    floor: int = 0
+
+
 class Check(NamedTuple):
     """Read the record at an offset; whether it is lost: not deleted by retention, and not one of these producers'."""
 
@@ -131,7 +140,7 @@ class Told(NamedTuple):
     cause: str = ""
 
 
-Step: TypeAlias = Look | Find | FindOlder | Check | FenceOff | Send
+Step: TypeAlias = Look | Find | FindOlder | FindOwn | Check | FenceOff | Send
 Repair: TypeAlias = Generator[Step, Any, Told]
 
 
@@ -162,8 +171,9 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     if partition.has_left(batch.epoch):
         return Told(OLD_EPOCH, cause="old_epoch")
     told = first
-    place = partition.place(batch.sequence) if first.error_code == SEND_AGAIN else -1
-    if place >= 0 and batch.epoch == partition.epoch:
+    is_told = partition.was_told(batch.epoch, batch.sequence) and partition.was_told(batch.epoch, batch.last)
+    place = partition.place(batch.sequence) if first.error_code == SEND_AGAIN and is_told else -1
+    if place >= 0:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(partition.generation + 1))
         if not (yield Check(place, ids)):
             return Told(0, place, cause="written")
@@ -238,6 +248,10 @@ def _settle_next(
         last = partition.told  # the broker has forgotten it
     if last >= 0 and not is_before(last, batch.last):
         return (yield from _when_written(batch, partition, newest, first))
+    if last >= 0 and not is_before(last, batch.sequence):
+        begun = yield from _when_begun(batch, partition, newest, last)
+        if begun is not None:
+            return begun
     if state is None and partition.is_doubted(batch.epoch, batch.sequence):
         offset = yield _find(batch, partition, newest)
         if offset is not None:
@@ -264,17 +278,28 @@ def _settle_first(
     floor = max(partition.floor, newest.since)
     since = floor if is_known else max(partition.older_from, floor)
     found: Matched = yield FindOlder(newest.ids, since, floor, partition.unanswered, max(partition.told_to, 0))
-    if found.count == batch.records:
+    if found.records == batch.records:
         partition.older_from = max(partition.older_from, found.end)
         return Told(0, found.offset, cause=FOUND_OLDER)
     if is_known:
         lost = yield from _lost(partition, -1, newest.ids)
         return lost or Told(0, cause="written")
     expected = advance(partition.told, 1) if partition.told >= 0 else 0
-    if not found.count and batch.sequence != expected:
+    if not found.records and batch.sequence != expected:
         return (yield from _gap(batch, partition, newest, connection))
-    begins = not batch.sequence and not found.count and (state is None or state.epoch <= batch.epoch)
-    return _Way(newest.generation + (not begins), found.count)
+    begins = not batch.sequence and not found.records and (state is None or state.epoch <= batch.epoch)
+    return _Way(newest.generation + (not begins), found.records)
+
+
+def _when_begun(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, last: int
+) -> Generator[Step, Any, _Way | None]:
+    """Leave out the first records of a batch if they are in the log, up to the last sequence there; None: they are not.
+
+    librdkafka forms its batches anew after it has given records up, and each record keeps its sequence.
+    """
+    written: int = yield FindOwn(newest.ids, last, partition.floor)
+    return _Way(newest.generation, written) if written == distance(batch.sequence, last) + 1 else None
 
 
 def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
@@ -293,9 +318,12 @@ def _when_written(
     offset = yield _find(batch, partition, newest)
     if offset is not None:
         return Told(0, offset, cause="written")
+    written: int = yield FindOwn(newest.ids, batch.last, partition.floor)
+    if written == batch.records:
+        return Told(0, cause="written")
     if batch.epoch:
         older: Matched = yield FindOlder(newest.ids)
-        if older.count == batch.records:
+        if older.records == batch.records:
             return Told(0, older.offset, cause=FOUND_OLDER)
     if first.error_code == SEND_AGAIN and newest.state is not None:
         return _Way(newest.generation)

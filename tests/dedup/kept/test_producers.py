@@ -276,3 +276,10 @@ def test_a_batch_that_was_found_shows_no_loss() -> None:
     partition = KeptPartition(epoch=1, told_to=50)
     assert partition.written(1, 0, 2, 40, is_found=True) is None
     assert (partition.told, partition.told_to, partition.place(0)) == (1, 50, 40)
+
+
+def test_a_batch_whose_records_are_not_next_to_each_other_has_no_place() -> None:
+    partition = KeptPartition(epoch=0)
+    partition.written(0, 6, 1, 11)
+    partition.written(0, 6, 2, -1)
+    assert partition.place(6) == -1

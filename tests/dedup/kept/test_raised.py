@@ -4,7 +4,7 @@ import pytest
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.digest import UNTIMED, Digest, Digests
-from kproxy.dedup.kept.raised import Matched, OldRecord, Unanswered, align
+from kproxy.dedup.kept.raised import Matched, OldRecord, Unanswered, align, count_written
 
 
 def digest(name: str, time: int = 1) -> Digest:
@@ -60,3 +60,14 @@ def test_batches_without_a_success() -> None:
         False,
     ]
     assert not some.has(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "names", "last", "count"),
+    [(2, "cde", 3, 2), (2, "cde", 4, 2), (0, "abcd", 2, 3), (0, "abc", 3, 3), (3, "xe", 3, 0), (4, "e", 3, 0)],
+)
+def test_the_first_records_that_are_written_under_their_own_numbers(
+    first: int, names: str, last: int, count: int
+) -> None:
+    log = {at: digest(one) for at, one in enumerate("abcd")}
+    assert count_written(batch(names), first, last, log) == count

@@ -16,6 +16,7 @@ from kproxy.dedup.kept.repair import (
     FenceOff,
     Find,
     FindOlder,
+    FindOwn,
     KeptBatch,
     Look,
     Remembered,
@@ -44,10 +45,12 @@ class Log:
         gone: bool = False,
         sends: Sequence[Told] = (WRITTEN,),
         older: Sequence[Matched] = (),
+        own: int = 0,
     ) -> None:
         """``remembers``: by how many ids were used before."""
         self.remembers = {successor(ID, nth): state for nth, state in (remembers or {}).items()}
         self.found, self.gone, self.sends, self.older = found, gone, list(sends), list(older)
+        self.own = own
         self.steps: list[Step] = []
 
     def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER) -> Told:
@@ -71,6 +74,8 @@ class Log:
                 return self.found
             case FindOlder():
                 return self.older.pop(0) if self.older else Matched()
+            case FindOwn():
+                return self.own
             case Check():
                 return self.gone
             case FenceOff():
@@ -262,7 +267,7 @@ def test_a_repeated_batch_that_is_not_found_is_for_the_broker_to_decide_if_it_kn
     log = Log({0: Remembered(0, 9)})
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=20)
     assert log.run(batch(4), partition, AGAIN).base_offset == WRITTEN.base_offset
-    assert log.steps == [Find((ID,)), Send(ID)]
+    assert log.steps == [Find((ID,)), FindOwn((ID,), 5), Send(ID)]
     log = Log({0: Remembered(0, 9)}, sends=[Told(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
     assert log.run(batch(4), partition, AGAIN) == Told(0, cause="written")
 
@@ -392,4 +397,31 @@ def test_once_another_process_has_written_under_the_epoch_nothing_older_is_repea
 def test_a_batch_whose_records_were_all_in_the_log_is_found_there_after_a_restart() -> None:
     log = Log({1: Remembered(1, 9)}, older=[Matched(2, 42, 44)])
     assert log.run(batch(0, epoch=1), KeptPartition(epoch=1), AGAIN) == Told(0, 42, cause=FOUND_OLDER)
-    assert log.steps == [Find((ID, successor(ID, 1))), FindOlder((ID, successor(ID, 1)))]
+    ids = ID, successor(ID, 1)
+    assert log.steps == [Find(ids), FindOwn(ids, 1), FindOlder(ids)]
+
+
+def test_of_a_batch_whose_first_records_are_written_the_rest_is_sent() -> None:
+    """librdkafka forms other batches after it has given records up."""
+    log = Log({0: Remembered(0, 9)}, own=3)
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
+    assert log.run(batch(7, 10), partition) == Told(0, cause="out_of_order")
+    assert log.steps == [FindOwn((ID,), 9), Send(ID, 3)]
+
+
+def test_but_not_if_other_records_have_their_numbers() -> None:
+    log = Log({0: Remembered(0, 9)}, own=2)
+    assert log.run(batch(7, 10), KeptPartition(epoch=0)) == Told(AGAIN, cause="waits_for_others")
+
+
+def test_of_a_batch_that_is_longer_than_what_was_written_at_its_place_the_rest_is_sent() -> None:
+    partition = KeptPartition(epoch=0)
+    partition.written(0, 4, 2, 50)
+    log = Log({0: Remembered(0, 5)}, own=2)
+    assert log.run(batch(4, 3), partition, AGAIN) == Told(0, cause="sent_alone")
+    assert log.steps == [FindOwn((ID,), 5), Send(ID, 2)]
+
+
+def test_a_shorter_one_is_written() -> None:
+    log = Log({0: Remembered(0, 9)}, own=2)
+    assert log.run(batch(4), KeptPartition(epoch=0), AGAIN) == Told(0, cause="written")
