@@ -221,6 +221,7 @@ class BrokerLog:
         first_epochs: Mapping[int, int] = _NONE,
         unseen: Mapping[TopicPartition, Mapping[int, int]] = _NOBODY,
         surveyed: Mapping[TopicPartition, Survey] = _UNSURVEYED,
+        known: Mapping[TopicPartition, Survey] = _UNSURVEYED,
         failed: Failures | None = None,
         depth: Depth = LAST,
         together: int | None = None,
@@ -230,12 +231,13 @@ class BrokerLog:
         They are read backwards from the log's end, at most ``recovery_max_bytes`` of each partition. ``floors``:
         offsets below which nothing is of interest; ``unseen``: the same by producer id; ``first_epochs``: by producer
         id the epoch at whose sequence 0 it began; ``surveyed``: what the leaders returned before, and may have
-        forgotten since; ``together``: all of them count as one producer, which writes under this id now. With
-        ``failed``, partitions that cannot be read are added to it and left out.
+        forgotten since; ``known``: what they return now: they are not asked again. ``together``: all of them count as
+        one producer, which writes under this id now. With ``failed``, partitions that cannot be read are added to it
+        and left out.
         """
         failures: Failures = {}
-        seen = await self.survey(places, failures)
-        starts = await self._leaders.ask(seen, list_offsets(EARLIEST))
+        seen = known or await self.survey(places, failures)
+        starts = await self._leaders.ask([place for place in seen if not floors.get(place)], list_offsets(EARLIEST))
         tails: dict[TopicPartition, Tail] = {}
         for place, (end, active) in seen.items():
             none = unseen.get(place, _NONE)
@@ -246,7 +248,7 @@ class BrokerLog:
                 if pid in producer_ids
             ]
             try:
-                start = max(starts[place].get(place, "ListOffsets"), floors.get(place, 0))
+                start = floors.get(place, 0) or starts[place].get(place, "ListOffsets")
             except (OSError, RemoteProtocolError) as error:
                 failures[place] = error
                 continue

@@ -243,10 +243,11 @@ class KeptRepairs:
     async def _last_few(self, part: KeptPart, place: TopicPartition, step: FindOlder | FindOwn) -> Sequence[Batch]:
         """The last batches of a producer, whichever of its ids they are under, in the order of the log."""
         newest = step.producer_ids[-1]  # the leader may have forgotten it
-        surveyed = {place: (0, {newest: ActiveProducer(newest, part.batch.epoch, -1, -1)})}
+        known = {one: ActiveProducer(one, state.epoch, state.last, -1) for one, state in step.seen.states.items()}
+        known.setdefault(newest, ActiveProducer(newest, part.batch.epoch, -1, -1))
         floors, ids = {place: step.floor}, set(step.producer_ids)
         found = await self._broker_log.tails(
-            [place], ids, floors=floors, surveyed=surveyed, depth=_LAST_FEW, together=newest
+            [place], ids, floors=floors, known={place: (step.seen.end, known)}, depth=_LAST_FEW, together=newest
         )
         return found[place]
 

@@ -4,18 +4,16 @@ from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 from kproxy.dedup.digest import Digest, Digests
-from kproxy.dedup.kept import repair
 from kproxy.dedup.kept.producers import KeptPartition
 from kproxy.dedup.kept.raised import Matched, OldRecord, align
 
-_SETTLE_FIRST: Final = repair._settle_first
 _ALIGN: Final = align
 
 
-def unfenced(batch: Any, partition: KeptPartition, *more: Any) -> Generator[Any, Any, Any]:
+def unfenced(_: Any, partition: KeptPartition) -> Generator[Any, Any, None]:
     """Nothing of earlier epochs can arrive any more."""
-    partition.older_arrive = False
-    return _SETTLE_FIRST(batch, partition, *more)
+    partition.fenced = partition.generation
+    yield from ()
 
 
 def continued(partition: KeptPartition) -> int:

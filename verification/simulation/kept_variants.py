@@ -27,7 +27,7 @@ KEPT_VARIANTS: Final = (
     Variant("what comes under a raised epoch is new", ((KeptPartition, "may_be_older", broken_rules.no),), _RAISING),
     Variant(
         "what is in flight under an earlier epoch is not fenced off",
-        ((repair, "_settle_first", broken_kept.unfenced),),
+        ((repair, "_fence", broken_kept.unfenced),),
         _RAISING,
     ),
     Variant(

@@ -81,6 +81,8 @@ class KeptPartition:
     older_from: int = -1
     #: Batches of earlier epochs may still arrive at a broker.
     older_arrive: bool = False
+    #: Those that were written before the id with this number was used (``generation``) do not: they are fenced off.
+    fenced: int = -1
     #: Nothing that the client may send again is before this offset: it has a success for all that is.
     floor: int = 0
     #: The newest batch of this epoch that has come, its first sequence; -1: none.
@@ -130,7 +132,7 @@ class KeptPartition:
             after = Unanswered(self.epoch, advance(self.told, 1) if self.told >= 0 else self.first, self.newest)
             self.unanswered = (*self.unanswered, after)[-_MOST_EPOCHS:]
         self.older_arrive = self.older_arrive or self.epoch < 0 or bool(self.open) or self.doubted >= 0
-        self.older_from = self._first_older()
+        self.older_from, self.fenced = self._first_older(), -1
 
     def _first_older(self) -> int:
         """The offset from which on the client may send records again: it may not have received the last responses."""
@@ -140,9 +142,15 @@ class KeptPartition:
         """Whether the client has raised its epoch since: it wants no more of the batches of this one."""
         return epoch < self.epoch
 
-    def begins(self) -> None:
-        """Records that a batch is written under the client's newest epoch: no more of the earlier ones will come."""
-        self.older_from, self.unanswered = -1, ()
+    def begins(self, epoch: int) -> None:
+        """Records that a batch is written under an epoch: if that is the newest, no earlier one is sent again."""
+        if epoch == self.epoch:
+            self.older_from, self.older_arrive, self.unanswered = -1, False, ()
+
+    @property
+    def is_unfenced(self) -> bool:
+        """Whether a batch of an earlier epoch may still arrive under the id in use."""
+        return self.older_from >= 0 and self.older_arrive and self.fenced < self.generation
 
     def may_be_older(self, epoch: int) -> bool:
         """Whether a batch that comes now may be in the log under an earlier epoch."""

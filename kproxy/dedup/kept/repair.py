@@ -93,6 +93,7 @@ class FindOlder(NamedTuple):
     since: int = 0
     #: Their last batch is not before this offset.
     floor: int = 0
+    seen: Seen = Seen({})
     #: Batches that had no success, and are at this offset or later.
     unanswered: tuple[Unanswered, ...] = ()
     unanswered_from: int = 0
@@ -105,6 +106,7 @@ class FindOwn(NamedTuple):
     last: int
     #: Their last batch is not before this offset.
     floor: int = 0
+    seen: Seen = Seen({})
 
 
 class Check(NamedTuple):
@@ -153,6 +155,7 @@ class _Newest(NamedTuple):
     ids: tuple[int, ...]
     #: Nothing that an earlier process, or another instance, has written is before this offset.
     since: int = 0
+    seen: Seen = Seen({})
 
 
 class _Way(NamedTuple):
@@ -190,12 +193,18 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
             first = sent
         if not told.error_code:
             partition.generation = settled.generation
-            partition.begins()
+            partition.begins(batch.epoch)
         if told.error_code not in REPAIRED:
             return told._replace(cause=cause)
         if state is None and told.error_code == first.error_code:
             break  # a broker before 2.5: it takes no other sequence than 0
     return told._replace(cause="unsettled")
+
+
+def _fence(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, None]:
+    """Fence off what may arrive under the id in use and an earlier epoch."""
+    yield FenceOff(successor(batch.producer_id, partition.generation), batch.epoch)
+    partition.fenced = partition.generation
 
 
 def _cause(batch: KeptBatch, state: Remembered | None) -> str:
@@ -205,7 +214,12 @@ def _cause(batch: KeptBatch, state: Remembered | None) -> str:
 
 
 def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _Newest]:
-    """Find the newest of a producer's ids that the broker remembers: another process may have begun it."""
+    """Find the newest of a producer's ids that the broker remembers: another process may have begun it.
+
+    Where something was written before, as far as is known, the id is fenced off first, to look once.
+    """
+    if partition.is_unfenced and partition.told_to >= 0 and batch.epoch == partition.epoch:
+        yield from _fence(batch, partition)
     ids: tuple[int, ...] = ()
     while True:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(len(ids) + partition.generation + _MORE_IDS))
@@ -216,7 +230,7 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
     partition.generation = max(partition.generation, newest)
     at = partition.generation
     is_unknown = newest < 0 and partition.told_to < 0
-    return _Newest(at, seen.states.get(ids[at]), ids[: at + 1], seen.end if is_unknown else 0)
+    return _Newest(at, seen.states.get(ids[at]), ids[: at + 1], seen.end if is_unknown else 0, seen)
 
 
 def _settle(
@@ -226,8 +240,8 @@ def _settle(
     state = newest.state
     last = state.last if state is not None and state.epoch == batch.epoch else -1
     if last >= 0:
-        partition.begins()
-    elif partition.older_from >= 0:
+        partition.begins(batch.epoch)
+    elif partition.older_from >= 0 and batch.epoch == partition.epoch:
         return (yield from _settle_first(batch, partition, newest, connection))
     if state is not None and state.epoch > batch.epoch:
         return (yield from _when_fenced(batch, partition, newest, connection))
@@ -269,15 +283,15 @@ def _settle_first(
 
     First nothing of these may arrive any more: they are fenced off.
     """
-    state = newest.state
-    if partition.older_arrive:
-        if state is None or state.epoch < batch.epoch:
-            yield FenceOff(newest.ids[-1], batch.epoch)
-        partition.older_arrive = False
+    if partition.is_unfenced and (newest.state is None or newest.state.epoch < batch.epoch):
+        yield from _fence(batch, partition)
+        newest = (yield from _look(batch, partition))._replace(since=newest.since)
+    state, seen = newest.state, newest.seen
     is_known = partition.was_told(batch.epoch, batch.sequence)
     floor = max(partition.floor, newest.since)
     since = floor if is_known else max(partition.older_from, floor)
-    found: Matched = yield FindOlder(newest.ids, since, floor, partition.unanswered, max(partition.told_to, 0))
+    unanswered_from = max(partition.told_to, 0)
+    found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
     if found.records == batch.records:
         partition.older_from = max(partition.older_from, found.end)
         return Told(0, found.offset, cause=FOUND_OLDER)
@@ -298,7 +312,7 @@ def _when_begun(
 
     librdkafka forms its batches anew after it has given records up, and each record keeps its sequence.
     """
-    written: int = yield FindOwn(newest.ids, last, partition.floor)
+    written: int = yield FindOwn(newest.ids, last, partition.floor, newest.seen)
     return _Way(newest.generation, written) if written == distance(batch.sequence, last) + 1 else None
 
 
@@ -318,11 +332,11 @@ def _when_written(
     offset = yield _find(batch, partition, newest)
     if offset is not None:
         return Told(0, offset, cause="written")
-    written: int = yield FindOwn(newest.ids, batch.last, partition.floor)
+    written: int = yield FindOwn(newest.ids, batch.last, partition.floor, newest.seen)
     if written == batch.records:
         return Told(0, cause="written")
     if batch.epoch:
-        older: Matched = yield FindOlder(newest.ids)
+        older: Matched = yield FindOlder(newest.ids, partition.floor, partition.floor, newest.seen)
         if older.records == batch.records:
             return Told(0, older.offset, cause=FOUND_OLDER)
     if first.error_code == SEND_AGAIN and newest.state is not None:

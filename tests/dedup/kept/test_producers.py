@@ -222,7 +222,9 @@ def test_what_may_be_in_the_log_under_an_earlier_epoch_is_known_until_one_is_wri
     raised(partition)
     assert (partition.older_from, partition.older_arrive) == (0, True)
     assert partition.may_be_older(1)
-    partition.begins()
+    partition.begins(0)
+    assert partition.may_be_older(1)
+    partition.begins(1)
     assert not partition.may_be_older(1)
 
 
@@ -268,7 +270,7 @@ def test_batches_of_earlier_epochs_that_had_no_success_are_remembered_until_one_
     for epoch in range(3, 20):
         raised(partition, epoch)
     assert len(partition.unanswered) == 8
-    partition.begins()
+    partition.begins(19)
     assert partition.unanswered == ()
 
 

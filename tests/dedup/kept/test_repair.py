@@ -66,7 +66,7 @@ class Log:
 
     def _answer(self, step: Step) -> object:
         if not isinstance(step, Look):
-            self.steps.append(step)
+            self.steps.append(step._replace(seen=Seen({})) if isinstance(step, FindOlder | FindOwn) else step)
         match step:
             case Look(producer_ids):
                 return Seen({one: state for one, state in self.remembers.items() if one in producer_ids}, 1000)
@@ -297,7 +297,7 @@ def raised(**more: Any) -> KeptPartition:
 
 
 def older(partition: KeptPartition, *ids: int) -> FindOlder:
-    return FindOlder(ids, partition.older_from, 30, partition.unanswered, 44)
+    return FindOlder(ids, partition.older_from, 30, unanswered=partition.unanswered, unanswered_from=44)
 
 
 def test_under_a_raised_epoch_earlier_ones_are_fenced_off_and_then_compared() -> None:
@@ -306,28 +306,28 @@ def test_under_a_raised_epoch_earlier_ones_are_fenced_off_and_then_compared() ->
     steps = [FenceOff(ID, 1), older(partition, ID)]
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, 42, cause=FOUND_OLDER)
     assert log.steps == steps
-    assert (partition.older_from, partition.older_arrive) == (44, False)
+    assert (partition.older_from, partition.fenced) == (44, 0)
 
 
 def test_what_is_not_in_the_log_is_sent_under_the_same_id_if_it_is_the_first_of_its_epoch() -> None:
     partition = raised()
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(0, epoch=1), partition, AGAIN) == WRITTEN._replace(cause="sent_alone")
-    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 40, 30, (), 44), Send(ID)]
+    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 40, 30, unanswered_from=44), Send(ID)]
     assert (partition.older_from, partition.generation) == (-1, 0)
 
 
 @pytest.mark.parametrize("state", [Remembered(1, -1), Remembered(3, -1)])
 def test_what_is_fenced_already_is_not_fenced_again(state: Remembered) -> None:
     log = Log({0: state})
-    log.run(batch(0, epoch=1), raised(), AGAIN)
+    log.run(batch(0, epoch=1), raised(told_to=-1), AGAIN)
     assert log.steps[1:] == [Send(successor(ID, int(state.epoch > 1)))]
 
 
 def test_nor_is_it_where_nothing_may_arrive() -> None:
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
     log.run(batch(0, epoch=1), raised(older_arrive=False), AGAIN)
-    assert log.steps == [FindOlder((ID,), 40, 30, (), 44)]
+    assert log.steps == [FindOlder((ID,), 40, 30, unanswered_from=44)]
 
 
 def test_the_rest_of_a_batch_goes_under_another_id() -> None:
@@ -350,7 +350,7 @@ def test_until_one_is_written_all_are_compared() -> None:
     log = Log({0: Remembered(0, 9)}, older=[Matched(), Matched()], sends=[Told(AGAIN), WRITTEN])
     for error in AGAIN, 0:
         assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == error
-    assert log.steps == [FenceOff(ID, 1), *[FindOlder((ID,), 40, 30, (), 44), Send(ID)] * 2]
+    assert log.steps == [FenceOff(ID, 1), *[FindOlder((ID,), 40, 30, unanswered_from=44), Send(ID)] * 2]
 
 
 def test_a_batch_before_its_predecessors_waits_for_them_under_a_raised_epoch_too() -> None:
@@ -366,10 +366,10 @@ def test_unless_it_is_in_the_log() -> None:
 
 
 def test_what_is_repeated_is_searched_from_the_floor_since_others_were_found_after_it() -> None:
-    partition = raised(told=3, told_from=0, older_from=43)
+    partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, -1, 43)])
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause=FOUND_OLDER)
-    assert log.steps == [FindOlder((ID,), 30, 30, (), 44)]
+    assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44)]
     assert partition.older_from == 43
 
 
@@ -390,7 +390,7 @@ def test_once_another_process_has_written_under_the_epoch_nothing_older_is_repea
     partition = raised()
     log = Log({2: Remembered(1, 5)})
     assert log.run(batch(6, epoch=1), partition, AGAIN).error_code == 0
-    assert log.steps == [Send(successor(ID, 2))]
+    assert log.steps == [FenceOff(ID, 1), Send(successor(ID, 2))]
     assert partition.older_from == -1
 
 
@@ -425,3 +425,20 @@ def test_of_a_batch_that_is_longer_than_what_was_written_at_its_place_the_rest_i
 def test_a_shorter_one_is_written() -> None:
     log = Log({0: Remembered(0, 9)}, own=2)
     assert log.run(batch(4), KeptPartition(epoch=0), AGAIN) == Told(0, cause="written")
+
+
+def test_the_newest_id_is_fenced_off_where_another_process_has_begun_it() -> None:
+    log = Log({0: Remembered(1, -1), 1: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
+    assert log.run(batch(0, epoch=1), raised(), AGAIN).base_offset == 42
+    assert log.steps[:2] == [FenceOff(ID, 1), FenceOff(successor(ID, 1), 1)]
+
+
+def test_a_batch_of_an_epoch_that_its_client_leaves_during_its_repair_ends_nothing_of_the_next_one() -> None:
+    partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
+    steps = repair(batch(10), partition, Told(OUT_OF_ORDER), 1)
+    next(steps)
+    assert steps.send(Seen({ID: Remembered(0, 9)})) == Send(ID)
+    partition.sends(1, 0, 1)
+    with pytest.raises(StopIteration):
+        steps.send(WRITTEN)
+    assert partition.older_from == 0
