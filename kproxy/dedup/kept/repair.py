@@ -287,19 +287,19 @@ def _settle_first(
         yield from _fence(batch, partition)
         newest = (yield from _look(batch, partition))._replace(since=newest.since)
     state, seen = newest.state, newest.seen
-    is_known = partition.was_told(batch.epoch, batch.sequence)
     floor = max(partition.floor, newest.since)
-    since = floor if is_known else max(partition.older_from, floor)
+    is_begun = partition.was_told(batch.epoch, batch.sequence)
+    since = floor if is_begun else max(partition.older_from, floor)
     unanswered_from = max(partition.told_to, 0)
     found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
     if found.records == batch.records:
         partition.older_from = max(partition.older_from, found.end)
         return Told(0, found.offset, cause=FOUND_OLDER)
-    if is_known:
+    if is_begun and partition.was_told(batch.epoch, batch.last):
         lost = yield from _lost(partition, -1, newest.ids)
         return lost or Told(0, cause="written")
     expected = advance(partition.told, 1) if partition.told >= 0 else 0
-    if not found.records and batch.sequence != expected:
+    if not (found.records or is_begun) and batch.sequence != expected:
         return (yield from _gap(batch, partition, newest, connection))
     begins = not batch.sequence and not found.records and (state is None or state.epoch <= batch.epoch)
     return _Way(newest.generation + (not begins), found.records)
