@@ -220,7 +220,7 @@ class KeptRepairs:
     async def _find_older(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOlder) -> Matched:
         epoch, since = part.batch.epoch, step.since
         found = await self._last_few(part, place, step)
-        older = [one for one in found if one.header.producer_epoch < epoch and one.next_offset > since]
+        older = [one for one in found if one.header.producer_epoch <= epoch and one.next_offset > since]
         own, read = await self._read(ask, part, older)
         log: list[OldRecord] = []
         for (header, _), (digests, offsets) in zip(older, read, strict=True):

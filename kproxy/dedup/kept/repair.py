@@ -87,7 +87,7 @@ class Find(NamedTuple):
 
 
 class FindOlder(NamedTuple):
-    """Search the log for the batch's first records under earlier epochs, at ``since`` or later; a ``Matched``."""
+    """Search the log for the batch's first records, at ``since`` or later, under earlier epochs, too; a ``Matched``."""
 
     producer_ids: tuple[int, ...]
     since: int = 0
@@ -312,8 +312,14 @@ def _when_begun(
 
     librdkafka forms its batches anew after it has given records up, and each record keeps its sequence.
     """
+    begun = distance(batch.sequence, last) + 1
     written: int = yield FindOwn(newest.ids, last, partition.floor, newest.seen)
-    return _Way(newest.generation, written) if written == distance(batch.sequence, last) + 1 else None
+    if written == begun:
+        return _Way(newest.generation, begun)
+    if not batch.epoch:
+        return None
+    older: Matched = yield FindOlder(newest.ids, partition.floor, partition.floor, newest.seen)
+    return _Way(newest.generation, begun) if older.records == begun else None
 
 
 def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:

@@ -450,3 +450,10 @@ def test_what_was_found_is_left_out_of_a_longer_batch_and_the_rest_is_sent() -> 
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, 41, 43)])
     assert log.run(batch(2, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
     assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44), Send(successor(ID, 1), 2)]
+
+
+def test_of_records_that_are_written_some_may_be_under_an_earlier_epoch() -> None:
+    log = Log({1: Remembered(1, 9)}, older=[Matched(3, -1, 60)])
+    partition = KeptPartition(epoch=1, told=9, told_from=0, told_to=60)
+    assert log.run(batch(7, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
+    assert log.steps[2:] == [Send(successor(ID, 1), 3)]
