@@ -237,11 +237,13 @@ def _settle(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, connection: int
 ) -> Generator[Step, Any, Told | _Way]:
     """Judge a batch by what the leader remembers; a way to send it."""
+    if partition.has_left(batch.epoch):
+        return Told(OLD_EPOCH, cause="old_epoch")
     state = newest.state
     last = state.last if state is not None and state.epoch == batch.epoch else -1
     if last >= 0:
         partition.begins(batch.epoch)
-    elif partition.older_from >= 0 and batch.epoch == partition.epoch:
+    elif partition.older_from >= 0:
         return (yield from _settle_first(batch, partition, newest, connection))
     if state is not None and state.epoch > batch.epoch:
         return (yield from _when_fenced(batch, partition, newest, connection))

@@ -457,3 +457,13 @@ def test_of_records_that_are_written_some_may_be_under_an_earlier_epoch() -> Non
     partition = KeptPartition(epoch=1, told=9, told_from=0, told_to=60)
     assert log.run(batch(7, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
     assert log.steps[2:] == [Send(successor(ID, 1), 3)]
+
+
+def test_a_batch_whose_client_raises_its_epoch_before_it_is_compared_is_not_sent() -> None:
+    partition = raised(fenced=0)
+    steps = repair(batch(0, epoch=1), partition, Told(AGAIN), 1)
+    next(steps)
+    partition.sends(2, 0, 1)
+    with pytest.raises(StopIteration) as ended:
+        steps.send(Seen({ID: Remembered(1, -1)}))
+    assert ended.value.value.cause == "old_epoch"
