@@ -142,6 +142,16 @@ class KeptPartition:
         """Whether the client has raised its epoch since: it wants no more of the batches of this one."""
         return epoch < self.epoch
 
+    def finds(self, epoch: int, end: int) -> None:
+        """Records that a batch of an epoch was found under earlier ones, up to an offset."""
+        if epoch == self.epoch:
+            self.older_from = max(self.older_from, end)
+
+    def fences(self, epoch: int, generation: int) -> None:
+        """Records that what was in flight before an epoch, under the id with this number, cannot arrive any more."""
+        if epoch == self.epoch:
+            self.fenced = generation
+
     def begins(self, epoch: int) -> None:
         """Records that a batch is written under an epoch: if that is the newest, no earlier one is sent again."""
         if epoch == self.epoch:

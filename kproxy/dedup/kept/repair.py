@@ -203,8 +203,9 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
 
 def _fence(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, None]:
     """Fence off what may arrive under the id in use and an earlier epoch."""
-    yield FenceOff(successor(batch.producer_id, partition.generation), batch.epoch)
-    partition.fenced = partition.generation
+    generation = partition.generation
+    yield FenceOff(successor(batch.producer_id, generation), batch.epoch)
+    partition.fences(batch.epoch, generation)
 
 
 def _cause(batch: KeptBatch, state: Remembered | None) -> str:
@@ -295,7 +296,7 @@ def _settle_first(
     unanswered_from = max(partition.told_to, 0)
     found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
     if found.records == batch.records:
-        partition.older_from = max(partition.older_from, found.end)
+        partition.finds(batch.epoch, found.end)
         return Told(0, found.offset, cause=FOUND_OLDER)
     if is_begun and partition.was_told(batch.epoch, batch.last):
         lost = yield from _lost(partition, -1, newest.ids)
