@@ -16,7 +16,8 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.kept.raised import Matched, OldRecord, align, count_written
-from kproxy.dedup.kept.repair import (
+from kproxy.dedup.kept.repair import repair
+from kproxy.dedup.kept.steps import (
     FOUND_OLDER,
     SEND_AGAIN,
     Check,
@@ -30,7 +31,6 @@ from kproxy.dedup.kept.repair import (
     Send,
     Step,
     Told,
-    repair,
 )
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import ReportLoss

@@ -11,7 +11,7 @@ from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.records import CODEC_MASK
 from kproxy.codec.sequence import advance
 from kproxy.dedup.kept.producers import KeptPartition, Missing
-from kproxy.dedup.kept.repair import REPAIRED, KeptBatch, Told
+from kproxy.dedup.kept.steps import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import Loss, ReportLoss
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of

@@ -7,7 +7,7 @@ from kproxy.codec.produce_layout import ProduceLayout
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.dedup.kept.producers import Arrival, KeptPartition
-from kproxy.dedup.kept.repair import LEFT_OUT, OLD_EPOCH, SEND_AGAIN, KeptBatch, Told
+from kproxy.dedup.kept.steps import LEFT_OUT, OLD_EPOCH, SEND_AGAIN, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.proxy.context import Context
 from kproxy.proxy.kept_calls import KeptCall, KeptPart, restamp

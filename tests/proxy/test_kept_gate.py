@@ -17,7 +17,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import ProduceLayout, walk_request
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import GivenIds, successor
-from kproxy.dedup.kept.repair import LEFT_OUT, SEND_AGAIN
+from kproxy.dedup.kept.steps import LEFT_OUT, SEND_AGAIN
 from kproxy.proxy.commands import AskCoordinator, OpenLog
 from kproxy.proxy.context import Client, Context, Services
 from kproxy.proxy.handlers import DEFAULT

@@ -10,7 +10,8 @@ from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import Arrival, KeptPartition, Missing
 from kproxy.dedup.kept.raised import Matched, Unanswered
-from kproxy.dedup.kept.repair import (
+from kproxy.dedup.kept.repair import repair
+from kproxy.dedup.kept.steps import (
     FOUND_OLDER,
     Check,
     FenceOff,
@@ -24,7 +25,6 @@ from kproxy.dedup.kept.repair import (
     Send,
     Step,
     Told,
-    repair,
 )
 
 ID = 1 << 40 | 4711

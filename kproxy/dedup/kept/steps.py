@@ -1,0 +1,133 @@
+"""The steps of a repair (``kproxy.dedup.kept.repair``), their results, and the batch that it is about."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.codec.sequence import advance
+from kproxy.dedup.kept.producers import Missing
+from kproxy.dedup.kept.raised import Unanswered
+
+#: Errors of a broker where a producer's numbers are not the ones that it expects.
+REPAIRED: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+#: A client sends a batch again that was refused so, after those that it sent before: nothing of it is in the log.
+SEND_AGAIN: Final = ErrorCode.NOT_ENOUGH_REPLICAS
+#: A batch that its client had left out comes after others that followed it; no client sends it again.
+LEFT_OUT: Final = ErrorCode.INVALID_RECORD
+#: Of a batch whose client has raised its epoch since: it waits for no response to it.
+OLD_EPOCH: Final = ErrorCode.INVALID_PRODUCER_EPOCH
+#: The cause of a success for a batch that is in the log under an earlier epoch.
+FOUND_OLDER: Final = "found_older"
+
+
+class KeptBatch(NamedTuple):
+    """A batch of a kept producer, as its client has numbered it."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    records: int
+    #: When it came (``KeptPartition.arrivals``).
+    arrival: int = 0
+
+    @property
+    def last(self) -> int:
+        """The sequence of its last record."""
+        return advance(self.sequence, self.records - 1)
+
+
+class Look(NamedTuple):
+    """Ask the partition's leader what it remembers of these producer ids; a ``Seen``."""
+
+    producer_ids: tuple[int, ...]
+
+
+class Remembered(NamedTuple):
+    """A broker's state of a producer on a partition; -1 as ``last``: nothing written in this epoch."""
+
+    epoch: int
+    last: int
+
+
+class Seen(NamedTuple):
+    """The states of those producers that a leader remembers, by id."""
+
+    states: Mapping[int, Remembered]
+    #: The end of the log before they were asked for: a batch of any other one is after it, or was forgotten.
+    end: int = 0
+
+
+class Find(NamedTuple):
+    """Search the log for the batch, written under one of these ids at ``since`` or later; its offset, None: not found.
+
+    -1: only its last records were written under its numbers, since the others were there under an earlier epoch.
+    """
+
+    producer_ids: tuple[int, ...]
+    since: int = 0
+
+
+class FindOlder(NamedTuple):
+    """Search the log for the batch's first records, at ``since`` or later, under earlier epochs, too; a ``Matched``."""
+
+    producer_ids: tuple[int, ...]
+    since: int = 0
+    #: Their last batch is not before this offset.
+    floor: int = 0
+    seen: Seen = Seen({})
+    #: Batches that had no success, and are at this offset or later.
+    unanswered: tuple[Unanswered, ...] = ()
+    unanswered_from: int = 0
+
+
+class FindOwn(NamedTuple):
+    """Search the log for the batch's first records up to a sequence, under its own epoch; how many are there."""
+
+    producer_ids: tuple[int, ...]
+    last: int
+    #: Their last batch is not before this offset.
+    floor: int = 0
+    seen: Seen = Seen({})
+
+
+class Check(NamedTuple):
+    """Read the record at an offset; whether it is lost: not deleted by retention, and not one of these producers'."""
+
+    offset: int
+    producer_ids: tuple[int, ...]
+
+
+class FenceOff(NamedTuple):
+    """Fence a producer id below an epoch, so that no copy of what was sent under it is written any more."""
+
+    producer_id: int
+    epoch: int
+
+
+class Send(NamedTuple):
+    """Send the batch to the partition's leader under this id, without its first records; a ``Told``."""
+
+    producer_id: int
+    first: int = 0
+
+
+class Told(NamedTuple):
+    """The response about a batch, to the client or to kproxy."""
+
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    #: The acknowledged records that are missing.
+    lost: Missing | None = None
+    #: The cause, for the counters.
+    cause: str = ""
+
+
+Step: TypeAlias = Look | Find | FindOlder | FindOwn | Check | FenceOff | Send
