@@ -350,7 +350,7 @@ async def test_a_batch_of_which_a_part_is_in_the_log_is_written_without_it_once(
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
-async def test_a_batch_that_its_client_has_formed_anew_is_written_without_what_is_there() -> None:
+async def test_a_batch_that_its_client_has_regrouped_is_written_without_what_is_there() -> None:
     async with producing() as (proxy, producer):
         assert await producer.send_records(1, b"b", b"c", b"d", b"e") == [(0, -1)]
         assert await producer.send_records(1, b"b", b"c", b"d", b"e") == [(0, -1)]

@@ -307,7 +307,7 @@ class Client:
         return self._leaders[first]
 
     def _raise_epoch(self) -> None:
-        """Raises its epoch: what it still has to send is numbered anew, and perhaps in other batches."""
+        """Raises its epoch: what it still has to send gets new numbers, and perhaps other batches."""
         self._raises = False
         self._epoch += 1
         self._sequences.clear()

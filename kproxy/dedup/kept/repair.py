@@ -211,7 +211,7 @@ def _when_begun(
 ) -> Generator[Step, Any, _Way | None]:
     """Leave out the first records of a batch if they are in the log, up to the last sequence there; None: they are not.
 
-    librdkafka forms its batches anew after it has given records up, and each record keeps its sequence.
+    librdkafka regroups records into other batches after it has given some up, and each record keeps its sequence.
     """
     begun = distance(batch.sequence, last) + 1
     written: int = yield FindOwn(newest.ids, last, partition.floor, newest.seen)

@@ -445,7 +445,7 @@ def test_a_batch_of_an_epoch_that_its_client_leaves_during_its_repair_ends_nothi
 
 
 def test_what_was_found_is_left_out_of_a_longer_batch_and_the_rest_is_sent() -> None:
-    """librdkafka forms its batches anew after it has given records up."""
+    """librdkafka regroups records into other batches after it has given some up."""
     partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, 41, 43)])
     assert log.run(batch(2, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
