@@ -123,15 +123,16 @@ class KeptRepairs:
                 if self._last.get(part.partition) is mine:
                     del self._last[part.partition]
         for part, _, _, _ in turns:
-            self._note(part, told.setdefault(part.key, _NO_TIME))
+            self._note(ask, part, told.setdefault(part.key, _NO_TIME))
         replace_rows(ask.response, ask.call.version, told)
         return ask.response
 
-    def _note(self, part: KeptPart, told: Told) -> None:
+    def _note(self, ask: RepairRequest, part: KeptPart, told: Told) -> None:
         stats, batch = self._stats, part.batch
         stats.repairs[told.cause] = stats.repairs.get(told.cause, 0) + 1
         missing = told.lost
         if not told.error_code:
+            part.partition.answers(batch.epoch, ask.call.flow, ask.call.nth)
             missing = part.partition.written(
                 batch.epoch, batch.sequence, batch.records, told.base_offset, is_found=told.cause == FOUND_OLDER
             )

@@ -101,7 +101,9 @@ class Server:
         self.lanes = Lanes(cluster, config, stats, lane_log)
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
-        self._kept = KeptClients(config.idempotent_clients, by_address=config.identity_by == "address")
+        self._kept = KeptClients(
+            config.idempotent_clients, by_address=config.identity_by == "address", may_move=config.fleet_retries_enable
+        )
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)

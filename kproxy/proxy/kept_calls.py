@@ -10,7 +10,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
 from kproxy.codec.records import CODEC_MASK
 from kproxy.codec.sequence import advance
-from kproxy.dedup.kept.producers import KeptPartition, Missing
+from kproxy.dedup.kept.producers import Flow, KeptPartition, Missing
 from kproxy.dedup.kept.steps import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import Loss, ReportLoss
@@ -43,6 +43,9 @@ class KeptCall:
     done: bool = False
     #: Its batches are sent one by one, after a look at what the broker knows.
     is_apart: bool = False
+    #: The requests of its connection, None if these say nothing; and its own number among them.
+    flow: Flow | None = None
+    nth: int = 0
 
     def answered(self, results: Mapping[TrackKey, tuple[int, int, int]], report: ReportLoss) -> None:
         """Takes the broker's response; may be called again with it."""
@@ -57,6 +60,7 @@ class KeptCall:
             if not error:
                 batch = part.batch
                 report_missing(part, part.partition.written(batch.epoch, batch.sequence, batch.records, offset), report)
+                part.partition.answers(batch.epoch, self.flow, self.nth)
             elif outcome_of(error) is ProduceOutcome.OPEN:
                 part.partition.doubts(part.batch.epoch, part.batch.sequence)
             part.partition.ends(part.batch.sequence, refused=bool(error), arrival=part.batch.arrival)

@@ -6,7 +6,7 @@ from typing import Final
 from kproxy.codec.produce_layout import ProduceLayout
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.kept.ids import is_given, successor
-from kproxy.dedup.kept.producers import Arrival, KeptPartition
+from kproxy.dedup.kept.producers import Arrival, Flow, KeptPartition
 from kproxy.dedup.kept.steps import LEFT_OUT, OLD_EPOCH, SEND_AGAIN, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.proxy.context import Context
@@ -36,6 +36,7 @@ class KeptGate:
         self._clients = clients
         self._stats = stats
         self._own: set[int] = set()
+        self._flow = None if clients.may_move else Flow()
         #: The requests of this connection whose batches may be the first that a broker knows of a producer, or which it
         #: may have forgotten.
         self._first: dict[KeptPartition, KeptCall] = {}
@@ -113,6 +114,9 @@ class KeptGate:
             for place, batch in zip(layout.partitions, batches, strict=True)
         ]
         connection = self._ctx.client.connection
+        nth = 0
+        if self._flow is not None:
+            self._flow.requests = nth = self._flow.requests + 1
         is_apart = len(parts) <= MOST_REPEATED and any(
             part.partition.is_repeated(part.batch.epoch, part.batch.sequence)
             or part.partition.may_be_older(part.batch.epoch)
@@ -124,7 +128,9 @@ class KeptGate:
             for part, arrival in arrived
             if arrival is Arrival.SENT
         ]
-        call = KeptCall(frame, sent, version, layout.timeout_ms, connection, is_apart=is_apart)
+        call = KeptCall(
+            frame, sent, version, layout.timeout_ms, connection, is_apart=is_apart, flow=self._flow, nth=nth
+        )
         self._first.update({part.partition: call for part in sent if _must_precede(part.partition, call)})
         if is_apart or len(sent) < len(parts):
             refused = {part.key: arrival for part, arrival in arrived if arrival is not Arrival.SENT}

@@ -17,6 +17,9 @@ class KeptClients:
     patterns: Sequence[str] = ()
     #: Whether clients that have not logged in are distinguished by their addresses, too (identity.by).
     by_address: bool = True
+    #: Clients may move between instances (fleet.retries.enable): what this process has answered is not all that they
+    #: have received.
+    may_move: bool = False
     #: None where there is no secret: producers receive the broker's own ids, and are relayed.
     ids: GivenIds | None = None
     #: It is not known yet whether there is one.

@@ -16,6 +16,8 @@ MOST_PARTITIONS: Final = 100_000
 _FAR: Final = SEQUENCE_SPACE // 4
 #: Refused batches that are remembered: more than an idempotent client has in flight.
 MOST_REFUSED: Final = 8
+#: Produce requests that an idempotent client has in flight over one connection at most (KIP-98).
+MOST_IN_FLIGHT: Final = 5
 #: First sequence and offset of a batch.
 _PLACE: Final = Struct(">iq")
 #: Bytes of those that stay when another one is added: it makes five, as many as are in flight.
@@ -43,6 +45,13 @@ class Missing(NamedTuple):
     records: int
     end: int
     start: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """The Produce requests that have come over one connection, whose responses have their order."""
+
+    requests: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +92,10 @@ class KeptPartition:
     older_arrive: bool = False
     #: Those that were written before the id with this number was used (``generation``) do not: they are fenced off.
     fenced: int = -1
+    #: The connection over which the request came that had the last success, and the number of that request; None: it
+    #: says nothing of what the client has received.
+    told_by: Flow | None = None
+    told_nth: int = 0
     #: Nothing that the client may send again is before this offset: it has a success for all that is.
     floor: int = 0
     #: The newest batch of this epoch that has come, its first sequence; -1: none.
@@ -124,7 +137,7 @@ class KeptPartition:
         A client has a success for all but the last batches that it sent. An epoch above 0 that is the first to be seen
         follows others, of which nothing is known.
         """
-        if self.epoch < 0 and not epoch:
+        if (self.epoch < 0 and not epoch) or self.is_received:
             return
         if len(self.places) > _KEPT_PLACES:
             self.floor = _PLACE.unpack_from(self.places)[1]
@@ -166,7 +179,23 @@ class KeptPartition:
         """Whether a batch that comes now may be in the log under an earlier epoch."""
         if epoch == self.epoch:
             return self.older_from >= 0
-        return epoch > max(self.epoch, 0)
+        return epoch > max(self.epoch, 0) and not self.is_received
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the client surely has received a success for all that was sent of its batches.
+
+        Of its requests so many are in flight at most. So where as many have come after one, over the same connection,
+        the client has read the response to that.
+        """
+        if self.told < 0 or self.older_from >= 0 or self.open or self.doubted >= 0 or self.told_by is None:
+            return False
+        return self.told_by.requests - self.told_nth >= MOST_IN_FLIGHT
+
+    def answers(self, epoch: int, flow: Flow | None, nth: int) -> None:
+        """Records that a request over a connection had a success, the ``nth`` one that came there."""
+        if epoch == self.epoch:
+            self.told_by, self.told_nth = flow, nth
 
     def is_repeated(self, epoch: int, sequence: int) -> bool:
         """Whether a batch may be in the log: it is in flight, or it was sent, and no response has excluded that."""

@@ -1,7 +1,11 @@
 """What is known of kept producers."""
 
+from typing import Any
+
+import pytest
+
 from kproxy.codec.sequence import SEQUENCE_SPACE
-from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, KeptPartition, KeptProducers, Missing
+from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, Flow, KeptPartition, KeptProducers, Missing
 from kproxy.dedup.kept.raised import Unanswered
 
 KEY = (b"t", 0)
@@ -295,3 +299,34 @@ def test_what_is_learnt_of_an_epoch_that_its_client_has_left_says_nothing_of_the
         partition.fences(1, 2)
         known.append((partition.older_from, partition.fenced))
     assert known == [(40, 2), (0, -1)]
+
+
+def answered(flow: Flow | None) -> KeptPartition:
+    """A partition with a success for the third request over a connection."""
+    partition = KeptPartition(epoch=0)
+    partition.written(0, 0, 1, 10)
+    partition.answers(0, flow, 3)
+    return partition
+
+
+def test_where_a_client_has_received_all_nothing_is_sent_again_under_a_raised_epoch() -> None:
+    flow = Flow(3)
+    partition = answered(flow)
+    flow.requests += 4
+    assert partition.may_be_older(1)
+    flow.requests += 1
+    assert not partition.may_be_older(1)
+    partition.sends(1, 0, 2)
+    assert partition.older_from == -1
+    partition.written(1, 0, 1, 11)
+    partition.answers(0, flow, 3)  # late
+    assert not partition.is_received
+    assert not answered(None).is_received
+
+
+@pytest.mark.parametrize("more", [{"open": [1]}, {"doubted": 1}, {"older_from": 5}])
+def test_unless_something_is_in_doubt(more: dict[str, Any]) -> None:
+    partition = answered(Flow(9))
+    for name, value in more.items():
+        setattr(partition, name, value)
+    assert partition.may_be_older(1)
