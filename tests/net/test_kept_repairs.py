@@ -434,14 +434,3 @@ async def test_without_crash_recovery_all_are_relayed() -> None:
         producer = await connected(proxy)
         assert not is_given(producer.id)
         assert await producer.send(0, b"a") == [(0, 0)]
-
-
-async def test_a_raised_epoch_costs_nothing_where_the_client_has_received_all() -> None:
-    async with producing() as (proxy, producer):
-        for at in range(3, 10):
-            assert await producer.send(at, b"%d" % at) == [(0, at)]
-        producer.epoch += 1
-        assert await producer.send(0, b"d") == [(0, 10)]
-        assert proxy.stats.kept.repairs == {}
-        assert await producer.send(1, b"e") == [(0, 11)]
-        assert proxy.stats.kept.repairs == {}

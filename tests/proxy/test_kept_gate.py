@@ -307,3 +307,27 @@ def test_a_batch_that_waits_too_long_for_its_owner_ends_the_connection() -> None
     waiting.refuse(10.0)
     assert play.link.finished
     assert play.stats.produce.requests_timed_out == 0
+
+
+@pytest.mark.parametrize(("requests", "is_apart"), [(4, True), (5, False)])
+def test_a_raised_epoch_costs_nothing_on_a_partition_for_which_the_client_has_received_all(
+    requests: int, is_apart: bool
+) -> None:
+    scene = Scene()
+    scene.told(scene.take(0, 0)[0])
+    for at in range(requests - 1):
+        scene.told(scene.take(2 + 2 * at)[0])
+    frame, layout = request(scene.id, 0, 0, epoch=1)
+    layout.partitions = layout.partitions[1:]
+    taken = scene.gate.take(frame, layout, VERSION)
+    assert taken is not None
+    assert bool(taken[0].wrong) is is_apart
+
+
+def test_clients_that_may_move_may_have_received_less() -> None:
+    scene = Scene()
+    scene.clients.may_move = True
+    gate = KeptGate(scene.ctx, scene.clients, scene.stats)
+    taken = gate.take(*request(scene.id, 0), VERSION)
+    assert taken is not None
+    assert taken[0].flow is None
