@@ -111,3 +111,20 @@ def test_what_it_repeats_goes_to_the_leader_that_the_partition_has_then() -> Non
     first, retry = (next(line for line in reversed(outcome.trace[:at]) if " uses " in line) for at in sends[-2:])
     opened = [line.rsplit(" ", 1)[1] for line in (first, retry)]
     assert int(opened[1]) < int(opened[0])
+
+
+@pytest.mark.parametrize(
+    ("raises", "again"),
+    [
+        ("", ["0:[a b]", "0:[c]"]),
+        ("same", ["0:[a b]", "0:[c]"]),
+        ("split", ["0:[a]", "0:[b]"]),
+        ("join", ["0:[a b c]"]),
+    ],
+)
+def test_an_idempotent_client_may_raise_its_epoch_after_a_time_out(raises: str, again: list[str]) -> None:
+    habits: Any = {"numbered": True, "raises": raises, "depth": 2, "request_timeout": 2.0}
+    outcome = lost_once(send(b"a", b"b", gap=2.0), send(b"c", gap=0.1), **habits)
+    assert sent(outcome)[2 : 2 + len(again)] == again
+    assert any("raises its epoch to 1" in line for line in outcome.trace) is bool(raises)
+    assert outcome.broken is None
