@@ -88,7 +88,7 @@ class KeptPartition:
     #: Since the client has raised its epoch no batch was written under it: what it sends may be in the log under an
     #: earlier epoch, at this offset or later. -1: it is not.
     older_from: int = -1
-    #: Batches of earlier epochs may still arrive at a broker.
+    #: Batches of earlier epochs may still arrive at a broker, also those that another instance has sent.
     older_arrive: bool = False
     #: Those that were written before the id with this number was used (``generation``) do not: they are fenced off.
     fenced: int = -1
@@ -144,7 +144,8 @@ class KeptPartition:
         if self.newest >= 0 and (self.told < 0 or is_before(self.told, self.newest)):
             after = Unanswered(self.epoch, advance(self.told, 1) if self.told >= 0 else self.first, self.newest)
             self.unanswered = (*self.unanswered, after)[-_MOST_EPOCHS:]
-        self.older_arrive = self.older_arrive or self.epoch < 0 or bool(self.open) or self.doubted >= 0
+        is_known = self.epoch >= 0 and self.told_by is not None
+        self.older_arrive = self.older_arrive or bool(self.open) or self.doubted >= 0 or not is_known
         self.older_from, self.fenced = self._first_older(), -1
 
     def _first_older(self) -> int:
