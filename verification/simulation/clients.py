@@ -1,6 +1,7 @@
 """Producers of old, modelled: real bytes, retries on new connections, batches regrouped, time-outs, giving up."""
 
 from collections import deque
+from math import inf
 from random import Random
 from typing import Final
 
@@ -588,9 +589,10 @@ def _all(request: Request) -> list[Sent]:
     return [sent for batch in request.values() for sent in batch]
 
 
-def _place_in_order(request: Request) -> tuple[int, int]:
+def _place_in_order(request: Request) -> tuple[int, float]:
+    """Orders requests as they were made. Of two halves of one, that without a number yet is the second."""
     records = _all(request)
-    return min(sent.nth for sent in records), records[0].sequence
+    return min(sent.nth for sent in records), records[0].sequence if records[0].sequence >= 0 else inf
 
 
 def _joined(one: Request, other: Request) -> Request:
