@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
+from kproxy.budget import READ_RECORD_STEPS, RECORD_SET_BYTES_IN_STEP
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID
@@ -42,6 +43,7 @@ from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.metadata import NoLeader
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.log_reading import LogReading
+from kproxy.net.long_work import done
 from kproxy.net.single_batch import send_batch
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 from kproxy.proxy.kept_calls import KeptPart, RepairRequest, replace_rows, report_missing, rest_of, restamp
@@ -269,10 +271,10 @@ class KeptRepairs:
     async def _stamped(self, ask: RepairRequest, part: KeptPart, producer_id: int, left_out: int) -> memoryview:
         if not left_out:
             return restamp(ask.call, part, producer_id)
+        size = part.end - part.start
+        steps = part.batch.records * READ_RECORD_STEPS + size // RECORD_SET_BYTES_IN_STEP
         most = self._config.decompression_max_bytes
-        return await trio.to_thread.run_sync(
-            rest_of, ask.call, part, producer_id, left_out, most, limiter=self._converting
-        )
+        return await done(steps, partial(rest_of, ask.call, part, producer_id, left_out, most))
 
     async def _send(
         self, ask: RepairRequest, part: KeptPart, place: TopicPartition, data: memoryview, pool: Pool
