@@ -27,13 +27,14 @@ _MAGIC_V2: Final = 2
 
 
 class Depth(NamedTuple):
-    """The depth to which a producer's batches are of interest; the last ``TAIL_BATCHES`` always are."""
+    """The depth to which a producer's batches are of interest; the last ``batches`` always are."""
 
     #: Those before are not that are older than its last one by so much.
     window_ms: int
     #: This is judged by the records' timestamps only where the last one is of about this time, in ms since 1970:
     #: records of the past may be sent at any rate. None: always.
     now_ms: int | None = None
+    batches: int = TAIL_BATCHES
 
     def since_ms(self, last_ms: int) -> float:
         """The oldest timestamp of interest; ``last_ms``: that of the last batch."""
@@ -169,7 +170,7 @@ def last_batches(batches: Iterable[Batch]) -> set[int]:
 def _tail(batches: Sequence[Batch], depth: Depth) -> Sequence[Batch]:
     # not the newest timestamp: where a clock was set back, those before it would hide what followed
     since = depth.since_ms(batches[-1].header.max_timestamp) if batches else 0
-    kept = min(TAIL_BATCHES, len(batches))
+    kept = min(depth.batches, len(batches))
     while kept < len(batches) and batches[-kept - 1].header.max_timestamp >= since:
         kept += 1
     return batches[len(batches) - kept :]

@@ -16,6 +16,7 @@ from kproxy.codec.sequence import advance
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.digest import Digest, Digests
+from kproxy.dedup.kept.producers import MOST_REPEATED
 from kproxy.dedup.kept.raised import Matched, OldRecord, align, count_written
 from kproxy.dedup.kept.repair import repair
 from kproxy.dedup.kept.steps import (
@@ -60,8 +61,8 @@ MOST_AT_ONCE: Final = 64
 #: The client sends again after these: nothing of the batch was written, as far as is known.
 _UNREACHABLE: Final = Told(SEND_AGAIN, cause="unreachable")
 _LATER: Final = Told(SEND_AGAIN, cause="put_off")
-#: A client has no more requests in flight, so what it has no response for is among the last batches.
-_LAST_FEW: Final = Depth(0)
+#: What a client has no response for is among its last batches.
+_LAST_FEW: Final = Depth(0, batches=MOST_REPEATED)
 _NO_TIME: Final = Told(ErrorCode.REQUEST_TIMED_OUT, cause="unreachable")
 
 

@@ -199,16 +199,16 @@ def test_what_may_be_in_the_log_is_repeated() -> None:
 
 def test_the_places_of_the_last_batches_are_known() -> None:
     partition = KeptPartition(epoch=0)
-    for at in range(7):
+    for at in range(12):
         partition.written(0, at, 1, 10 + at)
-    partition.written(0, 6, 1, 16)  # again
-    assert [partition.place(at) for at in range(8)] == [-1, -1, 12, 13, 14, 15, 16, -1]
-    partition.written(0, 6, 1, 11)  # the log has lost it meanwhile
-    assert partition.place(6) == 11
-    partition.written(0, 7, 1, 5)
-    assert [partition.place(at) for at in (6, 7)] == [-1, 5]
+    partition.written(0, 11, 1, 21)  # again
+    assert [partition.place(at) for at in range(13)] == [-1, -1, *range(12, 22), -1]
+    partition.written(0, 11, 1, 16)  # the log has lost it meanwhile
+    assert partition.place(11) == 16
+    partition.written(0, 12, 1, 5)
+    assert [partition.place(at) for at in (11, 12)] == [-1, 5]
     partition.sends(1, 0, 1)
-    assert partition.place(7) == -1
+    assert partition.place(12) == -1
 
 
 def raised(partition: KeptPartition, epoch: int = 1) -> KeptPartition:
@@ -245,13 +245,13 @@ def test_a_batch_of_an_epoch_that_its_client_has_left_comes_too_late() -> None:
     assert partition.open == []
 
 
-def test_what_a_client_may_send_again_begins_with_the_last_five_batches() -> None:
+def test_what_a_client_may_send_again_begins_with_the_last_ten_batches() -> None:
     partition = KeptPartition()
-    for at in range(7):
+    for at in range(12):
         partition.sends(0, at, 1)
         partition.written(0, at, 1, 100 + at)
         partition.ends(at)
-    partition.doubts(0, 7)
+    partition.doubts(0, 12)
     assert raised(partition).older_from == 102
 
 
