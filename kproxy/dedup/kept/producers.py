@@ -20,8 +20,8 @@ MOST_REFUSED: Final = 8
 MOST_IN_FLIGHT: Final = 5
 #: First sequence and offset of a batch.
 _PLACE: Final = Struct(">iq")
-#: A client has a success for all but so many of its last batches: as many as are in flight, and those that it sent while
-#: it repeated the first of these.
+#: A client has a success for all but so many of its last batches: as many as are in flight, and those that it sent
+#: while it repeated the first of these.
 MOST_REPEATED: Final = 2 * MOST_IN_FLIGHT
 #: Bytes of those that stay when another one is added.
 _KEPT_PLACES: Final = (MOST_REPEATED - 1) * _PLACE.size
