@@ -103,6 +103,8 @@ class KeptPartition:
     floor: int = 0
     #: The newest batch of this epoch that has come, its first sequence; -1: none.
     newest: int = -1
+    #: The oldest that has come and had no success, of those after the last success; -1: none.
+    oldest: int = -1
     #: The batches of the last epochs that have come, and had no success.
     unanswered: tuple[Unanswered, ...] = ()
 
@@ -117,7 +119,7 @@ class KeptPartition:
         if epoch > self.epoch:
             self._raises(epoch)
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
-            self.refused, self.doubted, self.places, self.newest = (), -1, b"", -1
+            self.refused, self.doubted, self.places, self.newest, self.oldest = (), -1, b"", -1, -1
         else:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
@@ -132,6 +134,8 @@ class KeptPartition:
         self.arrivals += 1
         if self.newest < 0 or is_before(self.newest, sequence):
             self.newest = sequence
+        if self.oldest < 0:
+            self.oldest = sequence
         return Arrival.SENT
 
     def _raises(self, epoch: int) -> None:
@@ -144,8 +148,8 @@ class KeptPartition:
             return
         if len(self.places) > _KEPT_PLACES:
             self.floor = _PLACE.unpack_from(self.places)[1]
-        if self.newest >= 0 and (self.told < 0 or is_before(self.told, self.newest)):
-            after = Unanswered(self.epoch, advance(self.told, 1) if self.told >= 0 else self.first, self.newest)
+        if self.oldest >= 0:
+            after = Unanswered(self.epoch, self.oldest, self.newest)
             self.unanswered = (*self.unanswered, after)[-_MOST_EPOCHS:]
         is_known = self.epoch >= 0 and self.told_by is not None
         self.older_arrive = self.older_arrive or bool(self.open) or self.doubted >= 0 or not is_known
@@ -293,6 +297,8 @@ class KeptPartition:
             self.refused = tuple(one for one in self.refused if is_before(last, one[0]))
         if self.doubted >= 0 and not is_before(last, self.doubted):
             self.doubted = -1
+        if self.oldest >= 0 and not is_before(last, self.oldest):
+            self.oldest = advance(last, 1) if is_before(last, self.newest) else -1
 
     def was_told(self, epoch: int, sequence: int) -> bool:
         """Whether the client has a success for the record of a sequence."""

@@ -330,3 +330,11 @@ def test_unless_something_is_in_doubt(more: dict[str, Any]) -> None:
     for name, value in more.items():
         setattr(partition, name, value)
     assert partition.may_be_older(1)
+
+
+def test_what_another_process_may_have_answered_is_not_known_to_have_had_no_success() -> None:
+    partition = KeptPartition()
+    partition.sends(0, 0, 1)
+    partition.written(0, 0, 1, 100)
+    partition.sends(0, 5, 1)  # those before it came elsewhere
+    assert raised(partition).unanswered == (Unanswered(0, 5, 5),)
