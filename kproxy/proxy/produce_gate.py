@@ -44,7 +44,7 @@ from kproxy.proxy.conversion import Converted, conversion
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.base import Exchange
-from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
+from kproxy.proxy.implicit_produce import implicit_parts
 from kproxy.proxy.kept_calls import KeptCall, RepairRequest
 from kproxy.proxy.kept_gate import KeptGate
 from kproxy.proxy.produce_batches import MAGIC_AT, has_kproxy_id, has_producer_id, new_batches
@@ -58,6 +58,7 @@ from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import traced_produce
 from kproxy.proxy.transaction_messages import produce_parts
+from kproxy.txn.procedures.captured import ImplicitTransaction
 from kproxy.txn.requests import TxnRequest
 
 _API_KEY = int(ApiKey.PRODUCE)

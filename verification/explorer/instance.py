@@ -250,7 +250,7 @@ class Instance:
             traces=NoTraces(),
             report=report,
         )
-        self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self._alone, self._start)
+        self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self.alone, self._start)
 
     def moves(self) -> Iterator[Move]:
         """Yield that it reads on, or is killed and started again."""
@@ -382,8 +382,8 @@ class Instance:
 
     # -- tasks
 
-    async def _alone(self) -> None:
-        """No former self is there."""
+    async def alone(self) -> None:
+        """Return at once: no former self is there."""
 
     def _start(self, transactional_id: str, work: Callable[[], Any]) -> None:
         if transactional_id not in self._under_way:

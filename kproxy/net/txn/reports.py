@@ -7,6 +7,6 @@ from kproxy.txn.procedures.outside import Level
 _log = structlog.get_logger("kproxy.transactions")
 
 
-def report(level: Level, text: str, transactional_id: str, **facts: str) -> None:
+def report(level: Level, text: str, transactional_id: str, **facts: object) -> None:
     """Writes a line (``procedures.outside.Report``)."""
     getattr(_log, level)(text, transactional_id=transactional_id, **facts)

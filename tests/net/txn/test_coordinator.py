@@ -8,7 +8,6 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_topic import TOPIC
@@ -16,6 +15,7 @@ from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures import log_owners
+from kproxy.txn.procedures.broker_owners import BrokerOwners
 from kproxy.txn.procedures.owner_policy import CLIENT, MANAGED, OwnerPolicy
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.states import TransactionState

@@ -14,10 +14,10 @@ from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.rejects import Rejects
-from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import named_parts
+from kproxy.txn.procedures.captured import ImplicitTransaction
 from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
