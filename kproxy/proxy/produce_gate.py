@@ -168,7 +168,7 @@ class ProduceGate:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
         else:
             producer, parts = produce_parts(frame, layout)
-            who = TxnRequest(name, producer, self._ctx.client.connection, self._ctx.client.client_id)
+            who = TxnRequest(name, producer, self._ctx.client.connection, self._ctx.client.client_id, self._ctx.holder)
             self._transact(slot, TransactionalProduce(who, parts))
 
     def _capture(

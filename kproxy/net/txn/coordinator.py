@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
+import structlog
+
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
@@ -31,6 +33,7 @@ from kproxy.proxy.transaction_messages import (
     partitions_added,
     places_of,
 )
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
@@ -41,6 +44,7 @@ from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T")
+_log = structlog.get_logger("kproxy.transactions")
 
 #: From these versions on a client speaks the second version of the protocol (KIP-890, transaction.version 2): groups
 #: join a transaction by their offsets, and each EndTxn raises the epoch.
@@ -58,7 +62,13 @@ class Coordinator(OwnerRequests):
     """
 
     def __init__(
-        self, log: LogOwners, brokers: BrokerOwners, config: TransactionOptions, jobs: Jobs, cluster: Cluster
+        self,
+        log: LogOwners,
+        brokers: BrokerOwners,
+        config: TransactionOptions,
+        jobs: Jobs,
+        cluster: Cluster,
+        stats: TransactionStats,
     ) -> None:
         """``cluster`` knows the names of topics that clients name by their ids."""
         #: Of the ids that kproxy's log decides; and of members, also where the broker decides the rest of an id.
@@ -66,11 +76,26 @@ class Coordinator(OwnerRequests):
         #: Of the ids that the broker decides.
         self.brokers = brokers
         self._config = config
+        self._stats = stats
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
         self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
-        super().__init__(self.by_home(log, brokers), jobs)
+        super().__init__(self.by_home(log, brokers), jobs, self._refused)
         self._cluster = cluster
         self.admission = IdAdmission(config.transactional_id_limit, lambda name: self._owners(name).exists(name))
+
+    def _refused(self, request: TxnRequest) -> None:
+        """Counts and logs a request with an identity that was given to another client."""
+        self._stats.foreign += 1
+        assert request.holder is not None
+        _log.warning(
+            "a request was refused: the producer id of its transactional id was given to another client",
+            transactional_id=request.transactional_id,
+            client_id=request.client_id,
+            principal=request.holder.principal,
+            host=request.holder.host,
+            advice="identity.by: client.id, if the client reaches kproxy from several addresses (a balancer, IPv4 and "
+            "IPv6); else find the program",
+        )
 
     # -- who decides
 
@@ -131,7 +156,9 @@ class Coordinator(OwnerRequests):
                 self.admission.admit(who.transactional_id, principal)
                 client = None if who.client == NO_PRODUCER else who.client
                 timeout_ms = request.transaction_timeout_ms
-                producer = await self.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
+                producer = await self.init_producer_id(
+                    who.transactional_id, timeout_ms, client, who.client_id, holder=who.holder
+                )
                 return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
             case AddPartitionsToTxnRequest():
                 return partitions_added(request, version, await self.add_partitions(who, places_of(request)))

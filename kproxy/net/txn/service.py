@@ -142,7 +142,7 @@ class Transactions:
         self.lane_log = LaneLog(cluster, config, replaces=self._succession.replaces)
         at_brokers = BrokerSide(cluster, config, stats.transactions)
         brokers = at_brokers.owners(connections, self.lane_log, self._succession)
-        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs, cluster)
+        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs, cluster, stats.transactions)
         self.produce_answers = ProduceAnswers(self.coordinator, self._jobs, cluster)
         self.application_commits = ApplicationCommits(self._jobs, cluster)
         #: The members of each group, for offsets of clients that do not say.

@@ -14,7 +14,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.outside import JobRunner
 from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch, Holder, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -27,15 +27,23 @@ T = TypeVar("T")
 class OwnerRequests:
     """The requests of one instance. All raise TxnError with the error for the client."""
 
-    def __init__(self, owners: "Callable[[str], Owners]", jobs: JobRunner) -> None:
-        """``owners``: where the transactions of an id are decided."""
+    def __init__(
+        self, owners: "Callable[[str], Owners]", jobs: JobRunner, foreign: Callable[[TxnRequest], None]
+    ) -> None:
+        """``owners``: where the transactions of an id are decided. ``foreign`` counts and logs a refused request."""
         self._owners = owners
         self._jobs = jobs
+        self._foreign = foreign
 
-    async def _owner(self, request: TxnRequest) -> "Owner":
+    async def _owner(self, request: TxnRequest, *, ends: bool = False) -> "Owner":
+        """The owner for a request. TxnError (INVALID_PRODUCER_ID_MAPPING) if it uses somebody else's identity."""
         owners = self._owners(request.transactional_id)
         known = owners.owner_now(request)
-        return known if known is not None else await self._jobs.run(lambda: owners.owner(request))
+        owner = known if known is not None else await self._jobs.run(lambda: owners.owner(request))
+        if owner.id.is_foreign(request, ends=ends):
+            self._foreign(request)
+            raise _foreign()
+        return owner
 
     async def init_producer_id(
         self,
@@ -44,16 +52,24 @@ class OwnerRequests:
         client: Producer | None,
         client_id: str,
         policy: OwnerPolicy = CLIENT,
+        holder: Holder | None = None,
     ) -> Producer:
         """The client's producer id and epoch; a producer that had the id is fenced, and what was open is aborted.
 
         ``client``: the identity that it has (KIP-360). ``policy``: for which kind of client the broker is asked.
+        ``holder``: the client, to which the identity belongs from now on.
         """
         if not transactional_id:
             raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
         owners = self._owners(transactional_id)
         resumed = client or NOBODY
-        return await self._jobs.run(lambda: owners.initialize(transactional_id, timeout_ms, resumed, client_id, policy))
+        producer = await self._jobs.run(
+            lambda: owners.initialize(transactional_id, timeout_ms, resumed, client_id, policy)
+        )
+        owner = owners.known(transactional_id)
+        if owner is not None and owner.id.client == producer:  # no other has taken it meanwhile
+            owner.id.holder = holder
+        return producer
 
     async def add_partitions(
         self, request: TxnRequest, places: Sequence[TopicPartition]
@@ -110,6 +126,8 @@ class OwnerRequests:
         """Writes batches by the owner, which ``takes_at_once`` (``Owner.produce_at_once``)."""
         owner = self._known(request.transactional_id)
         assert owner is not None
+        if owner.id.is_foreign(request):
+            raise _foreign()  # ``produce`` counts it
         self._jobs.do(lambda: owner.produce_at_once(request, batches, written, implicit=implicit))
 
     def _known(self, transactional_id: str) -> "Owner | None":
@@ -118,7 +136,7 @@ class OwnerRequests:
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
         """The client's producer id and epoch for what follows."""
         try:
-            owner = await self._owner(request)
+            owner = await self._owner(request, ends=True)
         except TxnError:
             told = self._owners(request.transactional_id).answer_expired(request, committed=committed)
             if told is None:
@@ -138,6 +156,10 @@ class OwnerRequests:
     def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """Begins work that outlives the request; the result waits for it. TxnError."""
         return self._jobs.start(work)
+
+
+def _foreign() -> TxnError:
+    return TxnError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the producer id was given to another client")
 
 
 def _refuse_nameless(group_id: str) -> None:

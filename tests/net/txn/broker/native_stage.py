@@ -145,7 +145,7 @@ class Stage:
                 nursery.start_soon(brokers.run)
                 if keeps:
                     nursery.start_soon(lane_log.open, nursery)
-                coordinator = Coordinator(no_log, brokers, config, jobs, cluster)
+                coordinator = Coordinator(no_log, brokers, config, jobs, cluster, stats.transactions)
                 task_status.started(Kproxy(coordinator, side, cluster, stats, jobs, nursery.cancel_scope, gone))
         finally:
             lane_log.close()
