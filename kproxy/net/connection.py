@@ -252,6 +252,8 @@ class Connection:
 
     def happens(self, event: ConnectionEvent) -> None:
         self.state = next_state(self.state, event)
+        if self.state.has_to_end:
+            self._intake.give_up()
 
     def stay(self) -> None:
         """Takes back a drain."""

@@ -14,7 +14,17 @@ from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.long_work import beside
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import CommittedReading, wait
-from kproxy.proxy.commands import AskCoordinator, Close, Encode, Mute, Resend, Unsettled, WaitForLog, WarnOfUntimed
+from kproxy.proxy.commands import (
+    AskCoordinator,
+    Close,
+    Encode,
+    Mute,
+    Resend,
+    Unsettled,
+    WaitForLog,
+    WarnOfRefusal,
+    WarnOfUntimed,
+)
 from kproxy.proxy.coordinator_requests import CoordinatorAnswer
 
 if TYPE_CHECKING:
@@ -23,6 +33,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("kproxy.connection")
 
 _ENDED: Final = ConnectionState.ENDED
+#: What to do about refusals of which an honest client may be the cause.
+_ADVICE: Final = {
+    "foreign_producer_id": "identity.by: client.id, if the client reaches kproxy from several addresses (a balancer, "
+    "IPv4 and IPv6)",
+}
 
 
 class Dispatch:
@@ -62,8 +77,22 @@ class Dispatch:
                     self.muted_until = max(self.muted_until, until)
                 case Close():
                     self._connection.happens(ConnectionEvent.HAS_TO_END)
+                case WarnOfRefusal(reason):
+                    self._warn_of_refusal(reason)
                 case WarnOfUntimed(member, key):
                     self._connection.keeper.warn_of_untimed(member, key)
+
+    def _warn_of_refusal(self, reason: str) -> None:
+        """Logs the first refusal of its kind on this connection; further ones are counted."""
+        client = self._session.client
+        log.warning(
+            "batches of a client are refused. Further ones on its connection are only counted (kproxy_refusals_total)",
+            client_id=client.client_id,
+            peer=self._connection.client.peer,
+            principal=client.principal,
+            reason=reason,
+            advice=_ADVICE.get(reason, "find the program: it sends what no Kafka client sends by itself"),
+        )
 
     def _begin(self, nursery: trio.Nursery, command: Encode | WaitForLog | Resend) -> None:
         match command:

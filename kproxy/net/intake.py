@@ -67,6 +67,8 @@ class Intake:
         self._joined = False
         #: Requests that came together, before a response to any.
         self._together = 1
+        #: The wait of the request that can't be taken yet.
+        self._waiting: trio.CancelScope | None = None
 
     async def take(self, frames: list[bytearray]) -> None:
         """Hands whole frames to the session.
@@ -134,6 +136,11 @@ class Intake:
         if self._lane is not None:
             self._lanes.fenced(self._lane, taken_at)
 
+    def give_up(self) -> None:
+        """Ends the wait of the request that can't be taken yet: its connection has to end."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
     def close(self, now: float) -> None:
         """Gives the lane back. Unconfirmed batches are searched for in the log when their retry arrives."""
         member, lane = self._session.client_ended(now), self._session.abandon(now)
@@ -156,10 +163,12 @@ class Intake:
                 self._join(identity_of(connection), waiting)
             while waiting.command is not None:
                 await connection.flush()
+                if not connection.state.has_to_end:
+                    with trio.move_on_at(due) as self._waiting:
+                        await self._act(waiting.command, waiting, seen)
+                    self._waiting = None
                 if connection.state.has_to_end:
                     raise Finished("the broker's connection ended")
-                with trio.move_on_at(due):
-                    await self._act(waiting.command, waiting, seen)
                 connection.read_at = trio.current_time()
                 if connection.read_at >= due:
                     self._refuse_late(waiting)

@@ -199,6 +199,14 @@ class WarnOfUntimed:
     key: TrackKey
 
 
+@dataclass(frozen=True, slots=True)
+class WarnOfRefusal:
+    """Log that batches of the client are refused."""
+
+    #: As ``kproxy_refusals_total`` names it.
+    reason: str
+
+
 @dataclass(slots=True, eq=False)
 class Encode:
     """Encode a long response in another thread; then ``Session.encoded``."""
@@ -208,4 +216,4 @@ class Encode:
     encode: Callable[[], bytes]
 
 
-Queued: TypeAlias = AskCoordinator | Encode | WaitForLog | Resend | Mute | Close | WarnOfUntimed
+Queued: TypeAlias = AskCoordinator | Encode | WaitForLog | Resend | Mute | Close | WarnOfUntimed | WarnOfRefusal

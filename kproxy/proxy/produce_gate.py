@@ -37,6 +37,7 @@ from kproxy.proxy.commands import (
     Procedure,
     Resend,
     Resolve,
+    WarnOfRefusal,
     WarnOfUntimed,
 )
 from kproxy.proxy.context import Context, Fault
@@ -97,6 +98,8 @@ class ProduceGate:
         self._stats = stats.produce
         self._retry_stats = stats.retries
         self._refusals = stats.refused.refusals
+        #: The reasons of refusals that were logged for this connection.
+        self._logged: set[str] = set()
         kept = ctx.services.kept
         self._kept = None if kept is None else KeptGate(ctx, kept, stats.kept)
         self._link = link
@@ -628,6 +631,9 @@ class ProduceGate:
     def _count_refusal(self, reason: str) -> None:
         self._refusals[reason] = self._refusals.get(reason, 0) + 1
         self._ctx.fault = Fault(reason, self._ctx.now)
+        if reason not in self._logged:
+            self._logged.add(reason)
+            self._link.commands.append(WarnOfRefusal(reason))
 
     def _answer_all(self, slot: Slot, layout: ProduceLayout, error: int) -> None:
         self._answer_each(slot, layout, {place.key: error for place in layout.partitions})

@@ -12,6 +12,7 @@ _REFUSALS = (
     "elements",
     "evicted",
     "expired_producer_id",
+    "foreign_producer_id",
     "forged_producer_id",
     "idle",
     "malformed",

@@ -14,6 +14,7 @@ import trio.testing
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
 from kproxy.codec._generated.metadata import MetadataResponse, MetadataResponseTopic
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.net.connection_state import ConnectionEvent
 from kproxy.net.upstream import Upstream
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter, Delay, Drop, Edit
 from kproxy.testing.fake_broker.controls import Fault
@@ -199,6 +200,25 @@ async def test_what_a_client_sends_to_the_new_leader_waits_for_what_it_sent_to_t
             assert errors_of(await client.receive()) == [0]
             assert errors_of(await other.receive()) == [0]
         assert values_in(proxy.brokers, "t") == [b"a", b"b"]
+
+
+async def test_a_connection_that_has_to_end_waits_for_no_outcome_of_another() -> None:
+    """A client that waits for its end would wait as long."""
+    async with proxied(2) as proxy:
+        proxy.brokers.create_topic("t", 1, 2)
+        gate = Gate(proxy, b"a")
+        async with await proxy.client(1) as client, await proxy.client(2) as other:
+            await client.send(produce("t", b"a"), 8)
+            await gate.wait_reached()
+            proxy.brokers.move_leader("t", 0, 2)
+            await other.send(produce("t", b"b"), 8)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            (ending,) = (one for one in proxy.server._connections if one.node_id == 2)
+            ending.happens(ConnectionEvent.HAS_TO_END)
+            await eventually(lambda: ending not in proxy.server._connections)
+            gate.release()
+            assert errors_of(await client.receive()) == [0]
+        assert values_in(proxy.brokers, "t") == [b"a"]
 
 
 async def test_a_broker_killed_and_back_under_load_loses_and_doubles_nothing() -> None:

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+import structlog
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest
 from kproxy.codec._generated.produce import (
@@ -312,9 +313,13 @@ async def test_an_id_of_another_client_is_refused() -> None:
         other = await connected(proxy, client_id="other")
         other.id = producer.id
         refused = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)
-        assert await other.send(3, b"x", b"x") == [refused, refused]
-        assert proxy.stats.kept.foreign_ids == 1
-        assert proxy.stats.refused.refusals == {"foreign_producer_id": 1}
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(2):
+                assert await other.send(3, b"x", b"x") == [refused, refused]
+        assert proxy.stats.kept.foreign_ids == 2
+        assert proxy.stats.refused.refusals == {"foreign_producer_id": 2}
+        told = [(line["client_id"], line["reason"]) for line in lines if line["log_level"] == "warning"]
+        assert told == [("other", "foreign_producer_id")], "once for a connection"
         same = await connected(proxy)
         same.id = producer.id
         assert await same.send(3, b"d", b"d") == [(0, 3), (0, 3)]

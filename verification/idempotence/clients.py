@@ -9,10 +9,13 @@ from tests.interop.catalog import CLIENTS, Client
 _PLAIN: Final = "-plain"
 #: librdkafka waits for up to 10 s before it connects again.
 _SOON: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "batch.num.messages": 10}
+#: Where a connection ends together with a response, clients of this age notice it at their next event or time-out
+#: (``Selector.clear`` finds it, and waits before it tells): of those the renewal of metadata is the shortest.
+_WAKES: Final = {"metadata.max.age.ms": "1000"}
 #: By the name of the client's row: what turns its idempotence on, if it is off by default, and makes its batches small.
 _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "java-0.11.0.3": {"enable.idempotence": "true", "acks": "all", "retries": "2147483647", "batch.size": "1000"},
-    "java-2.0.1-idempotent": {"batch.size": "1000", "request.timeout.ms": "120000"},
+    "java-2.0.1-idempotent": {"batch.size": "1000", "request.timeout.ms": "120000", **_WAKES},
     "java-2.8.2": {"enable.idempotence": "true", "acks": "all", "batch.size": "1000"},
     "java-4.4.0": {"batch.size": "1000"},
     "librdkafka-2.0.2": {"enable.idempotence": True, **_SOON},
