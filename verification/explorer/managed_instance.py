@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import ReceivedBatch, Repeats
 from kproxy.errors import KproxyError
-from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.no_transaction import NoTransaction
@@ -20,6 +19,7 @@ from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.members import Members, PlainMembers
 from kproxy.txn.procedures.owner_requests import OwnerRequests
+from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
