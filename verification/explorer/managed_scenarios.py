@@ -33,7 +33,7 @@ class ManagedScenario(NamedTuple):
 
 _ONE: Final = Plan()
 _SHORT: Final = Plan(records=1)
-_TAKING: Final = Plan(records=1, takes=True, at=1)
+_TAKING: Final = Plan(records=1, tries=1, takes=True, at=1)
 _PREPARED: Final = Plan(records=1, prepares=True)
 _MEMBER: Final = Plan(records=1, prepares=True, is_member=True, takes=True)
 
@@ -44,11 +44,10 @@ MANAGED_SCENARIOS: Final = (
     ),
     ManagedScenario("by hand, killed", "kproxy is killed at any step", (_SHORT,), {"crash": 1}),
     ManagedScenario("by hand, lost", "the log loses something", (_ONE,), {"lost": 1}),
-    ManagedScenario("by hand, lost, killed", "and kproxy is killed", (_SHORT,), {"lost": 1, "crash": 1}),
     ManagedScenario("by hand, overdue", "a transaction takes too long", (_ONE,), {"time": 1}),
     ManagedScenario("by hand, apart, overdue", "between two requests", (_ONE._replace(is_apart=True),), {"time": 1}),
     ManagedScenario("by hand, refused", "a batch is refused", (_ONE,), {"refuse": 1}),
-    ManagedScenario("by hand, taken", "another driver takes the id elsewhere", (_SHORT, _TAKING), {}, "ab"),
+    ManagedScenario("by hand, taken", "another driver takes the id", (_SHORT._replace(tries=1), _TAKING), {}, "ab"),
     ManagedScenario("prepared by hand, killed", "kproxy is killed at any step", (_PREPARED,), {"crash": 1}),
     ManagedScenario("prepared by hand, unheard", "a response is not heard", (_PREPARED,), {"unheard": 1}),
     ManagedScenario("by member, killed", "kproxy is killed at any step", (_MEMBER,), {"crash": 1}),
@@ -59,7 +58,8 @@ MANAGED_SCENARIOS: Final = (
         {"unheard": 1},
         is_balanced=True,
     ),
-    ManagedScenario("by request, killed", "kproxy is killed, a response is unheard", (), {"unheard": 1, "crash": 1}),
+    ManagedScenario("by request, unheard", "a response is not heard", (), {"unheard": 1}),
+    ManagedScenario("by request, killed", "kproxy is killed at any step", (), {"crash": 1}),
     ManagedScenario("by request, lost", "the log loses something", (), {"lost": 1}),
     ManagedScenario("by request, refused", "a batch is refused", (), {"refuse": 1}),
 )

@@ -49,7 +49,7 @@ MANAGED_VARIANTS: Final = (
     Variant(
         "an abort is answered though a commit came first",
         ((BatchDecisions, "abort", broken_managed.aborts_as_it_was),),
-        "by hand, lost, killed",
+        "by hand, killed",
         invariants.ABORTED,
     ),
     Variant(
