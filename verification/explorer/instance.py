@@ -228,7 +228,8 @@ class Instance:
         self.world, self.name, self.life = world, name, life
         self.is_killed = False
         self.views = Views()
-        self.reading = LogPartition(0, ViewSink(self.views))
+        self.sink = ViewSink(self.views)
+        self.reading = LogPartition(0, self.sink)
         #: So much of the partition that rejects producer ids.
         self.rejects_read = 0
         self._nonces = 0
@@ -251,6 +252,14 @@ class Instance:
             report=report,
         )
         self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self.alone, self._start)
+
+    def look(self) -> None:
+        """Do what is done every second."""
+        self.owners.look()
+
+    def kept(self) -> object:
+        """Return its memory beside its owners and the log."""
+        return None
 
     def moves(self) -> Iterator[Move]:
         """Yield that it reads on, or is killed and started again."""
@@ -285,7 +294,7 @@ class Instance:
 
     def again(self) -> "Instance":
         """The process after this one, which has read the log."""
-        new = Instance(self.world, self.name, self.life + 1)
+        new = type(self)(self.world, self.name, self.life + 1)
         new.read()
         return new
 

@@ -42,9 +42,7 @@ from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.produce_answers import ProduceAnswers
-from kproxy.net.txn.rejects import Rejects
-from kproxy.net.txn.reports import report
-from kproxy.net.txn.single_requests import SingleRequests
+from kproxy.net.txn.reports import report, report_unknown
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.topic_policies import TopicPolicies
@@ -69,6 +67,8 @@ from kproxy.txn.procedures.member_ids import MemberIds
 from kproxy.txn.procedures.members import Members, PlainMembers
 from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.procedures.participants import Participants
+from kproxy.txn.procedures.rejects import Rejects
+from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.transaction_log")
@@ -153,6 +153,7 @@ class Transactions:
             self._read_to_end,
             stats.transactions,
             trio_time,
+            report_unknown,
             grace_s=config.transaction_max_timeout_ms / 1000,
             by_itself=config.unknown_producer_ids == "reject",
         )

@@ -376,6 +376,10 @@ class Counters(Protocol):
     continued: int
     unrecorded: int
     torn: int
+    unknown: int
+    #: When readers met the first producer id that is unknown, in s since 1970; None: there is none.
+    oldest_unknown: float | None
+    rejected: int
     #: When the first member that is prepared will be aborted by its broker, in s since 1970; None: no member waits.
     prepared_until: float | None
 

@@ -17,7 +17,6 @@ from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
-from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.service import Transactions
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.proxy.applications import CommitRule
@@ -35,6 +34,7 @@ from kproxy.txn.procedures.broker_members import BrokerMembers
 from kproxy.txn.procedures.broker_owners import BrokerOwners
 from kproxy.txn.procedures.deadlines import Deadlines
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage
