@@ -123,7 +123,7 @@ class ManagedInstance(Instance):
         """Begin with nothing for any client."""
         super().__init__(world, name, life)
         self.jobs = InstanceJobs(self)
-        self.requests = OwnerRequests(lambda _: self.owners, self.jobs)
+        self.requests = OwnerRequests(lambda _: self.owners, self.jobs, lambda _: None)
         tools = ManagedTools(self.requests, lambda _: Compared(), name, world.time, report)
         self.begun = ManagedTransactions(tools)
         self.sink.listeners.append(self.begun.view_changed)

@@ -11,7 +11,8 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.procedures.owner_requests import OwnerRequests
-from kproxy.txn.requests import TxnRequest
+from kproxy.txn.requests import Holder, TxnRequest
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 
 HAD, NEXT = Producer(7, 0), Producer(7, 1)
@@ -26,11 +27,14 @@ class Scene:
 
     def __init__(self, *, is_known: bool = True, error: ErrorCode | None = None) -> None:
         self.asked: list[Any] = []
+        self.foreign: list[TxnRequest] = []
+        self.id = TransactionalId(lambda: None)
+        self.id.client = HAD
         self.refused: Mapping[Any, ErrorCode] = {}
         self.expired: Producer | None = None
         self._is_known, self._error = is_known, error
         owners: Any = self
-        self.requests = OwnerRequests(lambda _: owners, self)  # type: ignore[arg-type]  # a part of it
+        self.requests = OwnerRequests(lambda _: owners, self, self.foreign.append)  # type: ignore[arg-type]  # a part of it
 
     async def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         self.asked.append("job")
@@ -44,6 +48,9 @@ class Scene:
             raise TxnError(self._error, "no owner")
         return self
 
+    def known(self, name: str) -> "Scene":
+        return self
+
     async def refusals(self, places: Any) -> Mapping[Any, ErrorCode]:
         return self.refused
 
@@ -52,6 +59,7 @@ class Scene:
 
     async def initialize(self, *asked: Any) -> Producer:
         self.asked.append(asked)
+        self.id.client = NEXT
         return NEXT
 
     async def join(self, *asked: Any) -> None:
@@ -121,3 +129,63 @@ def test_no_partition_joins_if_one_is_refused(error: ErrorCode | None) -> None:
     scene.refused = {PLACE: error} if error is not None else {}
     assert done(scene.requests.add_partitions(REQUEST, [PLACE])) == scene.refused
     assert ("join" in scene.asked) == (error is None)
+
+
+ALICE, BOB = Holder("User:alice"), Holder("User:bob")
+HERE, THERE = Holder("", "client", "10.0.0.1"), Holder("", "client", "10.0.0.2")
+
+
+class TestWhoseTheIdentityIs:
+    @pytest.mark.parametrize(
+        ("holder", "asks", "may_join", "may_end"),
+        [
+            (ALICE, ALICE, True, True),
+            (ALICE, BOB, False, False),
+            (ALICE, HERE, False, False),
+            (HERE, ALICE, False, False),
+            (HERE, HERE, True, True),
+            (HERE, THERE, False, True),
+            (HERE, Holder("", "other", "10.0.0.1"), False, True),
+            (None, BOB, True, True),
+            (ALICE, None, True, True),
+        ],
+    )
+    def test_it_belongs_to_who_received_it(
+        self, holder: Holder | None, asks: Holder | None, may_join: bool, may_end: bool
+    ) -> None:
+        scene = Scene()
+        scene.id.holder = holder
+        request = REQUEST._replace(holder=asks)
+        join = scene.requests.add_partitions(request, [PLACE])
+        end = scene.requests.end(request, committed=True, bumps=False)
+        for procedure, may in ((join, may_join), (end, may_end)):
+            if may:
+                done(procedure)
+            else:
+                assert refused(procedure) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert len(scene.foreign) == [may_join, may_end].count(False)
+
+    def test_another_identity_is_refused_for_what_it_is(self) -> None:
+        scene = Scene()
+        scene.id.holder = ALICE
+        done(scene.requests.add_partitions(REQUEST._replace(client=NEXT, holder=BOB), [PLACE]))
+        assert not scene.foreign
+
+    def test_who_initializes_the_id_holds_it(self) -> None:
+        scene = Scene()
+        scene.id.holder = ALICE
+        done(scene.requests.init_producer_id("id", 1000, None, "client", holder=BOB))
+        assert scene.id.holder == BOB
+
+    def test_unless_another_has_taken_it_meanwhile(self) -> None:
+        scene = Scene()
+        initialize = scene.initialize
+
+        async def overtaken(*asked: Any) -> Producer:
+            given = await initialize(*asked)
+            scene.id.client, scene.id.holder = Producer(7, 2), ALICE
+            return given
+
+        scene.initialize = overtaken  # type: ignore[method-assign]
+        done(scene.requests.init_producer_id("id", 1000, None, "client", holder=BOB))
+        assert scene.id.holder == ALICE
