@@ -101,9 +101,7 @@ class Server:
         self.lanes = Lanes(cluster, config, stats, lane_log)
         broker_log = BrokerLog(cluster, config, stats.retries)
         self.keeper = RetryLedgerKeeper(config, stats.retries, self.lanes, broker_log, nursery)
-        self._kept = KeptClients(
-            config.idempotent_clients, by_address=config.identity_by == "address", may_move=config.fleet_retries_enable
-        )
+        self._kept = KeptClients(config.idempotent_clients, may_move=config.fleet_retries_enable)
         # the limit holds for what the process grows by, so an eighth is left to what the interpreter needs beside
         eighth = config.buffer_memory // 8
         self._budget = Budget(6 * eighth, reserve=eighth)
@@ -419,6 +417,7 @@ def _policy(config: Config, *, decides: bool, logs_in: bool) -> Policy:
         max_decompressed_bytes=config.decompression_max_bytes,
         held_bytes=config.connection_buffer_bytes,
         idempotence=config.idempotence_enable,
+        by_address=config.identity_by == "address",
         fetch_max_bytes=config.fetch_max_bytes,
         transcode=config.transcode,
         max_request_elements=config.request_max_elements,

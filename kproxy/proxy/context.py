@@ -9,7 +9,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
-from kproxy.dedup.identity import Identity
+from kproxy.dedup.identity import Identity, normal_host
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.losses import KnownEnds
 from kproxy.proxy.applications import Applications
@@ -21,6 +21,7 @@ from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Address, ClusterMap, is_own_name
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable
+from kproxy.txn.requests import Holder
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.views import Views
 
@@ -94,6 +95,8 @@ class Policy:
     #: Bytes of requests that a connection may hold until they are answered.
     held_bytes: int = 1 << 20
     idempotence: bool = True
+    #: Whether clients without a login are distinguished by their addresses, too (identity.by).
+    by_address: bool = True
     #: Bytes of records to ask for on behalf of a client whose version can't say so itself.
     fetch_max_bytes: int = 1 << 20
     #: By client id, then by compression type, the one to deliver instead (codes of Kafka's ``CompressionType``).
@@ -194,6 +197,8 @@ class Context:
     #: The broker owes more responses: none that holds records may wait, or they would pile up after it.
     pipelines: bool = False
     fetched: Fetched = field(default_factory=Fetched)
+    #: The last ``client`` whose holder was asked for, and that.
+    _held: tuple[Client, Holder] | None = None
     #: What this connection has of the process: the budget of each message is a part of it.
     share: Share = field(init=False)
 
@@ -220,6 +225,19 @@ class Context:
         if is_own_name(transactional_id):
             return False
         return self.permits.may_use(transactional_id, self.client.client_id, self.client.principal)
+
+    @property
+    def holder(self) -> Holder:
+        """The client to which ids are given here: its principal, or without a login its client.id and host."""
+        if self._held is None or self._held[0] is not self.client:
+            self._held = self.client, self._holder()
+        return self._held[1]
+
+    def _holder(self) -> Holder:
+        client = self.client
+        if client.principal != ANONYMOUS:
+            return Holder(client.principal)
+        return Holder("", client.client_id, normal_host(client.host) if self.policy.by_address else "")
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""

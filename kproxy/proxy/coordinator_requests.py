@@ -15,7 +15,7 @@ from kproxy.txn.requests import TxnRequest
 
 if TYPE_CHECKING:
     from kproxy.proxy.applications import Application
-    from kproxy.proxy.implicit_produce import ImplicitTransaction
+    from kproxy.txn.procedures.captured import ImplicitTransaction
 
 
 class GroupRequest(NamedTuple):

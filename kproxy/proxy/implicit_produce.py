@@ -1,6 +1,6 @@
 """Produce requests of clients that know nothing of transactions, for a transaction that was begun for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from kproxy.codec.produce_layout import ProduceLayout, TopicRef
@@ -8,48 +8,12 @@ from kproxy.proxy.conversion import Converted
 from kproxy.proxy.coordinator_requests import Produced, ProducePart
 from kproxy.proxy.produce_batches import MAGIC_AT, check_batch
 from kproxy.proxy.transaction_messages import produced
-from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.procedures.captured import ImplicitTransaction
+from kproxy.txn.requests import Written
 
 _NO_BATCH = memoryview(b"")
 #: Such clients have no sequences that count: a retry is never let into a transaction that can be committed.
 _NO_SEQUENCE = -1
-
-
-class ImplicitTransaction(Protocol):
-    """Where the Produce requests of a client go."""
-
-    def took(self, connection: int, *, answered: bool) -> None:
-        """Records a request that will be handed over; ``answered``: its client waits for a response."""
-        ...
-
-    def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> None:
-        """Records a request that is about to be written; ``arrival_ms`` is the time of records that had none."""
-        ...
-
-    async def write(
-        self, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
-    ) -> Sequence[Written]:
-        """What became of each batch of a request that was taken; ``refused``: others of it can't be written.
-
-        ``accepted`` is called when they have their place in the order. TxnError: none was written to be committed.
-        """
-        ...
-
-    def takes_at_once(self, batches: Sequence[ClientBatch]) -> bool:
-        """Whether ``write`` would wait for nothing before these have their place in the order."""
-        ...
-
-    def write_at_once(self, batches: Sequence[ClientBatch], written: Callable[[Sequence[Written]], None]) -> None:
-        """As ``write``, of batches that it ``takes_at_once``; ``written`` is called with what became of each."""
-        ...
-
-    def failed(self, why: str) -> None:
-        """Records that the client receives an error."""
-        ...
-
-    def done(self) -> None:
-        """Records that a request that was taken is complete."""
-        ...
 
 
 class ImplicitTransactionFinder(Protocol):

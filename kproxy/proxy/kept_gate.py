@@ -12,7 +12,6 @@ from kproxy.dedup.lanes import TrackKey
 from kproxy.proxy.context import Context
 from kproxy.proxy.kept_calls import KeptCall, KeptPart, restamp
 from kproxy.proxy.kept_stats import KeptStats
-from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.produce_batches import producer_ids, read_batch_head
 
 _ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN), Arrival.OLD: int(OLD_EPOCH)}
@@ -24,7 +23,7 @@ _MOST_OWN: Final = 16
 
 def owner_of(ctx: Context, clients: KeptClients) -> bytes:
     """Return the owner of the producer ids that this connection's client is given."""
-    return clients.owner(ctx.client.identity, logged_in=ctx.client.principal != ANONYMOUS)
+    return clients.owner(*ctx.holder)
 
 
 class KeptGate:

@@ -45,7 +45,7 @@ from kproxy.proxy.conversion import Converted, conversion
 from kproxy.proxy.coordinator_requests import ImplicitProduce, TransactionalProduce
 from kproxy.proxy.handlers import handler_of
 from kproxy.proxy.handlers.base import Exchange
-from kproxy.proxy.implicit_produce import ImplicitTransaction, implicit_parts
+from kproxy.proxy.implicit_produce import implicit_parts
 from kproxy.proxy.kept_calls import KeptCall, RepairRequest
 from kproxy.proxy.kept_gate import KeptGate
 from kproxy.proxy.produce_batches import MAGIC_AT, has_kproxy_id, has_producer_id, new_batches
@@ -59,6 +59,7 @@ from kproxy.proxy.slots import Slot
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import traced_produce
 from kproxy.proxy.transaction_messages import produce_parts
+from kproxy.txn.procedures.captured import ImplicitTransaction
 from kproxy.txn.requests import TxnRequest
 
 _API_KEY = int(ApiKey.PRODUCE)
@@ -167,7 +168,7 @@ class ProduceGate:
             self._refuse(slot, layout, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forged_producer_id")
         else:
             producer, parts = produce_parts(frame, layout)
-            who = TxnRequest(name, producer, self._ctx.client.connection, self._ctx.client.client_id)
+            who = TxnRequest(name, producer, self._ctx.client.connection, self._ctx.client.client_id, self._ctx.holder)
             self._transact(slot, TransactionalProduce(who, parts))
 
     def _capture(

@@ -57,6 +57,10 @@ class TransactionStats:
         name="transaction_claims",
         expected=("won", "lost"),
     )
+    foreign: int = counter(
+        "Requests with the identity of a transactional id that was given to another client, refused.",
+        "transactions_foreign_requests",
+    )
     fenced: int = counter(
         "Requests of producers that a newer producer of their transactional id has fenced.", "transactions_fenced"
     )

@@ -9,6 +9,16 @@ if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
 
 
+class Holder(NamedTuple):
+    """A client across its connections, to which ids are given."""
+
+    #: Empty: it has not logged in, and the others tell who it is.
+    principal: str
+    client_id: str = ""
+    #: Empty also where addresses do not count (``identity.by``).
+    host: str = ""
+
+
 class TxnRequest(NamedTuple):
     """The client that sends a request, and its transactional id."""
 
@@ -18,6 +28,8 @@ class TxnRequest(NamedTuple):
     #: The serial number of the client's connection: what comes over an older one than the newest is late.
     connection: int
     client_id: str
+    #: The client across its connections; None: kproxy itself asks.
+    holder: Holder | None = None
 
     @property
     def is_own(self) -> bool:

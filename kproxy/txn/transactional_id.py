@@ -14,7 +14,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.repeated_ends import Ended, last_end
-from kproxy.txn.requests import TxnRequest
+from kproxy.txn.requests import Holder, TxnRequest
 from kproxy.txn.states import TransactionEvent, TransactionState, next_state
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -31,6 +31,8 @@ class TransactionalId:
         self.state = TransactionState.EMPTY
         #: The client's identity, as the client knows it.
         self.client = NOBODY
+        #: The client to whom this coordinator has given that identity; None: another one has, or kproxy has it itself.
+        self.holder: Holder | None = None
         #: The reason why the open transaction can only be aborted, until the client has aborted it.
         self.doomed: TxnError | None = None
         #: Whether the client was replaced by one that this coordinator does not know.
@@ -88,6 +90,7 @@ class TransactionalId:
         """A producer begins with the id; nothing is open, and no older connection is its own."""
         self.apply(TransactionEvent.INITIALIZED)
         self.doomed, self.is_fenced, self.acts_for_others = None, False, False
+        self.holder = None
         self.forget_connections()
 
     def restore(self, *, committed: bool) -> None:
@@ -125,6 +128,16 @@ class TransactionalId:
         self._parties.add(request.connection)
         if coordinator == COORDINATOR:
             self.is_left = False
+
+    def is_foreign(self, request: TxnRequest, *, ends: bool = False) -> bool:
+        """Whether a request has the identity of the producer, and comes from somebody else.
+
+        ``ends``: it is an EndTxn. Without a login any host may send it: Flink commits after a restart from anywhere.
+        """
+        holder, whose = self.holder, request.holder
+        if holder is None or whose is None or request.client != self.client:
+            return False
+        return holder != whose and bool(not ends or holder.principal or whose.principal)
 
     def may_be_behind(self, client: Producer) -> bool:
         """Whether another instance may have given the client an identity that is not known here yet."""
@@ -170,12 +183,14 @@ class TransactionalId:
         """State for ``unpack``; None while a transaction is open, or can only be aborted."""
         if self.is_open or self.doomed is not None:
             return None
-        rest = self.is_fenced, self.acts_for_others, self.is_left, self._connections.pack()
+        holder = self.holder and tuple(self.holder)
+        rest = holder, self.is_fenced, self.acts_for_others, self.is_left, self._connections.pack()
         return self.state.value, tuple(self.client), *rest
 
     def unpack(self, packed: Plain) -> None:
         """Takes the state that ``pack`` returned."""
-        state, client, self.is_fenced, self.acts_for_others, self.is_left, connections = packed
+        state, client, holder, self.is_fenced, self.acts_for_others, self.is_left, connections = packed
+        self.holder = holder and Holder(*holder)
         self.state, self.client = TransactionState(state), Producer(*client)
         self._connections.unpack(connections)
 

@@ -30,7 +30,7 @@ from kproxy.proxy.transaction_messages import (
     txn_request_of,
 )
 from kproxy.txn.ids import Producer
-from kproxy.txn.requests import TxnRequest, Written
+from kproxy.txn.requests import Holder, TxnRequest, Written
 from tests.proxy.playbook import batch
 
 ADD = AddPartitionsToTxnRequest(
@@ -63,7 +63,8 @@ ALL: list[Message] = [
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
 def test_who_asks(request_: Message) -> None:
-    assert txn_request_of(request_, 8, "me") == TxnRequest("id", Producer(4000, 3), 8, "me")
+    holder = Holder("User:me")
+    assert txn_request_of(request_, 8, "me", holder) == TxnRequest("id", Producer(4000, 3), 8, "me", holder)
 
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)

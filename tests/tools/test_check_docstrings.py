@@ -92,7 +92,7 @@ def test_a_finding_names_the_place_and_what_to_do() -> None:
 
 def test_the_files_of_the_folders_are_checked() -> None:
     names = {path.relative_to(ROOT).as_posix() for path in files()}
-    assert {"kproxy/txn/views.py", "kproxy/net/txn/broker/votes.py", "kproxy/net/single_batch.py"} <= names
+    assert {"kproxy/txn/views.py", "kproxy/net/txn/broker/broker_requests.py", "kproxy/net/single_batch.py"} <= names
     assert all(name.endswith(".py") and name.startswith(FOLDERS) for name in names)
 
 

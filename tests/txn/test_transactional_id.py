@@ -13,7 +13,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
 from kproxy.txn.repeated_ends import Ended
-from kproxy.txn.requests import TxnRequest
+from kproxy.txn.requests import Holder, TxnRequest
 from kproxy.txn.states import TransactionEvent, TransactionState
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
@@ -303,3 +303,13 @@ class TestStates:
 
     def test_nobody_has_a_new_id(self) -> None:
         assert TransactionalId(lambda: None).client == NOBODY
+
+
+@pytest.mark.parametrize("holder", [None, Holder("User:alice"), Holder("", "client", "10.0.0.1")])
+def test_at_rest_it_is_known_who_received_the_identity(holder: Holder | None) -> None:
+    one, other = Id(), Id()
+    one.holder = holder
+    packed = one.pack()
+    assert packed is not None
+    other.unpack(packed)
+    assert (other.client, other.holder) == (CLIENT, holder)

@@ -1,6 +1,6 @@
 """Rules of rejected producer ids as they must not be."""
 
-from kproxy.net.txn.rejects import Rejects
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.unknown import Met
 
 

@@ -7,21 +7,18 @@ from typing import Any, Final
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnResponse
 from kproxy.codec._generated.describe_transactions import DescribeTransactionsResponseTransactionState as Described
 from kproxy.codec._generated.end_txn import EndTxnRequest
+from kproxy.codec.batch import Record
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.broker import broker_requests
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.transaction_log import ViewSink
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.broker_owner import BrokerOwner
+from kproxy.txn.procedures.broker_owners import BrokerOwners, BrokerTools
 from kproxy.txn.procedures.broker_protocol import Protocol
-from kproxy.txn.procedures.kept_epoch import KeptEpoch
-from kproxy.txn.procedures.owner_policy import OwnerPolicy
-from kproxy.txn.requests import TxnRequest
-from kproxy.txn.stored_epochs import StoredEpoch
+from kproxy.txn.stored_epochs import StoredEpoch, StoredEpochs, encode_key, encode_value
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.views import Views
 from verification.explorer.broker_world import BrokerWorld
@@ -30,6 +27,8 @@ from verification.explorer.instance import DataConnections, Instance, report
 from verification.explorer.world import NAME
 
 _AHEAD_SECONDS: Final = 2.0
+_PATIENCE_SECONDS: Final = 30.0
+_UNUSED_MS: Final = 604_800_000
 _NAMES: Final = {"InitProducerIdRequest": "InitProducerId", "EndTxnRequest": "EndTxn"}
 
 
@@ -139,6 +138,9 @@ class Requests(BrokerRequests):
     def disconnect(self) -> None:
         """Do nothing: no connection is kept."""
 
+    def close(self) -> None:
+        """Do nothing: no connection is kept."""
+
 
 class EpochLog:
     """``procedures.kept_epoch.EpochLog``: entries become durable one after the other."""
@@ -152,6 +154,14 @@ class EpochLog:
         self.opened.set()
         #: Entries that are not durable yet.
         self.pending: list[tuple[StoredEpoch | None, Event]] = []
+
+    async def epochs(self) -> StoredEpochs:
+        """Return the one entry that is durable."""
+        name, stored = self._instance.name, self._instance.broker.recorded
+        found = StoredEpochs(name)
+        if stored is not None:
+            found.take(Record(0, 0, encode_key(name, NAME), encode_value(stored)))
+        return found
 
     def has_epochs_before(self, recorded_ms: int) -> bool:
         """Nothing is so old."""
@@ -190,37 +200,22 @@ class EpochLog:
                 world.send(f"the log takes {_text(stored)}, which is late", take, "log", stored)
 
 
-class Owners(BrokerOwners):
-    """The product's owners, without its connections; and as clients ask for them."""
-
-    def __init__(self, instance: "BrokerInstance") -> None:
-        """Take the one id."""
-        self._instance, self._owners, self._packed = instance, dict[str, BrokerOwner](), {}
-        self._stats = TransactionStats()
-        self.leaving = False
-        self.entries = EpochLog(instance)
-
-    def known(self, transactional_id: str) -> BrokerOwner | None:
-        """The owner of an id, if there is one here."""
-        return self._owners.get(transactional_id)
-
-    async def take(self, transactional_id: str, policy: OwnerPolicy) -> BrokerOwner:
-        """No former self is there."""
-        return self.known(transactional_id) or self._make(transactional_id, policy)
-
-    async def _stored(self, transactional_id: str) -> StoredEpoch | None:
-        return self._instance.broker.recorded
-
-    def _make(self, transactional_id: str, policy: OwnerPolicy) -> BrokerOwner:
-        instance, time = self._instance, self._instance.world.time
-        kept = KeptEpoch(self.entries, transactional_id, self._stats, time, report)  # type: ignore[arg-type]  # its log
-        owner = BrokerOwner(transactional_id, Requests(instance), DataConnections(instance), self._stats, kept, time)
-        self._owners[transactional_id] = owner
-        return owner
-
-    def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
-        """The broker says what has expired."""
-        return None
+def make_owners(instance: "BrokerInstance") -> BrokerOwners:
+    """The product's owners, without its connections."""
+    return BrokerOwners(
+        BrokerTools(
+            requests=lambda _: Requests(instance),
+            connections=lambda: DataConnections(instance),
+            log=instance.entries,
+            stats=TransactionStats(),
+            time=instance.world.time,
+            report=report,
+            alone=instance.alone,
+            is_own_topic=lambda _: False,
+            patience_s=_PATIENCE_SECONDS,
+            unused_ms=_UNUSED_MS,
+        )
+    )
 
 
 class BrokerInstance(Instance):
@@ -232,17 +227,18 @@ class BrokerInstance(Instance):
         self.is_killed, self._nonces, self.writers = False, 0, []
         self.views, self.rejects_read = Views(), 0
         self.reading = LogPartition(0, ViewSink(self.views))
-        self.owners: Any = Owners(self)
+        self.entries = EpochLog(self)
+        self.owners: Any = make_owners(self)
 
     def moves(self) -> Iterator[Move]:
         """Its log takes an entry, or it is killed."""
-        yield from self.owners.entries.moves()
+        yield from self.entries.moves()
         if self.world.budget["crash"]:
             yield Move(f"{self.name} is killed, and started again", self.crash, is_fault=True)
 
     def again(self) -> "BrokerInstance":
         """The process after this one."""
-        self.owners.entries.given_up()
+        self.entries.given_up()
         return BrokerInstance(self.broker, self.name, self.life + 1)
 
 

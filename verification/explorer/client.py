@@ -86,6 +86,10 @@ class Client:
         """Yield what may happen to it by itself."""
         return iter(())
 
+    def may_lose(self, what: str) -> bool:
+        """Whether the connection over which it asks for something may end."""
+        return True
+
     def leave(self) -> None:
         """Its next request comes over another connection."""
         instance = self.world.instances[self.at]

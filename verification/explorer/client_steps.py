@@ -97,7 +97,7 @@ class Waiting(Step):
         """The response is read, or the connection ends before."""
         if self._done is not None:
             yield Move(f"{self._client.name} reads the response: {self._what}", self._hear)
-        if self._client.world.budget["unheard"]:
+        if self._client.world.budget["unheard"] and self._client.may_lose(self._what):
             yield Move(f"{self._client.name} loses its connection: {self._what}", self._lose, is_fault=True)
 
     def _hear(self) -> None:

@@ -228,7 +228,8 @@ class Instance:
         self.world, self.name, self.life = world, name, life
         self.is_killed = False
         self.views = Views()
-        self.reading = LogPartition(0, ViewSink(self.views))
+        self.sink = ViewSink(self.views)
+        self.reading = LogPartition(0, self.sink)
         #: So much of the partition that rejects producer ids.
         self.rejects_read = 0
         self._nonces = 0
@@ -250,7 +251,15 @@ class Instance:
             traces=NoTraces(),
             report=report,
         )
-        self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self._alone, self._start)
+        self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self.alone, self._start)
+
+    def look(self) -> None:
+        """Do what is done every second."""
+        self.owners.look()
+
+    def kept(self) -> object:
+        """Return its memory beside its owners and the log."""
+        return None
 
     def moves(self) -> Iterator[Move]:
         """Yield that it reads on, or is killed and started again."""
@@ -285,7 +294,7 @@ class Instance:
 
     def again(self) -> "Instance":
         """The process after this one, which has read the log."""
-        new = Instance(self.world, self.name, self.life + 1)
+        new = type(self)(self.world, self.name, self.life + 1)
         new.read()
         return new
 
@@ -382,8 +391,8 @@ class Instance:
 
     # -- tasks
 
-    async def _alone(self) -> None:
-        """No former self is there."""
+    async def alone(self) -> None:
+        """Return at once: no former self is there."""
 
     def _start(self, transactional_id: str, work: Callable[[], Any]) -> None:
         if transactional_id not in self._under_way:

@@ -5,11 +5,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from verification.explorer.broker_scenarios import BROKER_SCENARIOS, BrokerScenario
 from verification.explorer.broker_variants import BROKER_VARIANTS
+from verification.explorer.consuming import CONSUMING_SCENARIOS, ConsumingScenario
 from verification.explorer.driver_variants import DRIVER_VARIANTS
 from verification.explorer.drivers import DRIVER_SCENARIOS, DriverScenario
 from verification.explorer.group import GROUP_SCENARIOS, GroupScenario
 from verification.explorer.log_scenarios import LOG_SCENARIOS
 from verification.explorer.log_variants import LOG_VARIANTS
+from verification.explorer.managed_scenarios import MANAGED_SCENARIOS, ManagedScenario
+from verification.explorer.managed_variants import MANAGED_VARIANTS
 from verification.explorer.preparing import PREPARING_SCENARIOS, PreparingScenario
 from verification.explorer.reject_scenarios import REJECT_SCENARIOS, RejectScenario
 from verification.explorer.scenarios import SCENARIOS, Scenario, bounded
@@ -17,7 +20,16 @@ from verification.explorer.search import Found, search
 from verification.explorer.variant import Variant
 from verification.explorer.variants import VARIANTS
 
-Small: TypeAlias = Scenario | BrokerScenario | DriverScenario | GroupScenario | PreparingScenario | RejectScenario
+Small: TypeAlias = (
+    Scenario
+    | BrokerScenario
+    | ConsumingScenario
+    | DriverScenario
+    | GroupScenario
+    | ManagedScenario
+    | PreparingScenario
+    | RejectScenario
+)
 #: All worlds.
 WORLDS: Final[tuple[Small, ...]] = (
     *SCENARIOS,
@@ -27,9 +39,11 @@ WORLDS: Final[tuple[Small, ...]] = (
     *REJECT_SCENARIOS,
     *BROKER_SCENARIOS,
     *DRIVER_SCENARIOS,
+    *MANAGED_SCENARIOS,
+    *CONSUMING_SCENARIOS,
 )
 #: All rules that are left out in turn.
-RULES: Final = (*VARIANTS, *LOG_VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS)
+RULES: Final = (*VARIANTS, *LOG_VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS, *MANAGED_VARIANTS)
 
 
 class Job(NamedTuple):

@@ -5,7 +5,6 @@ from typing import Final
 
 from kproxy.net.txn import group_offset_requests, snapshots
 from kproxy.net.txn.log_partition import LogPartition
-from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.txn import claims, logged_group_offsets, views
 from kproxy.txn import view as view_module
@@ -14,6 +13,7 @@ from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.pending_offsets import PendingOffsets
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.view import IdView
 from kproxy.txn.writes import Writes

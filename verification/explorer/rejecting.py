@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kproxy.codec._generated.transaction_reject import TransactionReject
 from kproxy.codec.batch import Record, build_batch
-from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.ids import TXN_BITS
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.visibility import visible
 from verification.explorer.engine import Event, Move, Step
 from verification.explorer.world import Stored
@@ -51,7 +51,7 @@ def _rejects(instance: "Instance") -> Rejects:
     opened.set()
     log: Any = SimpleNamespace(views=instance.views, wanted=Event(), opened=opened, restarts=0, reject=reject)
     tools: Any = instance.tools
-    return Rejects(log, instance.read_all, tools.stats, tools.time, grace_s=0, by_itself=True)
+    return Rejects(log, instance.read_all, tools.stats, tools.time, tools.report, grace_s=0, by_itself=True)
 
 
 def moves_of_readers(instance: "Instance") -> Iterator[Move]:

@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from kproxy.proxy.traces import NoTraces
 from kproxy.proxy.transaction_stats import TransactionStats
+from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.owner_requests import OwnerRequests
 from kproxy.txn.view import IdView
 from kproxy.txn.views import Views
 from verification.explorer.engine import Clock, Engine
@@ -25,7 +27,10 @@ from verification.explorer.instance import Instance
 from verification.explorer.world import World
 
 #: What says nothing of its own: it follows from what else is compared, or nothing depends on it.
-_SILENT: Final = (Views, IdView, OwnerTools, TransactionStats, NoTraces, Clock, Engine, World, ModuleType, type)
+_SILENT: Final = (
+    *(Views, IdView, OwnerTools, ManagedTools, OwnerRequests, TransactionStats, NoTraces),
+    *(Clock, Engine, World, ModuleType, type),
+)
 _PLAIN: Final = (int, str, float, bool, type(None), bytes)
 
 
@@ -125,7 +130,10 @@ def key_of(world: World) -> int:
     )
     flying = tuple(sorted([repr(walk.of(flight.key)) for flight in world.flying]))
     instances = tuple(
-        [(walk.of(one), tuple(one.views.unknown), one._nonces, walk.of(one.owners)) for one in world.instances]
+        [
+            (walk.of(one), tuple(one.views.unknown), one._nonces, walk.of((one.owners, one.kept())))
+            for one in world.instances
+        ]
     )
     clients = tuple([walk.of(client) for client in world.clients])
     tasks = tuple([(task.name, walk.of(task.waits), walk.of(task.coroutine)) for task in world.engine.tasks])

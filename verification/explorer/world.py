@@ -330,10 +330,10 @@ class World:
 
     def _pass(self, instances: "Sequence[Instance]", seconds: float = 80.0) -> None:
         for instance in instances:
-            instance.owners.look()
+            instance.look()
         self.time.seconds += seconds
         for instance in instances:
-            instance.owners.look()
+            instance.look()
 
     def _is_decided(self, place: TopicPartition) -> bool:
         rows = [row for row in self.partitions[place].rows if not row.is_control]

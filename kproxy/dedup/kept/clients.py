@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kproxy.dedup.identity import Identity, normal_host
 from kproxy.dedup.kept.ids import GivenIds
 from kproxy.dedup.kept.producers import KeptProducers
 from kproxy.dedup.retry_rules import is_among
@@ -15,8 +14,6 @@ class KeptClients:
 
     #: idempotent.clients
     patterns: Sequence[str] = ()
-    #: Whether clients that have not logged in are distinguished by their addresses, too (identity.by).
-    by_address: bool = True
     #: Clients may move between instances (fleet.retries.enable): what this process has answered is not all that they
     #: have received.
     may_move: bool = False
@@ -46,9 +43,9 @@ class KeptClients:
         """Whether the numbers of a client are to be kept from its next producer id on."""
         return is_among(client_id, self.patterns)
 
-    def owner(self, identity: Identity, *, logged_in: bool) -> bytes:
+    @staticmethod
+    def owner(principal: str, client_id: str, host: str) -> bytes:
         """The owner of a producer id: the principal, or client.id and host of a client that has not logged in."""
-        if logged_in:
-            return b"principal\0" + identity.principal.encode()
-        host = normal_host(identity.host) if self.by_address else ""
-        return b"client\0" + identity.client_id.encode() + b"\0" + host.encode()
+        if principal:
+            return b"principal\0" + principal.encode()
+        return b"client\0" + client_id.encode() + b"\0" + host.encode()

@@ -5,12 +5,12 @@ from typing import TypeVar
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.broker.participants import Participants
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.transaction_log import TransactionLog
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
+from kproxy.txn.procedures.participants import Participants
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 

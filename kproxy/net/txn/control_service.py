@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kproxy.net.txn.rejects import Rejects
 from kproxy.txn.described import Described, Listed, OwnerId
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision
 from kproxy.txn.procedures.hand_control import HandControl
 from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.members import Joining
+from kproxy.txn.procedures.rejects import Rejects
 
 _DEFAULT_PREFIX: Final = "kproxy-"
 

@@ -3,23 +3,22 @@
 An id's transactions are decided on kproxy's own log, unless a rule of ``transactions.home`` says that the broker does.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
+
+import structlog
 
 from kproxy.codec._generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kproxy.codec._generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kproxy.codec._generated.end_txn import EndTxnRequest, EndTxnResponse
 from kproxy.codec._generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec._generated.txn_offset_commit import TxnOffsetCommitRequest
 from kproxy.codec._generated.write_txn_markers import WriteTxnMarkersRequest
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.dedup.retry_rules import is_among
 from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.id_admission import IdAdmission
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.topic_names import topic_names
@@ -34,19 +33,18 @@ from kproxy.proxy.transaction_messages import (
     partitions_added,
     places_of,
 )
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import ALONE, DecisionScope
+from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.broker_owners import BrokerOwners
 from kproxy.txn.procedures.log_owners import LogOwners
-from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.procedures.owner_requests import OwnerRequests
+from kproxy.txn.requests import TxnRequest
 from kproxy.txn.txn_error import TxnError
 
-if TYPE_CHECKING:
-    from kproxy.txn.procedures.owner import Owner
-    from kproxy.txn.procedures.owners import Owners
-
 T = TypeVar("T")
+_log = structlog.get_logger("kproxy.transactions")
 
 #: From these versions on a client speaks the second version of the protocol (KIP-890, transaction.version 2): groups
 #: join a transaction by their offsets, and each EndTxn raises the epoch.
@@ -57,14 +55,20 @@ _MOST_KNOWN: Final = 64
 _LONGEST_KNOWN: Final = 256
 
 
-class Coordinator:
+class Coordinator(OwnerRequests):
     """Has the owner of an id do what is asked, as a job that outlives the client's connection.
 
     All but ``answer`` and ``answer_abort`` raise TxnError with the error for the client.
     """
 
     def __init__(
-        self, log: LogOwners, brokers: BrokerOwners, config: TransactionOptions, jobs: Jobs, cluster: Cluster
+        self,
+        log: LogOwners,
+        brokers: BrokerOwners,
+        config: TransactionOptions,
+        jobs: Jobs,
+        cluster: Cluster,
+        stats: TransactionStats,
     ) -> None:
         """``cluster`` knows the names of topics that clients name by their ids."""
         #: Of the ids that kproxy's log decides; and of members, also where the broker decides the rest of an id.
@@ -72,13 +76,26 @@ class Coordinator:
         #: Of the ids that the broker decides.
         self.brokers = brokers
         self._config = config
+        self._stats = stats
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
         self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
-        #: The owners where the transactions of an id are decided.
-        self._owners: Callable[[str], Owners] = self.by_home(log, brokers)
-        self._jobs = jobs
+        super().__init__(self.by_home(log, brokers), jobs, self._refused)
         self._cluster = cluster
         self.admission = IdAdmission(config.transactional_id_limit, lambda name: self._owners(name).exists(name))
+
+    def _refused(self, request: TxnRequest) -> None:
+        """Counts and logs a request with an identity that was given to another client."""
+        self._stats.foreign += 1
+        assert request.holder is not None
+        _log.warning(
+            "a request was refused: the producer id of its transactional id was given to another client",
+            transactional_id=request.transactional_id,
+            client_id=request.client_id,
+            principal=request.holder.principal,
+            host=request.holder.host,
+            advice="identity.by: client.id, if the client reaches kproxy from several addresses (a balancer, IPv4 and "
+            "IPv6); else find the program",
+        )
 
     # -- who decides
 
@@ -105,15 +122,6 @@ class Coordinator:
     def by_home(self, log: T, broker: T) -> Callable[[str], T]:
         """The choice between two things: for ids that kproxy's log decides, and for those that the broker decides."""
         return lambda transactional_id: broker if self.is_at_broker(transactional_id) else log
-
-    def offsets_wait(self, transactional_id: str) -> bool:
-        """Whether a group's offsets wait for a transaction of an id that may be open (``Owners.offsets_wait``)."""
-        return self._owners(transactional_id).offsets_wait
-
-    async def _owner(self, request: TxnRequest) -> "Owner":
-        owners = self._owners(request.transactional_id)
-        known = owners.owner_now(request)
-        return known if known is not None else await self._jobs.run(lambda: owners.owner(request))
 
     def leave(self) -> None:
         """Gives no producer an id from now on; open transactions may still end."""
@@ -148,7 +156,9 @@ class Coordinator:
                 self.admission.admit(who.transactional_id, principal)
                 client = None if who.client == NO_PRODUCER else who.client
                 timeout_ms = request.transaction_timeout_ms
-                producer = await self.init_producer_id(who.transactional_id, timeout_ms, client, who.client_id)
+                producer = await self.init_producer_id(
+                    who.transactional_id, timeout_ms, client, who.client_id, holder=who.holder
+                )
                 return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
             case AddPartitionsToTxnRequest():
                 return partitions_added(request, version, await self.add_partitions(who, places_of(request)))
@@ -182,98 +192,9 @@ class Coordinator:
 
     # -- what owners do
 
-    async def init_producer_id(
-        self,
-        transactional_id: str,
-        timeout_ms: int,
-        client: Producer | None,
-        client_id: str,
-        policy: OwnerPolicy = CLIENT,
-    ) -> Producer:
-        """The client's producer id and epoch; a producer that had the id is fenced, and what was open is aborted.
-
-        ``client``: the identity that it has (KIP-360). ``policy``: for which kind of client the broker is asked.
-        """
-        if not transactional_id:
-            raise TxnError(ErrorCode.INVALID_REQUEST, "an empty transactional id")
-        owners = self._owners(transactional_id)
-        resumed = client or NOBODY
-        return await self._jobs.run(lambda: owners.initialize(transactional_id, timeout_ms, resumed, client_id, policy))
-
     async def initialize_at_log(self, transactional_id: str, timeout_ms: int, client_id: str) -> Producer:
         """Initializes an id at kproxy's log, as ``init_producer_id``: also members of an id that the broker decides."""
         return await self._jobs.run(lambda: self.log.initialize(transactional_id, timeout_ms, NOBODY, client_id))
-
-    async def add_partitions(
-        self, request: TxnRequest, places: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        """Errors by partition; if there are any, none was added."""
-        errors = await self._owners(request.transactional_id).refusals(places)
-        if not errors:
-            owner = await self._owner(request)
-            await self._jobs.run(lambda: owner.join(request, places))
-        return errors
-
-    async def add_offsets(self, request: TxnRequest, group_id: str) -> None:
-        """Adds the group to the transaction: its offsets may follow."""
-        _refuse_nameless(group_id)
-        owner = await self._owner(request)
-        await self._jobs.run(lambda: owner.add_offsets(request, group_id))
-
-    async def commit_offsets(self, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool) -> None:
-        """The offsets hold once the transaction is committed. ``implicit``: the group joins by them (KIP-890)."""
-        _refuse_nameless(offsets.group_id)
-        owner = await self._owner(request)
-        await self._jobs.run(lambda: owner.commit_offsets(request, offsets, implicit=implicit))
-
-    async def produce(
-        self,
-        request: TxnRequest,
-        batches: Sequence[ClientBatch],
-        *,
-        implicit: bool,
-        accepted: Callable[[], None],
-        is_job: bool = False,
-    ) -> Sequence[Written]:
-        """Writes batches; the result of each. ``accepted`` is called once the next request may begin.
-
-        ``is_job``: the caller is done whether or not its client waits.
-        """
-        owner = await self._owner(request)
-        begin = self._jobs.within if is_job else self._jobs.run
-        return await begin(lambda: owner.produce(request, batches, implicit=implicit, accepted=accepted))
-
-    def takes_at_once(self, transactional_id: str, batches: Sequence[ClientBatch]) -> bool:
-        """Whether nothing has to be waited for before batches have their place in the order."""
-        owner = self._known(transactional_id)
-        return owner is not None and owner.takes_at_once(batches)
-
-    def produce_at_once(
-        self,
-        request: TxnRequest,
-        batches: Sequence[ClientBatch],
-        written: Callable[[Sequence[Written]], None],
-        *,
-        implicit: bool,
-    ) -> None:
-        """Writes batches by the owner, which ``takes_at_once`` (``Owner.produce_at_once``)."""
-        owner = self._known(request.transactional_id)
-        assert owner is not None
-        self._jobs.do(lambda: owner.produce_at_once(request, batches, written, implicit=implicit))
-
-    def _known(self, transactional_id: str) -> "Owner | None":
-        return self._owners(transactional_id).known(transactional_id)
-
-    async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: DecisionScope = ALONE) -> Producer:
-        """The client's producer id and epoch for what follows."""
-        try:
-            owner = await self._owner(request)
-        except TxnError:
-            told = self._owners(request.transactional_id).answer_expired(request, committed=committed)
-            if told is None:
-                raise
-            return told
-        return await self._jobs.run(lambda: owner.end(request, committed=committed, bumps=bumps, also=also))
 
     async def decide(
         self, transactional_id: str, client: Producer | None, *, committed: bool, also: DecisionScope
@@ -285,19 +206,6 @@ class Coordinator:
         """Aborts a client's open transaction by a claim, whichever instance coordinates it; TxnError if it can't."""
         await self._jobs.run(lambda: self.log.abort(transactional_id, client))
 
-    async def prepare(self, request: TxnRequest, batch_id: str | None = None) -> None:
-        """The transaction waits for a later decision, for as long as it takes."""
-        owner = await self._owner(request)
-        await self._jobs.run(lambda: owner.prepare(request, batch_id))
-
-    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        return self._jobs.start(work)
-
 
 def _is_at_broker(config: TransactionOptions, transactional_id: str) -> bool:
     return home_of(config.transactions_home, transactional_id).is_broker
-
-
-def _refuse_nameless(group_id: str) -> None:
-    if not group_id:
-        raise TxnError(ErrorCode.INVALID_GROUP_ID, "an empty group id")

@@ -23,6 +23,7 @@ from kproxy.proxy.coordinator_requests import (
 from kproxy.proxy.implicit_produce import implicit_response
 from kproxy.proxy.routing import is_own_topic
 from kproxy.proxy.transaction_messages import produced
+from kproxy.txn.procedures.captured import Captured, write_captured
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.txn_error import TxnError
 
@@ -111,24 +112,16 @@ class ProduceAnswers:
     async def _write_captured(
         self, ask: ImplicitProduce, version: int, before: trio.Event, accepted: trio.Event
     ) -> Produced:
-        capture = ask.capture
-        try:
-            if not before.is_set():
-                await before.wait()
+        parts: list[ProducePart] = []
+
+        async def read() -> Captured:
             names = await self._names(ask.parts, version)
-            parts = [_named(part, names) for part in ask.parts]
-            taken = [part for part in parts if part.records and not part.error_code]
-            batches = [_client_batch(part, names[part.topic]) for part in taken]
-            refused = any(part.error_code for part in parts)
-            capture.came(ask.connection, batches, ask.arrival_ms)
-            written = await capture.write(batches, refused=refused, accepted=accepted.set) if batches or refused else ()
-            return implicit_response(parts, written, version)
-        except BaseException as error:
-            capture.failed(str(error))
-            raise
-        finally:
-            accepted.set()
-            capture.done()
+            parts[:] = [_named(part, names) for part in ask.parts]
+            batches = [_client_batch(part, names[part.topic]) for part in parts if part.records and not part.error_code]
+            return Captured(batches, any(part.error_code for part in parts))
+
+        written = await write_captured(ask.capture, ask.connection, ask.arrival_ms, read, before, accepted)
+        return implicit_response(parts, written, version)
 
     # -- topics
 

@@ -22,14 +22,8 @@ from kproxy.net.own_topic import Refused
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_commits import ApplicationCommits
 from kproxy.net.txn.applications_by_rule import ApplicationsByRule
-from kproxy.net.txn.broker.broker_ends import BrokerEnds
-from kproxy.net.txn.broker.broker_member import BrokerMembers
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
-from kproxy.net.txn.broker.deadlines import Deadlines
-from kproxy.net.txn.broker.member_ids import MemberIds
-from kproxy.net.txn.broker.participants import Participants
+from kproxy.net.txn.broker.broker_side import BrokerSide
 from kproxy.net.txn.broker.stable_groups import StableGroups
-from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.control_ports import ControlPorts
 from kproxy.net.txn.control_service import ControlService
@@ -48,9 +42,7 @@ from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.produce_answers import ProduceAnswers
-from kproxy.net.txn.rejects import Rejects
-from kproxy.net.txn.reports import report
-from kproxy.net.txn.single_requests import SingleRequests
+from kproxy.net.txn.reports import report, report_unknown
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
 from kproxy.net.txn.topic_policies import TopicPolicies
@@ -71,8 +63,12 @@ from kproxy.txn.procedures.log_control import LogControl
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.member_control import MemberControl
+from kproxy.txn.procedures.member_ids import MemberIds
 from kproxy.txn.procedures.members import Members, PlainMembers
 from kproxy.txn.procedures.outside import OwnerTools
+from kproxy.txn.procedures.participants import Participants
+from kproxy.txn.procedures.rejects import Rejects
+from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.transaction_log")
@@ -144,10 +140,9 @@ class Transactions:
         log_owners = LogOwners(tools, terms, self._succession.alone, self._rounds.start)
         #: Of this process, for its server too: beside producer ids it keeps the epochs of the broker's transactions.
         self.lane_log = LaneLog(cluster, config, replaces=self._succession.replaces)
-        brokers = BrokerOwners(
-            cluster, config, stats.transactions, connections, self.lane_log, self._succession, trio_time, report
-        )
-        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs, cluster)
+        at_brokers = BrokerSide(cluster, config, stats.transactions)
+        brokers = at_brokers.owners(connections, self.lane_log, self._succession)
+        self.coordinator = Coordinator(log_owners, brokers, config, self._jobs, cluster, stats.transactions)
         self.produce_answers = ProduceAnswers(self.coordinator, self._jobs, cluster)
         self.application_commits = ApplicationCommits(self._jobs, cluster)
         #: The members of each group, for offsets of clients that do not say.
@@ -158,6 +153,7 @@ class Transactions:
             self._read_to_end,
             stats.transactions,
             trio_time,
+            report_unknown,
             grace_s=config.transaction_max_timeout_ms / 1000,
             by_itself=config.unknown_producer_ids == "reject",
         )
@@ -170,14 +166,13 @@ class Transactions:
             ApplicationsByRule(managed, config.on_offset_commit, config.on_offset_commit_timeout_ms),
             SingleRequests(managed, config.per_request, longest),
         )
-        patience_s = config.delivery_timeout_ms / 1000
-        self._told_ends = BrokerEnds(cluster, self.log, stats.transactions, config.instance_id, patience_s)
-        self._deadlines = Deadlines(self.log, stats.transactions, self._time)
-        slots = MemberIds(config.instance_id, tools.new_producer_id)
+        self._told_ends = at_brokers.ends(self.log, config.instance_id)
+        self._deadlines = at_brokers.deadlines(self.log, self._time)
+        slots = MemberIds(config.instance_id, tools.new_producer_id, trio_time)
         sink.listeners.append(slots.view_changed)
-        self._broker_members = BrokerMembers(cluster, config, slots)
+        self._broker_members = at_brokers.members(slots)
         members = Members(tools, self.coordinator.by_home(PlainMembers(), self._broker_members))
-        told = Participants(Votes(cluster, patience_s, self.broker_now_ms), self._told_ends)
+        told = Participants(at_brokers.votes(self.broker_now_ms), self._told_ends)
         unknown = self.coordinator.by_home(not_in_log, not_here)
         ports = ControlPorts(self.coordinator, self.log, self._read_to_end, begun, told, unknown)
         at_log = LogControl(ports, log_owners, begun)

@@ -80,7 +80,7 @@ class Transactional(Handler):
 
     def ask(self, ctx: Context, exchange: Exchange) -> Local | CoordinatorRequest:
         """What to ask kproxy's coordinator, or what to answer at once."""
-        who = txn_request_of(exchange.request, ctx.client.connection, ctx.client.client_id)
+        who = txn_request_of(exchange.request, ctx.client.connection, ctx.client.client_id, ctx.holder)
         return TransactionRequest(who, exchange.request, ctx.client.principal)
 
     def lower(self, ctx: Context, exchange: Exchange, response: Any, budget: RequestBudget) -> Lowered:

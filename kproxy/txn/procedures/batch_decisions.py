@@ -18,6 +18,7 @@ from kproxy.txn.prepared_parts import (
     refuse_other_batch,
 )
 from kproxy.txn.txn_error import TxnError
+from kproxy.txn.verdict import Verdict
 from kproxy.txn.view import IdView
 from kproxy.txn.view_values import HAND, LOST_MEMBERS
 
@@ -95,14 +96,22 @@ class BatchDecisions:
         await self._ports.finish_members(name)
 
     async def abort(self, asked: BatchDecision) -> None:
-        """Aborts what is open, and what was prepared of the batch. TxnError: PRODUCER_FENCED, INVALID_TXN_STATE."""
+        """Aborts what is open, and what was prepared of the batch. TxnError: PRODUCER_FENCED, INVALID_TXN_STATE.
+
+        INVALID_TXN_STATE, too, if a commit that was asked for before came first: a kproxy that was killed since may
+        have sent its decision to the log.
+        """
         name, owner = asked.transactional_id, asked.owner
         view, part = await self.owned(name, owner), self._ports.open_here(name, owner)
         also = EVERYTHING if asked.abort_others else self._scope(name, owner, DecisionScope(None, tuple(asked.members)))
         if part is None and not (asked.abort_others or view.prepared or view.open_since() is not None):
             raise TxnError(ErrorCode.INVALID_TXN_STATE, f"{name} has nothing to be decided")
+        ongoing = view.ongoing
         await self._abort(name, owner, part, also)
         await self._ports.finish_members(name)
+        after = self._ports.view_of(name)
+        if ongoing is not None and after is not None and after.verdict(ongoing.producer) is Verdict.COMMITTED:
+            raise TxnError(ErrorCode.INVALID_TXN_STATE, f"a commit of {name} that was asked for before came first")
 
     async def owned(self, name: str, owner: Producer | None) -> IdView:
         """The view of an id that the owner has. TxnError (PRODUCER_FENCED) if a newer one has it."""

@@ -60,8 +60,12 @@ class BrokerCoordinator(Port):
         """The transaction protocol that the cluster has agreed on (KIP-584)."""
         ...
 
-    async def init(self, timeout_ms: int, resumed: Producer = NOBODY) -> Producer:
-        """InitProducerId; ``resumed``: in the name of which identity (KIP-360)."""
+    async def init(self, timeout_ms: int, resumed: Producer = NOBODY, *, repeats: bool = True) -> Producer:
+        """InitProducerId; ``resumed``: in the name of which identity (KIP-360).
+
+        ``repeats``: False if it must not be sent again without a response, as the first one may still arrive:
+        COORDINATOR_NOT_AVAILABLE then.
+        """
         ...
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
@@ -95,4 +99,8 @@ class BrokerCoordinator(Port):
 
     def disconnect(self) -> None:
         """Closes its connections on which nothing is in flight."""
+        ...
+
+    def close(self) -> None:
+        """Closes its connections."""
         ...

@@ -18,7 +18,7 @@ from kproxy.txn.log_records import Entry
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.asking_clients import AskingClients
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
-from kproxy.txn.procedures.outside import Lock, OwnerTools
+from kproxy.txn.procedures.outside import Alone, Lock, OwnerTools
 from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
 from kproxy.txn.repeated_ends import last_end
@@ -56,8 +56,6 @@ class Terms(NamedTuple):
     unused_ms: int
 
 
-#: Returns when no other process has the instance.id.
-Alone: TypeAlias = Callable[[], Awaitable[None]]
 #: Begins a procedure about an id, unless one is under way that it began before.
 Start: TypeAlias = Callable[[str, Callable[[], Awaitable[object]]], None]
 

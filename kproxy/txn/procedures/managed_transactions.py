@@ -146,12 +146,16 @@ class ManagedTransactions:
         while True:
             await self._any_open.wait()
             await self._time.sleep(_SWEEP_SECONDS)
-            for capture in list(self._open.values()):
-                times = (self._time.now() - capture.since) * 1000 / capture.timeout_ms
-                if times >= 1 and capture.doomed is None:
-                    capture.failed(f"it took longer than its {capture.timeout_ms} ms")
-                elif times >= _TIMES_KEPT and not capture.ends:
-                    self.remove(capture)
+            self.look()
+
+    def look(self) -> None:
+        """Dooms and forgets what is due now."""
+        for capture in list(self._open.values()):
+            times = (self._time.now() - capture.since) * 1000 / capture.timeout_ms
+            if times >= 1 and capture.doomed is None:
+                capture.failed(f"it took longer than its {capture.timeout_ms} ms")
+            elif times >= _TIMES_KEPT and not capture.ends:
+                self.remove(capture)
 
 
 class _OpenCapture:

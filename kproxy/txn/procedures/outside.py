@@ -5,9 +5,10 @@ explorer drives the same code through every order of what may happen.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Sized
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
@@ -24,6 +25,9 @@ from kproxy.txn.writes import Batch, PartitionWrites, TxnSend
 
 if TYPE_CHECKING:
     from kproxy.txn.procedures.former_epochs import FormerEpochs
+
+
+T = TypeVar("T")
 
 
 class NotAppended(KproxyError):
@@ -56,6 +60,14 @@ class Log(Protocol):
 
     async def append_unfenced(self, entry: Entry) -> None:
         """Appends a record that means the same from every writer, however often. OSError and the like if it fails."""
+        ...
+
+
+class PacedLog(Log, Protocol):
+    """The transaction log, for procedures that run for ever."""
+
+    async def pause(self, seconds: float) -> None:
+        """Sleeps; where everything in the log is settled, until it has something new, or for some seconds more."""
         ...
 
 
@@ -295,6 +307,58 @@ class Time(Protocol):
         ...
 
 
+#: A procedure that is begun later.
+Work: TypeAlias = Callable[[], Awaitable[object]]
+#: Performs procedures side by side, some at a time, and returns when all have ended. They handle their errors.
+Together: TypeAlias = Callable[[Sequence[Work]], Awaitable[None]]
+#: Returns when no other process has the instance.id.
+Alone: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class SideBySide(Protocol):
+    """Procedures that run side by side. There are so many places; a procedure takes one for what it asks of brokers."""
+
+    async def all(self, works: Sequence[Work]) -> None:
+        """Performs procedures, and returns when all have ended. They handle their errors."""
+        ...
+
+    def open(self) -> AbstractAsyncContextManager[Callable[[Work], None]]:
+        """A function that begins procedures; they end with the block."""
+        ...
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """A place for the block, once there is one."""
+        ...
+
+
+class JobRunner(Protocol):
+    """Runs work that continues when the client that asked for it has disconnected. Its errors become TxnError."""
+
+    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """Begins work; the function that is returned waits for its result."""
+        ...
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Begins work and waits for its result."""
+        ...
+
+    async def within(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Does a part of work that has begun."""
+        ...
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Does work that waits for nothing."""
+        ...
+
+
+class Pauses(Protocol):
+    """Pauses between attempts to ask a broker, each longer than the last."""
+
+    async def pause(self) -> None:
+        """Waits before the next attempt."""
+        ...
+
+
 class Histogram(Protocol):
     """A histogram."""
 
@@ -311,6 +375,13 @@ class Counters(Protocol):
     resumed: int
     continued: int
     unrecorded: int
+    torn: int
+    unknown: int
+    #: When readers met the first producer id that is unknown, in s since 1970; None: there is none.
+    oldest_unknown: float | None
+    rejected: int
+    #: When the first member that is prepared will be aborted by its broker, in s since 1970; None: no member waits.
+    prepared_until: float | None
 
     @property
     def appends(self) -> Histogram:
@@ -347,13 +418,13 @@ class Listener(Protocol):
 
 
 #: Of a line in kproxy's own log.
-Level = Literal["debug", "info", "warning"]
+Level = Literal["debug", "info", "warning", "error"]
 
 
 class Report(Protocol):
     """Writes a line to kproxy's own log."""
 
-    def __call__(self, level: Level, text: str, transactional_id: str, **facts: str) -> None:
+    def __call__(self, level: Level, text: str, transactional_id: str, **facts: object) -> None:
         """``facts`` by name."""
         ...
 

@@ -45,7 +45,7 @@ class TransactionAtBroker(Owner):
         kept: KeptEpoch,
         time: Time,
     ) -> None:
-        """``connections``: closed by ``close``. ``kept``: what the next kproxy needs of a client of its own."""
+        """``requests``, ``connections``: closed by ``close``. ``kept``: the epoch that the next kproxy needs."""
         super().__init__(stats, connections, time)
         self._time = time
         self._kept = kept
@@ -213,6 +213,7 @@ class TransactionAtBroker(Owner):
         """Closes its connections; what is open is ended by the producer that takes the id next, or by its time-out."""
         self._drop("failed")
         super().close()
+        self._requests.close()
 
     # -- of a client that continues after a restart
 

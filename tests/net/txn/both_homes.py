@@ -43,7 +43,8 @@ async def at_home(home: str) -> AsyncIterator[Scene]:
     if home == "kproxy":
         async with instances.stage() as cast:
             at = await cast.instance()
-            kproxy = native_stage.Kproxy(at.transactions.coordinator, None, at.stats, None, at.scope, at.gone)  # type: ignore[arg-type]
+            coordinator, nothing = at.transactions.coordinator, None
+            kproxy = native_stage.Kproxy(coordinator, nothing, nothing, at.stats, nothing, at.scope, at.gone)  # type: ignore[arg-type]
             views = at.transactions.views
 
             def logged(group: str) -> dict[int, int]:

@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.broker.votes import Votes
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.service import Transactions
@@ -22,6 +21,7 @@ from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.procedures.member_control import DEFAULT_TIMEOUT_MS
+from kproxy.txn.procedures.votes import Votes
 from kproxy.txn.txn_error import TxnError
 from tests.codec.message_sets import entry
 from tests.net.harness import PATIENCE, FrameClient, Proxied, errors_of, eventually, produce, proxied

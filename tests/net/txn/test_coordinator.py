@@ -8,17 +8,19 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.proxy.coordinator_rules import Home, HomeRule
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.testing.fake_broker import Call, Close, CloseAfter
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures import log_owners
+from kproxy.txn.procedures.broker_owners import BrokerOwners
 from kproxy.txn.procedures.owner_policy import CLIENT, MANAGED, OwnerPolicy
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.states import TransactionState
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.instances import TIMEOUT_MS, Client, stage
 from tests.net.txn.log_harness import configured
@@ -460,7 +462,7 @@ class AtBroker(BrokerOwners):
         self.go = trio.Event()
         fake: Any = self
         config = configured("h:1", transactions_home=(HomeRule("*", Home.BROKER),))
-        self.coordinator = Coordinator(fake, fake, config, Jobs(nursery), fake)
+        self.coordinator = Coordinator(fake, fake, config, Jobs(nursery), fake, TransactionStats())
 
     async def owner(self, request: TxnRequest) -> Any:
         self.asked.append(("owner", request.transactional_id, request.client))
@@ -469,7 +471,7 @@ class AtBroker(BrokerOwners):
         return SimpleNamespace()
 
     def known(self, _: str) -> Any:
-        return SimpleNamespace(is_unknown=False, produce=self.produce)
+        return SimpleNamespace(id=TransactionalId(lambda: None), is_unknown=False, produce=self.produce)
 
     async def take(self, transactional_id: str, policy: OwnerPolicy) -> Any:
         self.asked.append("take")
@@ -537,7 +539,7 @@ def test_a_client_cannot_fill_memory_with_long_transactional_ids(length: int, is
     rules = HomeRule("b*", Home.BROKER), HomeRule("*", Home.KPROXY)
     config: Any = SimpleNamespace(transactions_home=rules, transactional_id_limit=1)
     nothing: Any = None
-    coordinator = Coordinator(nothing, nothing, config, nothing, nothing)
+    coordinator = Coordinator(nothing, nothing, config, nothing, nothing, nothing)
     for _ in range(2):
         assert coordinator.is_at_broker("b" * length)
         assert not coordinator.is_at_broker("k" * length)

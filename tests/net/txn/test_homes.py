@@ -11,9 +11,11 @@ from kproxy.config import Config
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
 from kproxy.proxy.coordinator_rules import Home, HomeRule
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.requests import TxnRequest
+from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 
 RULES = (
@@ -32,6 +34,7 @@ class _Owners:
     """Notes what its owners are asked."""
 
     def __init__(self) -> None:
+        self.id = TransactionalId(lambda: None)
         self.asked: list[str] = []
         self.args: list[tuple[Any, ...]] = []
         self.tasks: list[object] = []
@@ -77,7 +80,7 @@ def coordinator(nursery: trio.Nursery, rules: tuple[HomeRule, ...] = RULES) -> t
     brokers: Any = _Owners()
     no_cluster: Any = None
     config = Config(bootstrap_servers=(), transactions_home=rules, instance_id="here")
-    return Coordinator(log, brokers, config, Jobs(nursery), no_cluster), log, brokers
+    return Coordinator(log, brokers, config, Jobs(nursery), no_cluster, TransactionStats()), log, brokers
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from kproxy.codec.batch import Record, build_batch
-from kproxy.net.txn.rejects import Rejects
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.verdict import Verdict
 from tests.net.harness import FrameClient, Proxied, eventually, produce, proxied, running
 from tests.net.txn.test_reading_whole import OPTIONS, Consumer, end_of, topic_id_of, transact

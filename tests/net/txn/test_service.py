@@ -12,16 +12,11 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker.broker_ends import BrokerEnds
-from kproxy.net.txn.broker.broker_member import BrokerMembers
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
-from kproxy.net.txn.broker.deadlines import Deadlines
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.offset_mirror import OffsetMirror
 from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
-from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.service import Transactions
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.proxy.applications import CommitRule
@@ -34,7 +29,12 @@ from kproxy.testing.fake_broker import Answer, Call, Close
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.txn.ids import log_partition
 from kproxy.txn.last_stable import Question
+from kproxy.txn.procedures.broker_ends import BrokerEnds
+from kproxy.txn.procedures.broker_members import BrokerMembers
+from kproxy.txn.procedures.broker_owners import BrokerOwners
+from kproxy.txn.procedures.deadlines import Deadlines
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.instances import Cast, Client, Instance, stage

@@ -204,6 +204,18 @@ def test_there_may_be_nothing_to_abort() -> None:
     assert Scene(partitions(1, FIRST, {("t", 0): 5})).abort().log[0][0] == "abort", "it is open at another kproxy"
 
 
+def test_an_abort_that_a_commit_came_before_is_refused() -> None:
+    """A kproxy that was killed had sent the commit to the log, which takes it while the abort is under way."""
+
+    class Late(Scene):
+        async def decide(self, name: str, owner: Producer | None, *, committed: bool, also: DecisionScope) -> None:
+            assert self.view.apply(decision(1, FIRST, True, [FIRST]), LogPosition(9, 0))
+
+    scene = Late(partitions(1, FIRST, {("t", 0): 5}))
+    assert refused(lambda: scene.abort()) is ErrorCode.INVALID_TXN_STATE
+    assert scene.log == [("finish",)]
+
+
 def test_what_is_open_here_can_be_aborted_before_the_log_has_anything_of_it() -> None:
     assert Scene(is_open=True).abort().log[0][0] == "abort open"
 

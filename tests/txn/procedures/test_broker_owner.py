@@ -504,4 +504,4 @@ class TestTheOwner:
             monkeypatch.setattr(WriterConnections, "close", note)
             owner.close()
             stats = client.kproxy.stats.transactions
-            assert (len(closed), stats.open, stats.aborts) == (1, 0, {"failed": 1})
+            assert (len(closed), stats.open, stats.aborts) == (2, 0, {"failed": 1})

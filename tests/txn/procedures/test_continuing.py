@@ -20,9 +20,9 @@ from kproxy.codec.batch import iter_records
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.instance_holder import is_holder_entry
 from kproxy.net.lane_topic import TOPIC as STATE
-from kproxy.net.txn.broker import broker_owners
 from kproxy.testing.fake_broker import Close, CloseAfter, Delay, Edit
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures import broker_owners
 from kproxy.txn.stored_epochs import decode_value
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker.fenced_client import Client, client_of, states, told

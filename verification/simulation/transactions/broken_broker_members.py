@@ -6,10 +6,10 @@ from typing import Any
 import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
-from kproxy.net.txn.broker.broker_ends import BrokerEnds, _Left
-from kproxy.net.txn.broker.member_ids import MemberIds
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.broker_ends import BrokerEnds, _Left
+from kproxy.txn.procedures.member_ids import MemberIds
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import BrokerTransaction
 

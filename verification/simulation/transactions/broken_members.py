@@ -13,15 +13,15 @@ from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
-from kproxy.net.txn.rejects import Rejects
-from kproxy.proxy.implicit_produce import ImplicitTransaction
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import named_parts
+from kproxy.txn.procedures.captured import ImplicitTransaction
 from kproxy.txn.procedures.id_lock import Interrupted
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.outside import NotAppended
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.view import IdView, LogPosition
 
@@ -133,8 +133,9 @@ FORGETS_BATCHES: Final = _with(TransactionDecision, _forgets_batch_ids)
 
 async def rejects_unread(self: Rejects, one: Any) -> bool:
     """A producer id is rejected as far as the log was read."""
-    self._log.wanted.set()
-    while not self._log._follower.partitions:  # noqa: ASYNC110 - learned in silence
+    log: Any = self._log
+    log.wanted.set()
+    while not log._follower.partitions:  # noqa: ASYNC110 - learned in silence
         await trio.sleep(0.05)
     await self._log.reject(one.producer_id)
     return True

@@ -14,7 +14,6 @@ from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_partition import NOTHING, LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
@@ -32,6 +31,7 @@ from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.log_owners import LogOwners
 from kproxy.txn.procedures.outside import NotAppended
+from kproxy.txn.procedures.owner_requests import OwnerRequests
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
@@ -45,7 +45,7 @@ _VERDICT: Final = Views.verdict
 _DECISION: Final = Transaction.decision
 _TIME_OUT: Final = LogOwner.time_out
 _INITIALIZE: Final = LogOwner.initialize
-_COMMIT_OFFSETS: Final = Coordinator.commit_offsets
+_COMMIT_OFFSETS: Final = OwnerRequests.commit_offsets
 _ADMIT: Final = TransactionalId.admit
 _ANNOUNCE: Final = Announcements.announce
 _DECIDE: Final = LogDecider.decide
@@ -214,7 +214,7 @@ async def initializes_again(self: LogOwner, timeout_ms: int, resumed: Producer, 
 
 
 async def commits_offsets_unadded(
-    self: Coordinator, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool
+    self: OwnerRequests, request: TxnRequest, offsets: TransactionOffsets, *, implicit: bool
 ) -> None:
     """Groups join by their offsets, as in the second version of the protocol."""
     await _COMMIT_OFFSETS(self, request, offsets, implicit=True)

@@ -3,11 +3,11 @@
 import trio
 
 from kproxy.codec.messages import ApiKey
-from kproxy.net.txn.broker.member_ids import PREFIX
 from kproxy.proxy.coordinator_rules import Home
 from kproxy.testing.fake_broker import Call, Close, Delay
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.markers import end_transaction
+from kproxy.txn.procedures.member_ids import PREFIX
 from verification.simulation.transactions.homes import HomePlan
 from verification.simulation.transactions.member_driver import Driver
 from verification.simulation.transactions.member_plans import DriverLife, MemberGroupPlan

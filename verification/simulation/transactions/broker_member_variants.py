@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from kproxy.net.txn.broker.broker_ends import BrokerEnds
-from kproxy.net.txn.broker.broker_member import BrokerMember
-from kproxy.net.txn.broker.member_ids import MemberIds
-from kproxy.net.txn.broker.votes import Votes
+from kproxy.txn.procedures.broker_ends import BrokerEnds
+from kproxy.txn.procedures.broker_member import BrokerMember
+from kproxy.txn.procedures.member_ids import MemberIds
+from kproxy.txn.procedures.votes import Votes
 from verification.simulation.transactions import broken_broker_members, broker_member_scripts, invariants
 from verification.simulation.transactions.member_history import PREPARED, TOGETHER
 from verification.simulation.transactions.variants import Variant

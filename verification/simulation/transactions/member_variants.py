@@ -3,7 +3,6 @@
 from typing import Final
 
 from kproxy.net.txn.implicit_transactions import ImplicitTransactions
-from kproxy.net.txn.rejects import Rejects
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.txn import prepared_parts
 from kproxy.txn import view as view_module
@@ -11,6 +10,7 @@ from kproxy.txn.procedures import batch_decisions, log_owner, members
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.rejects import Rejects
 from verification.simulation.transactions import broken_members, broken_rules, invariants, member_scripts
 from verification.simulation.transactions.member_history import ONCE, PREPARED, TOGETHER
 from verification.simulation.transactions.variants import Variant

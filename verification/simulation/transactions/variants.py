@@ -7,7 +7,6 @@ from typing import Final
 from unittest.mock import patch
 
 from kproxy.net.txn import group_offset_requests
-from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.snapshots import Snapshots
 from kproxy.net.txn.stable_offsets import StableOffsets
@@ -22,6 +21,7 @@ from kproxy.txn.procedures.claim_keeper import ClaimKeeper
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.log_owners import LogOwners
+from kproxy.txn.procedures.owner_requests import OwnerRequests
 from kproxy.txn.procedures.transaction import Transaction
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.view import IdView
@@ -235,7 +235,7 @@ VARIANTS: Final = (
     Variant(
         "a late TxnOffsetCommit joins whatever transaction is open",
         (
-            (Coordinator, "commit_offsets", broken_rules.commits_offsets_unadded),
+            (OwnerRequests, "commit_offsets", broken_rules.commits_offsets_unadded),
             (TransactionalId, "admit", broken_rules.admits_any_connection),
         ),
         late_scripts.moved_in_vain,

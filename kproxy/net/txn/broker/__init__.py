@@ -1,1 +1,1 @@
-"""Transactions that the broker's coordinator decides and kproxy asks for: implicit ones, KIP-98's, and members'."""
+"""Requests to brokers about transactions that their coordinators decide: implicit ones, KIP-98's, and members'."""

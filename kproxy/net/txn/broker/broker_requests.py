@@ -78,7 +78,7 @@ class BrokerRequests:
         patience_s: float,
         connections: WriterConnections | None = None,
     ) -> None:
-        """``patience_s``: how long to wait for a definite answer. ``connections``: closed by the caller that made them.
+        """``patience_s``: how long to wait for a definite answer. ``connections``: closed by ``close``.
 
         A broker answers the requests of a connection one by one, and waits with most of these for its replicas. Over
         the connections of ``cluster``, which are shared, an id would wait for all others.
@@ -98,6 +98,11 @@ class BrokerRequests:
         """Closes its connections on which nothing is in flight (``WriterConnections.rest``)."""
         if self._connections is not None:
             self._connections.rest()
+
+    def close(self) -> None:
+        """Closes its connections."""
+        if self._connections is not None:
+            self._connections.close()
 
     async def protocol(self, *, refresh: bool = False) -> Protocol:
         """The transaction protocol that the cluster has agreed on (KIP-584). TxnError (COORDINATOR_NOT_AVAILABLE).

@@ -20,11 +20,9 @@ from kproxy.net.end_of_turn import EndOfTurn
 from kproxy.net.lane_log import LaneLog
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.net.txn.broker.broker_side import BrokerSide
 from kproxy.net.txn.coordinator import Coordinator
 from kproxy.net.txn.jobs import Jobs
-from kproxy.net.txn.reports import report
-from kproxy.net.txn.trio_time import TrioTime
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.routing import ClusterMap
@@ -53,6 +51,7 @@ class Kproxy:
     """One process, as far as the broker's transactions go."""
 
     coordinator: Coordinator
+    side: BrokerSide
     cluster: Cluster
     stats: Stats
     jobs: Jobs
@@ -141,21 +140,13 @@ class Stage:
                 jobs = Jobs(nursery)
                 connections = partial(WriterConnections, cluster, config, stats.produce, nursery, EndOfTurn(nursery))
                 no_log: Any = NoLog()
-                brokers = BrokerOwners(
-                    cluster,
-                    config,
-                    stats.transactions,
-                    connections,
-                    lane_log,
-                    Succession(),
-                    TrioTime(cluster.network.wall),
-                    report,
-                )
+                side = BrokerSide(cluster, config, stats.transactions)
+                brokers = side.owners(connections, lane_log, Succession())
                 nursery.start_soon(brokers.run)
                 if keeps:
                     nursery.start_soon(lane_log.open, nursery)
-                coordinator = Coordinator(no_log, brokers, config, jobs, cluster)
-                task_status.started(Kproxy(coordinator, cluster, stats, jobs, nursery.cancel_scope, gone))
+                coordinator = Coordinator(no_log, brokers, config, jobs, cluster, stats.transactions)
+                task_status.started(Kproxy(coordinator, side, cluster, stats, jobs, nursery.cancel_scope, gone))
         finally:
             lane_log.close()
             cluster.close()

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from kproxy.net.txn.broker import broker_owners
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
+from kproxy.txn.procedures import broker_owners
+from kproxy.txn.procedures.broker_owners import BrokerOwners
 
 
 def pack_always(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:

@@ -19,12 +19,15 @@ from kproxy.codec._generated.add_partitions_to_txn import (
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.end_of_turn import EndOfTurn
-from kproxy.net.txn.broker.broker_member import BrokerMember, BrokerMembers
-from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
+from kproxy.net.txn.broker.broker_side import BrokerSide
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.testing.fake_broker import Answer, Call, Close, CloseAfter
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.broker_member import BrokerMember
+from kproxy.txn.procedures.broker_members import BrokerMembers
 from kproxy.txn.procedures.member import Member
+from kproxy.txn.procedures.member_ids import PREFIX, MemberIds
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import BrokerTransaction
 from tests.net.txn.broker.fenced_client import states, told
@@ -49,7 +52,7 @@ def ids() -> MemberIds:
     async def new_id() -> int:
         return next(numbers)
 
-    return MemberIds("a", new_id)
+    return MemberIds("a", new_id, TRIO_TIME)
 
 
 @dataclass
@@ -108,7 +111,7 @@ async def scene(level: int = 2, **options: Any) -> AsyncIterator[Scene]:
             topics=SimpleNamespace(topic_id=None),
             time=TRIO_TIME,
         )
-        yield Scene(cast, slots, BrokerMembers(kproxy.cluster, config, slots), tools)
+        yield Scene(cast, slots, kproxy.side.members(slots), tools)
 
 
 def refused(_: int) -> Answer:
@@ -170,8 +173,8 @@ class TestIdsThatRest:
             assert await at.slots.take() != name
 
     async def test_where_none_rests_nothing_wakes_up(self) -> None:
-        nobody: Any = None
-        members = BrokerMembers(nobody, configured("localhost:1"), ids())
+        nobody: Any = SimpleNamespace(network=SimpleNamespace(wall=float))
+        members = BrokerSide(nobody, configured("localhost:1"), TransactionStats()).members(ids())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(members.run)
             await trio.testing.wait_all_tasks_blocked()

@@ -11,14 +11,14 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.net.txn.broker import broker_ends
-from kproxy.net.txn.broker.broker_ends import BrokerEnds
 from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.testing.fake_broker import Call, Close, ClusterConfig
 from kproxy.testing.fake_broker.apis import APIS
 from kproxy.testing.fake_broker.controls import Fault
 from kproxy.testing.fake_broker.transactional_ids import TxnState
 from kproxy.txn.log_records import RecordKind
+from kproxy.txn.procedures import broker_ends
+from kproxy.txn.procedures.broker_ends import BrokerEnds
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
 from tests.net.txn.broker.native_stage import values
@@ -132,14 +132,14 @@ async def test_a_commit_that_was_decided_while_the_brokers_are_asked_is_not_call
         await a.initialize()
         await written(a, "m1")
         votes = b.control._members._ports._told.votes
-        asks = votes._tells
+        asks = votes._describe
 
         async def overtaken() -> bool:
             await a.commit("m1", batch_id=batch_id)
             await eventually(lambda: states(cast) == [TxnState.COMPLETE_COMMIT])
             return await asks()
 
-        monkeypatch.setattr(votes, "_tells", overtaken)
+        monkeypatch.setattr(votes, "_describe", overtaken)
         if batch_id is not None:
             await b.commit("m1", batch_id=batch_id)
         else:

@@ -10,12 +10,11 @@ its transaction again. The next member's InitProducerId ends that; an id that re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import trio
-
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.broker_protocol import Protocol
+from kproxy.txn.procedures.outside import Time
 from kproxy.txn.view_values import BrokerTransaction
 
 #: Of an id of a member's.
@@ -28,15 +27,16 @@ class MemberIds:
     One that is not given back is never used again.
     """
 
-    def __init__(self, instance_id: str, new_id: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, instance_id: str, new_id: Callable[[], Awaitable[int]], time: Time) -> None:
         """``new_id`` gives a number that nobody else in the cluster has: a producer id."""
         self._prefix = f"{PREFIX}{instance_id}-"
         self._new_id = new_id
+        self._event = time.event
         self._free: list[str] = []
         self._used: dict[Producer, BrokerTransaction] = {}
         #: Names whose last member may have requests in flight, with its timeout_ms.
         self._unfenced: dict[str, int] = {}
-        self._any_unfenced = trio.Event()
+        self._any_unfenced = self._event()
 
     async def take(self) -> str:
         """A name that no member uses. TxnError if it needs a number, and none is available."""
@@ -53,7 +53,7 @@ class MemberIds:
     def fenced(self, name: str) -> None:
         """The broker has given it a new epoch."""
         if self._unfenced.pop(name, None) is not None and not self._unfenced:
-            self._any_unfenced = trio.Event()  # the former one was set: nobody waits for it
+            self._any_unfenced = self._event()  # the former one was set: nobody waits for it
 
     async def until_unfenced(self) -> None:
         """Returns at once while names need a new epoch, or when the first one does."""

@@ -1,15 +1,10 @@
 """Warns of members that are prepared, and that the broker will abort because nobody has decided them."""
 
+from collections.abc import Callable
 from typing import Final
 
-import structlog
-
-from kproxy.net.txn.broker_time import BrokerTime
-from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
-
-log = structlog.get_logger("kproxy.transactions")
+from kproxy.txn.procedures.outside import Counters, PacedLog, Report
 
 _SWEEP_SECONDS: Final = 1.0
 #: The last part of its time, in which a member is warned of.
@@ -19,11 +14,12 @@ _NEAR: Final = 0.25
 class Deadlines:
     """Checks all of them once a second, if there are any."""
 
-    def __init__(self, transactions: TransactionLog, stats: TransactionStats, time: BrokerTime) -> None:
-        """``stats.prepared_until`` is kept. ``time``: members expire by the brokers' clocks."""
-        self._log = transactions
+    def __init__(self, log: PacedLog, stats: Counters, now_ms: Callable[[], float], report: Report) -> None:
+        """``stats.prepared_until`` is kept. ``now_ms``: by the brokers' clocks, by which members expire."""
+        self._log = log
         self._stats = stats
-        self._time = time
+        self._now_ms = now_ms
+        self._report = report
         self._warned: set[Producer] = set()
 
     async def run(self) -> None:
@@ -34,7 +30,7 @@ class Deadlines:
 
     def look(self) -> None:
         """Notes which is the next, and warns once of each that is near."""
-        now_ms, first, near = self._time.likely_ms, None, set[Producer]()
+        now_ms, first, near = self._now_ms(), None, set[Producer]()
         for view in self._log.views.unsettled():
             for part in view.prepared:
                 joined = view.members.get(part)
@@ -52,9 +48,5 @@ class Deadlines:
         if part in self._warned:
             return
         self._warned.add(part)
-        log.warning(
-            "a prepared member is undecided, and the broker will abort it soon: commit or abort it",
-            transactional_id=transactional_id,
-            member=member,
-            left_ms=max(0, int(left_ms)),
-        )
+        why = "a prepared member is undecided, and the broker will abort it soon: commit or abort it"
+        self._report("warning", why, transactional_id, member=member, left_ms=max(0, int(left_ms)))

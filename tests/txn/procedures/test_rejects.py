@@ -10,10 +10,11 @@ from structlog.testing import capture_logs
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.txn.log_appender import AppendUnknown
-from kproxy.net.txn.rejects import Rejects
+from kproxy.net.txn.reports import report_unknown
 from kproxy.net.txn.trio_time import TrioTime
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.log_records import Entry, encode
+from kproxy.txn.procedures.rejects import Rejects
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import LogPosition
 from kproxy.txn.views import Views
@@ -67,6 +68,7 @@ class Log:
             self.read_all,
             stats,
             TrioTime(SocketNetwork().wall),
+            report_unknown,
             grace_s=GRACE_S,
             by_itself=by_itself,
         )

@@ -11,11 +11,12 @@ import trio.testing
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn.broker import broker_ends
-from kproxy.net.txn.broker.broker_ends import BrokerEnds
+from kproxy.net.txn.broker import broker_side
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures import broker_ends
+from kproxy.txn.procedures.broker_ends import BrokerEnds
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
@@ -82,7 +83,7 @@ async def decided(
 ) -> AsyncIterator[Scene]:
     """The claim is of instance "kproxy-1". ``two``: there is another member, whose end is the next one."""
     async with stage() as cast_:
-        kproxy = await cast_.kproxy()
+        kproxy = await cast_.kproxy(delivery_timeout_ms=5_000)
         client = Client(kproxy, NAME)
         await client.init()
         await client.write("1")
@@ -103,7 +104,7 @@ async def decided(
         ):
             assert view.apply(body, LogPosition(offset, 0))
         log, stats = Log(view), kproxy.stats.transactions
-        told_ends = BrokerEnds(kproxy.cluster, cast(Any, log), stats, instance, 5.0)
+        told_ends = kproxy.side.ends(cast(Any, log), instance)
         yield Scene(cast_, log, told_ends, stats)
 
 
@@ -241,7 +242,7 @@ async def test_an_end_that_is_under_way_is_waited_for(monkeypatch: pytest.Monkey
 async def test_a_member_that_another_kproxy_ended_before_its_turn_is_not_asked_for(
     is_known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_ends, "_AT_A_TIME", 1)
+    monkeypatch.setattr(broker_side, "_ENDS", 1)
     async with decided(two=True) as scene:
         asked = []
 

@@ -4,28 +4,20 @@ Any instance may do this, after any crash and any number of times: the request n
 in the log, and a repeated EndTxn succeeds. What was ended is recorded in the log, so that it is not repeated for ever.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
-
-import structlog
-import trio
 
 from kproxy.codec._generated.transaction_ended import TransactionEnded
 from kproxy.errors import KproxyError, RemoteProtocolError
-from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
-from kproxy.txn.procedures.broker_protocol import OVER, Protocol
+from kproxy.txn.procedures.broker_protocol import OVER, BrokerCoordinator, Protocol
+from kproxy.txn.procedures.outside import Counters, PacedLog, Report, SideBySide, Signal, Time
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import EndingMember
 
-log = structlog.get_logger("kproxy.transactions")
-
-_AT_A_TIME: Final = 32
 _SWEEP_SECONDS: Final = 1.0
 #: Other instances end what they have decided within this time. After it any instance does, in its turn.
 _OTHERS_SECONDS: Final = 5.0
@@ -41,20 +33,28 @@ class BrokerEnds:
 
     def __init__(
         self,
-        cluster: Cluster,
-        transactions: TransactionLog,
-        stats: TransactionStats,
+        requests: Callable[[str], BrokerCoordinator],
+        log: PacedLog,
+        stats: Counters,
         instance_id: str,
         patience_s: float,
+        time: Time,
+        side_by_side: SideBySide,
+        report: Report,
     ) -> None:
-        """``patience_s``: how long one response is waited for, until it is asked again."""
-        self._cluster = cluster
-        self._log = transactions
+        """``requests``: to the coordinator of a transactional id of the broker's.
+
+        ``patience_s``: how long ``finish`` waits.
+        """
+        self._requests = requests
+        self._log = log
         self._stats = stats
         self._instance_id = instance_id
         self._patience_s = patience_s
-        self._limit = trio.Semaphore(_AT_A_TIME)
-        self._busy: dict[_Left, trio.Event] = {}
+        self._time = time
+        self._side_by_side = side_by_side
+        self._report = report
+        self._busy: dict[_Left, Signal] = {}
         self._seen: dict[_Left, float] = {}
         #: Noted in the log, and not read there yet.
         self._noted: set[_Left] = set()
@@ -63,10 +63,8 @@ class BrokerEnds:
         """Ends all that is decided of an id; what can't be ended in time continues in the background."""
         if not (found := self._left(transactional_id)):
             return
-        with trio.move_on_after(self._patience_s), suppress(OSError, RemoteProtocolError):
-            async with trio.open_nursery() as nursery:
-                for left in found:
-                    nursery.start_soon(self._end, left)
+        with self._time.scope(self._patience_s), suppress(OSError, RemoteProtocolError):
+            await self._side_by_side.all([partial(self._end, left) for left in found])
             await self._log.read_to_end(transactional_id)
 
     def _left(self, transactional_id: str) -> Sequence[_Left]:
@@ -78,9 +76,9 @@ class BrokerEnds:
         if (busy := self._busy.get(left)) is not None:
             await busy.wait()
             return
-        done = self._busy[left] = trio.Event()
+        done = self._busy[left] = self._time.event()
         try:
-            async with self._limit:
+            async with self._side_by_side.place():
                 await self._end_now(left)
         finally:
             del self._busy[left]
@@ -97,19 +95,14 @@ class BrokerEnds:
             await self._log.append_unfenced(Entry(left.transactional_id, TransactionEnded(*left.part)))
             self._noted.add(left)
         except (TxnError, OSError, KproxyError) as error:
-            log.info(
-                "the end of a transaction will be sent to the broker again",
-                transactional_id=left.transactional_id,
-                member=one.name,
-                reason=str(error),
-            )
+            why = "the end of a transaction will be sent to the broker again"
+            self._report("info", why, left.transactional_id, member=one.name, reason=str(error))
 
     async def _is_told(self, one: EndingMember) -> bool:
         """Whether it ends, or had ended, as it was decided. TxnError if that is open."""
         name, producer, level, _ = one.broker_transaction
-        requests = BrokerRequests(self._cluster, name, self._patience_s)
         try:
-            await requests.end(producer, Protocol.of(level), committed=one.committed)
+            await self._requests(name).end(producer, Protocol.of(level), committed=one.committed)
         except TxnError as error:
             if error.error_code not in OVER:
                 raise
@@ -122,19 +115,16 @@ class BrokerEnds:
         if view is None or left.part not in view.ending:
             return
         self._stats.torn += 1
-        log.error(
-            "a transaction was committed in part: the broker aborted a member before it received the commit",
-            transactional_id=left.transactional_id,
-            member=one.name,
-            broker_transactional_id=one.broker_transaction.transactional_id,
-        )
+        why = "a transaction was committed in part: the broker aborted a member before it received the commit"
+        slot = one.broker_transaction.transactional_id
+        self._report("error", why, left.transactional_id, member=one.name, broker_transactional_id=slot)
 
     async def run(self) -> None:
-        """Tells what was left, for ever: what others have decided when they are slow to."""
-        async with trio.open_nursery() as nursery:
+        """Ends what was left, for ever: also what others have decided, when they are slow to."""
+        async with self._side_by_side.open() as start:
             while True:
                 await self._log.pause(_SWEEP_SECONDS)
-                now, seen = trio.current_time(), self._seen
+                now, seen = self._time.now(), self._seen
                 self._seen = {}
                 for view in self._log.views.unsettled():
                     is_ours = view.claim is not None and view.claim.instance_id == self._instance_id
@@ -142,5 +132,5 @@ class BrokerEnds:
                         since = self._seen[left] = seen.get(left, now)
                         others_at = since + _OTHERS_SECONDS * (1 + turn_of(self._instance_id, view.transactional_id))
                         if left not in self._busy and (is_ours or now >= others_at):
-                            nursery.start_soon(self._end, left)
+                            start(partial(self._end, left))
                 self._noted &= self._seen.keys()

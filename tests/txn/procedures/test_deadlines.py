@@ -10,9 +10,10 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from kproxy.codec.messages import Message
-from kproxy.net.txn.broker.deadlines import Deadlines
+from kproxy.net.txn.reports import report
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures.deadlines import Deadlines
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.view_values import BrokerTransaction
 from tests.txn.bodies import claim, decision, member, native_member, prepare, producer
@@ -31,14 +32,10 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.stats, self.views = TransactionStats(), self
-        self.deadlines = Deadlines(cast(Any, self), self.stats, cast(Any, self))
+        self.deadlines = Deadlines(cast(Any, self), self.stats, lambda: self.now * 1000, report)
 
     def unsettled(self) -> Sequence[IdView]:
         return self.found
-
-    @property
-    def likely_ms(self) -> float:
-        return self.now * 1000
 
     async def pause(self, seconds: float) -> None:
         await trio.sleep(seconds)

@@ -6,12 +6,13 @@ from itertools import count
 import trio
 import trio.testing
 
-from kproxy.net.txn.broker.member_ids import PREFIX, MemberIds
 from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.member_ids import PREFIX, MemberIds
 from kproxy.txn.view_values import BrokerTransaction
 from tests.txn import bodies
 from tests.txn.bodies import producer
+from tests.txn.procedures.memory_log import TRIO_TIME
 
 M, N = producer(200, 0), producer(201, 0)
 
@@ -26,7 +27,7 @@ def slots(instance: str = "a", ids: Iterator[int] | None = None) -> MemberIds:
     async def new_id() -> int:
         return next(numbers)
 
-    return MemberIds(instance, new_id)
+    return MemberIds(instance, new_id, TRIO_TIME)
 
 
 async def test_names_are_nobody_elses() -> None:

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from kproxy.net.txn.broker.broker_ends import BrokerEnds
-from kproxy.net.txn.broker.votes import Votes
+from kproxy.txn.procedures.broker_ends import BrokerEnds
+from kproxy.txn.procedures.votes import Votes
 
 
 class Participants(NamedTuple):

@@ -1,21 +1,14 @@
 """The owners of this instance of the transactional ids whose transactions the brokers decide."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-import trio
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.config.transaction_options import TransactionOptions
-from kproxy.net.brokers.cluster import Cluster
-from kproxy.net.succession import Succession
-from kproxy.net.txn.writer_connections import WriterConnections
-from kproxy.proxy.routing import is_own_topic
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.outside import Report, Time
+from kproxy.txn.procedures.outside import Alone, Connections, Counters, Report, Time
 from kproxy.txn.procedures.owner import disconnect_idle
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import TxnRequest
@@ -24,6 +17,7 @@ from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
     from kproxy.txn.procedures.broker_owner import BrokerOwner
+    from kproxy.txn.procedures.broker_protocol import BrokerCoordinator
     from kproxy.txn.procedures.kept_epoch import EpochLog
     from kproxy.txn.procedures.owner_policy import OwnerPolicy
     from kproxy.txn.stored_epochs import StoredEpoch
@@ -37,41 +31,45 @@ _STORED_SWEEP_SECONDS: Final = 86_400.0
 _PACKED_AFTER_SECONDS: Final = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerTools:
+    """Shared by the owners of one instance of ids that the brokers decide."""
+
+    #: Requests to the coordinator of an id, over connections of their own.
+    requests: "Callable[[str], BrokerCoordinator]"
+    #: Connections for the data of one transactional id.
+    connections: Callable[[], Connections]
+    #: Keeps what a restart of kproxy needs.
+    log: "EpochLog"
+    stats: Counters
+    time: Time
+    report: Report
+    #: No id is taken while the kproxy before this is there: it ends its transactions itself.
+    alone: Alone
+    #: Whether a topic is one of kproxy's own.
+    is_own_topic: Callable[[str], bool]
+    #: The longest wait for the log, in seconds.
+    patience_s: float
+    #: Brokers remember an id that nobody uses for so long (``transactional.id.timeout.ms``).
+    unused_ms: int
+
+
 class BrokerOwners:
     """Makes them when their ids are taken, and forgets those that nobody uses."""
 
     #: The brokers abort what may be open when the id is initialized, or after its time-out.
     offsets_wait: Final = True
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        config: TransactionOptions,
-        stats: TransactionStats,
-        connections: Callable[[], WriterConnections],
-        log: "EpochLog",
-        succession: Succession,
-        time: Time,
-        report: Report,
-    ) -> None:
-        """Nothing is asked of the brokers before a transaction begins. ``log`` keeps what a restart of kproxy needs.
-
-        By ``succession`` no id is taken while the kproxy before this is there: it ends its transactions itself.
-        """
-        self._succession = succession
-        self._time, self._report = time, report
-        self._cluster = cluster
-        self._config = config
-        self._stats = stats
-        self._connections = connections
+    def __init__(self, tools: BrokerTools) -> None:
+        """Nothing is asked of the brokers before a transaction begins."""
+        self._tools = tools
+        self._now = tools.time.now
+        self._log = tools.log
         self._owners: dict[str, BrokerOwner] = {}
-        #: Those at rest (``BrokerOwner.pack``), and when they were used last, by trio's clock.
+        #: Those at rest (``BrokerOwner.pack``), and when they were used last, by ``Time.now``.
         self._packed: dict[str, tuple[float, bytes]] = {}
-        self._log = log
-        #: When what a former kproxy recorded is swept next, by trio's clock.
+        #: When what a former kproxy recorded is swept next, by ``Time.now``.
         self._stored_sweep_at = 0.0
-        #: For requests to coordinators, beside those for data.
-        self._asking: dict[str, WriterConnections] = {}
         #: Set when kproxy stops: no transaction begins here after that.
         self.leaving = False
 
@@ -91,7 +89,7 @@ class BrokerOwners:
             owner = self._make(transactional_id, CLIENT)
             owner.unpack(packed)
         if owner is not None:
-            owner.used_at = trio.current_time()  # it is neither packed nor forgotten before it is asked
+            owner.used_at = self._now()  # it is neither packed nor forgotten before it is asked
         return owner
 
     def owner_now(self, request: TxnRequest) -> "BrokerOwner | None":
@@ -103,7 +101,7 @@ class BrokerOwners:
         transactional_id = request.transactional_id
         if (known := self.owner_now(request)) is not None:
             return known
-        stored = continued(await self._stored(transactional_id), request.client, self._stats.count_fenced)
+        stored = continued(await self._stored(transactional_id), request.client, self._tools.stats.count_fenced)
         owner = await self.take(transactional_id, CLIENT)
         await owner.resume(stored)
         return owner
@@ -112,8 +110,8 @@ class BrokerOwners:
         """The epoch that the log has of an id. TxnError (COORDINATOR_NOT_AVAILABLE) if it can't be read in time."""
         if not self._log.enabled:
             return None
-        with trio.move_on_after(self._config.delivery_timeout_ms / 1000):
-            await self._succession.alone()
+        with self._tools.time.scope(self._tools.patience_s):
+            await self._tools.alone()
             return (await self._log.epochs()).of(transactional_id)
         raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the log of producer ids can't be read")
 
@@ -131,7 +129,7 @@ class BrokerOwners:
 
     async def refusals(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, ErrorCode]:
         """Errors for kproxy's own topics; the broker refuses others itself."""
-        return {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in places if is_own_topic(place[0])}
+        return {place: ErrorCode.TOPIC_AUTHORIZATION_FAILED for place in places if self._tools.is_own_topic(place[0])}
 
     def answer_expired(self, request: TxnRequest, *, committed: bool) -> Producer | None:
         """Nothing: the broker forgets an id when it expires."""
@@ -141,33 +139,31 @@ class BrokerOwners:
         """The owner of an id that a client asks to have. TxnError while kproxy stops."""
         if self.leaving:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "kproxy is being stopped")
-        await self._succession.alone()
+        await self._tools.alone()
         owner = self.known(transactional_id) or self._make(transactional_id, policy)
         owner.policy = policy
         return owner
 
     def _make(self, transactional_id: str, policy: "OwnerPolicy") -> "BrokerOwner":
-        from kproxy.net.txn.broker.broker_requests import BrokerRequests
         from kproxy.txn.procedures.broker_owner import BrokerOwner  # not where no broker decides
         from kproxy.txn.procedures.kept_epoch import KeptEpoch
 
-        patience_s = self._config.delivery_timeout_ms / 1000
-        asking = self._asking[transactional_id] = self._connections()
-        requests = BrokerRequests(self._cluster, transactional_id, patience_s, asking)
-        kept = KeptEpoch(self._log, transactional_id, self._stats, self._time, self._report)
-        owner = BrokerOwner(transactional_id, requests, self._connections(), self._stats, kept, self._time)
+        tools = self._tools
+        requests = tools.requests(transactional_id)
+        kept = KeptEpoch(tools.log, transactional_id, tools.stats, tools.time, tools.report)
+        owner = BrokerOwner(transactional_id, requests, tools.connections(), tools.stats, kept, tools.time)
         owner.policy = policy
         self._owners[transactional_id] = owner
         if not len(self._owners) % _OFTEN:
-            disconnect_idle(self, trio.current_time())
+            disconnect_idle(self, self._now())
         return owner
 
     async def run(self) -> None:
         """Forgets ids that nobody uses; for ever."""
         try:
             while True:
-                await trio.sleep(_SWEEP_SECONDS)
-                self._sweep(trio.current_time())
+                await self._tools.time.sleep(_SWEEP_SECONDS)
+                self._sweep(self._now())
                 await self._expire_stored()
         finally:
             for name in list(self._owners):
@@ -175,7 +171,7 @@ class BrokerOwners:
 
     def _sweep(self, now: float) -> None:
         disconnect_idle(self, now)
-        known_s = self._config.transactional_id_timeout_ms / 1000
+        known_s = self._tools.unused_ms / 1000
         for name in [name for name, (used_at, _) in self._packed.items() if now > used_at + known_s]:
             if (expired := self.known(name)) is not None:
                 expired.expire()
@@ -199,17 +195,16 @@ class BrokerOwners:
 
     async def _expire_stored(self) -> None:
         """Deletes, now and then, what a former kproxy recorded and the brokers have forgotten since."""
-        if trio.current_time() < self._stored_sweep_at or not self._log.opened.is_set():
+        if self._now() < self._stored_sweep_at or not self._log.opened.is_set():
             return
-        self._stored_sweep_at = trio.current_time() + _STORED_SWEEP_SECONDS
-        oldest_ms = self._log.now_ms() - self._config.transactional_id_timeout_ms
+        self._stored_sweep_at = self._now() + _STORED_SWEEP_SECONDS
+        oldest_ms = self._log.now_ms() - self._tools.unused_ms
         if not self._log.has_epochs_before(oldest_ms):
             return
-        with trio.move_on_after(_SWEEP_SECONDS):
+        with self._tools.time.scope(_SWEEP_SECONDS):
             for name in (await self._log.epochs()).before(oldest_ms):
                 if not self.exists(name) and self._log.enabled:
                     self._log.put_epoch(name, None)
 
     def _forget(self, transactional_id: str) -> None:
         self._owners.pop(transactional_id).close()
-        self._asking.pop(transactional_id).close()

@@ -8,9 +8,8 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ErrorCode, Message
-from kproxy.net.txn.broker import votes
+from kproxy.net.txn.broker import broker_side
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
-from kproxy.net.txn.broker.votes import Votes
 from kproxy.txn.prepared_parts import EVERYTHING, DecisionScope
 from kproxy.txn.procedures.broker_protocol import Protocol
 from kproxy.txn.txn_error import TxnError
@@ -38,7 +37,7 @@ class Scene:
         view = IdView("id")
         for offset, body in enumerate((claim(1, P0), *records)):
             assert view.apply(body, LogPosition(offset, self.stage.now))
-        await Votes(self.kproxy.cluster, 5.0, self._now_ms).check(view, also)
+        await self.kproxy.side.votes(self._now_ms).check(view, also)
 
     async def _now_ms(self, transactional_id: str) -> float:
         return self.stage.now + 1
@@ -104,7 +103,7 @@ async def test_nothing_may_be_while_the_brokers_are_unreachable(monkeypatch: pyt
 
 
 async def test_many_may_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(votes, "_AT_A_TIME", 1)
+    monkeypatch.setattr(broker_side, "_VOTES", 1)
     async with opened() as scene:
         with trio.fail_after(PATIENCE):
             await scene.check(*scene.joined(), native_member(1, P0, N, 6, "n", scene.native), prepare(6, N, [PLACE]))

@@ -5,21 +5,15 @@ never be. The explorer (``verification.explorer.broken_rejects``) shows what hap
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
-
-import structlog
+from typing import Final, Protocol
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.errors import RemoteProtocolError
-from kproxy.net.txn.log_appender import AppendError
-from kproxy.net.txn.transaction_log import TransactionLog
-from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import is_transactional_producer_id
-from kproxy.txn.procedures.outside import Time
+from kproxy.txn.procedures.outside import Counters, Level, NotAppended, Signal, Time
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.unknown import Met
-
-log = structlog.get_logger("kproxy.unknown_producer_ids")
+from kproxy.txn.views import Views
 
 #: The time between two checks of the log, also after a rejection: readers may meet the next one at once.
 _LOOK_S: Final = 5.0
@@ -30,15 +24,52 @@ _MOST_TOLD: Final = 20
 _REJECT_S: Final = 60.0
 
 
+class RejectableLog(Protocol):
+    """The transaction log, in which producer ids can be rejected."""
+
+    @property
+    def views(self) -> Views:
+        """The views of all ids."""
+        ...
+
+    @property
+    def wanted(self) -> Signal:
+        """Set when the log has to be there."""
+        ...
+
+    @property
+    def opened(self) -> Signal:
+        """Set when all of the log has been read once."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """The number of times that partitions were read from their beginning."""
+        ...
+
+    async def reject(self, producer_id: int) -> None:
+        """Rejects a producer id, and waits until that is read. OSError and the like."""
+        ...
+
+
+class UnknownReport(Protocol):
+    """Writes a line about unknown producer ids to kproxy's own log."""
+
+    def __call__(self, level: Level, text: str, **facts: object) -> None:
+        """``facts`` by name."""
+        ...
+
+
 class Rejects:
     """Reports them, and rejects them by itself or on request."""
 
     def __init__(
         self,
-        transactions: TransactionLog,
+        transactions: RejectableLog,
         read_all: Callable[[], Awaitable[None]],
-        stats: TransactionStats,
+        stats: Counters,
         time: Time,
+        report: UnknownReport,
         *,
         grace_s: float,
         by_itself: bool,
@@ -53,6 +84,7 @@ class Rejects:
         self._read_all = read_all
         self._stats = stats
         self._time = time
+        self._report = report
         self._grace_s = grace_s
         self._by_itself = by_itself
         #: Since when each has been unknown, by ``Time.now``.
@@ -76,7 +108,7 @@ class Rejects:
             try:
                 await self._read_all()
             except (OSError, RemoteProtocolError) as error:
-                log.debug("the transaction log cannot be read", reason=str(error))
+                self._report("debug", "the transaction log cannot be read", reason=str(error))
                 return False
         self._note({number: one for number, one in met.items() if number in self._views.unknown})
         due = list(self._since) if self._is_due() else []
@@ -94,14 +126,17 @@ class Rejects:
         if unknown:
             self._began, self._last = now if self._began is None else self._began, now
         for one in new[:_MOST_TOLD]:
-            log.warning(
+            self._report(
+                "warning",
                 "readers wait for a transaction that the transaction log does not know: was the log lost?",
                 **_where(one),
                 rejected_in_s=self._left_s(now),
                 command=f"kproxy txn reject {one.producer_id}",
             )
         if len(new) > _MOST_TOLD:
-            log.warning("more producer ids that the transaction log does not contain", count=len(new) - _MOST_TOLD)
+            self._report(
+                "warning", "more producer ids that the transaction log does not contain", count=len(new) - _MOST_TOLD
+            )
 
     def _left_s(self, now: float) -> float | None:
         if not self._by_itself or self._began is None:
@@ -124,8 +159,10 @@ class Rejects:
         """Rejects one by itself; what fails is tried again."""
         try:
             return await self._reject(one)
-        except (AppendError, OSError, RemoteProtocolError) as error:
-            log.warning("a producer id cannot be rejected yet", producer_id=one.producer_id, reason=str(error))
+        except (NotAppended, OSError, RemoteProtocolError) as error:
+            self._report(
+                "warning", "a producer id cannot be rejected yet", producer_id=one.producer_id, reason=str(error)
+            )
             return False
 
     async def reject(self, producer_id: int) -> None:
@@ -142,7 +179,7 @@ class Rejects:
                 await self._read_all()
             else:
                 await self._reject(met)
-        except (AppendError, OSError, RemoteProtocolError) as error:
+        except (NotAppended, OSError, RemoteProtocolError) as error:
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the transaction log: {error}") from error
         self._refuse(producer_id)
         self._since.pop(producer_id, None)
@@ -165,7 +202,7 @@ class Rejects:
         )
 
     async def _reject(self, one: Met) -> bool:
-        """Rejects one unless the log, read to its end, knows it. AppendError, OSError, RemoteProtocolError."""
+        """Rejects one unless the log, read to its end, knows it. NotAppended, OSError, RemoteProtocolError."""
         with self._time.scope(_REJECT_S):
             self._log.wanted.set()
             await self._log.opened.wait()
@@ -175,7 +212,9 @@ class Rejects:
             await self._log.reject(one.producer_id)
             self._since.pop(one.producer_id, None)
             self._stats.rejected += 1
-            log.warning("data of a transaction that the transaction log did not contain are aborted", **_where(one))
+            self._report(
+                "warning", "data of a transaction that the transaction log did not contain are aborted", **_where(one)
+            )
             return True
         raise OSError("it did not answer in time")
 

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.net.txn import single_requests
-from kproxy.net.txn.single_requests import SingleRequests
 from kproxy.txn.ids import Producer
+from kproxy.txn.procedures import single_requests
+from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from tests.txn.procedures.managed_scene import managed_by

@@ -9,20 +9,19 @@ import trio.testing
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.net.succession import Succession
-from kproxy.net.txn.broker import broker_owners
-from kproxy.net.txn.broker.broker_owners import BrokerOwners
 from kproxy.proxy.transaction_stats import TransactionStats
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import DecisionScope
-from kproxy.txn.procedures import owner_policy
+from kproxy.txn.procedures import broker_owners, owner_policy
 from kproxy.txn.procedures.broker_owner import BrokerOwner
+from kproxy.txn.procedures.broker_owners import BrokerOwners, BrokerTools
 from kproxy.txn.requests import TxnRequest
 from kproxy.txn.stored_epochs import LastEnd, StoredEpoch
 from kproxy.txn.txn_error import TxnError
 from tests.net.txn.broker import fenced_client, native_stage
 from tests.net.txn.broker.fenced_client import Client, client_of, told
 from tests.net.txn.broker.native_stage import stage
-from tests.net.txn.log_harness import PATIENCE, configured
+from tests.net.txn.log_harness import PATIENCE
 from tests.txn.procedures.memory_log import TRIO_TIME
 
 pytestmark = pytest.mark.idle_clock
@@ -183,13 +182,23 @@ class Alone:
 
     def __init__(self, *entries: tuple[str, Producer], succession: Succession | None = None) -> None:
         self.log, self.stats, self.closed, self.resumed = FakeLog(*entries), TransactionStats(), 0, 0
-        nobody: Any = None
-        config = configured("localhost:1", delivery_timeout_ms=5_000)
-        before = succession or Succession()
-        self.owners = BrokerOwners(nobody, config, self.stats, self._connections, self.log, before, TRIO_TIME, _report)
+        self.owners = BrokerOwners(
+            BrokerTools(
+                requests=lambda _: self._connections(),
+                connections=self._connections,
+                log=self.log,
+                stats=self.stats,
+                time=TRIO_TIME,
+                report=_report,
+                alone=(succession or Succession()).alone,
+                is_own_topic=lambda _: False,
+                patience_s=5.0,
+                unused_ms=604_800_000,
+            )
+        )
 
     def _connections(self) -> Any:
-        return SimpleNamespace(connect=None, close=self._close, is_open=False)
+        return SimpleNamespace(close=self._close, is_open=False, is_connected=False)
 
     def _close(self) -> None:
         self.closed += 1

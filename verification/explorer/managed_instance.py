@@ -1,0 +1,171 @@
+"""One kproxy that makes transactions for clients without transactions, with the product's own procedures."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from kproxy.codec.messages import ErrorCode
+from kproxy.dedup.repeats import ReceivedBatch, Repeats
+from kproxy.errors import KproxyError
+from kproxy.txn.claims import NOBODY
+from kproxy.txn.ids import Producer
+from kproxy.txn.no_transaction import NoTransaction
+from kproxy.txn.prepared_parts import DecisionScope
+from kproxy.txn.procedures.application_transactions import ApplicationTransactions
+from kproxy.txn.procedures.captured import Captured, write_captured
+from kproxy.txn.procedures.hand_control import not_in_log
+from kproxy.txn.procedures.log_control import LogControl
+from kproxy.txn.procedures.managed_outside import ManagedTools
+from kproxy.txn.procedures.managed_transactions import ManagedTransactions
+from kproxy.txn.procedures.member_control import MemberControl
+from kproxy.txn.procedures.members import Members, PlainMembers
+from kproxy.txn.procedures.owner_requests import OwnerRequests
+from kproxy.txn.procedures.single_requests import SingleRequests
+from kproxy.txn.requests import ClientBatch, Written
+from kproxy.txn.txn_error import TxnError
+from kproxy.txn.view import IdView
+from verification.explorer.engine import Event
+from verification.explorer.instance import Instance, report
+from verification.explorer.world import World
+
+T = TypeVar("T")
+_MOST_UNPACKED: Final = 1 << 20
+_TIMEOUT_MS: Final = 60_000
+#: A client whose OffsetCommits end transactions.
+APPLICATION: Final = "application"
+
+
+class InstanceJobs:
+    """``procedures.outside.JobRunner``: an instance's tasks outlive the connections of its clients anyway."""
+
+    def __init__(self, instance: Instance) -> None:
+        """Run what an instance begins."""
+        self._instance = instance
+
+    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """Begin a task; nobody asks for its result."""
+        self._instance.world.engine.start(f"{self._instance.name}'s job", self._instance, self.run(work))
+        return work
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result."""
+        try:
+            return await work()
+        except TxnError:
+            raise
+        except (OSError, KproxyError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+    within = run
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Return the result."""
+        return work()
+
+
+class Compared:
+    """``procedures.managed_outside.RepeatedRecords``, by the product's own ``Repeats``."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._repeats = Repeats(_MOST_UNPACKED)
+
+    def came(self, connection: int, batches: Sequence[ClientBatch], arrival_ms: int) -> bool:
+        """Do as the product does."""
+        found = (ReceivedBatch(batch.topic, batch.partition, batch.batch, arrival_ms) for batch in batches)
+        return self._repeats.came(connection, found)
+
+
+class HandPorts:
+    """``procedures.log_control.LogPorts`` of one instance; no broker keeps members' data."""
+
+    def __init__(self, instance: "ManagedInstance") -> None:
+        """Ask one instance."""
+        self._instance = instance
+        self.instance_id = instance.name
+        self.view_of = instance.views.of
+        self.open_here = instance.begun.open_here
+
+    async def found(self, name: str) -> IdView:
+        """Return the view of an id."""
+        view = await self.read(name)
+        if view is None:
+            raise not_in_log(name)
+        return view
+
+    async def read(self, name: str) -> IdView | None:
+        """Read the log, as the product does."""
+        return await self._instance.jobs.run(lambda: self._instance.read_to_end(name))
+
+    async def names(self) -> Sequence[str]:
+        """Nobody asks for them."""
+        return ()
+
+    async def initialize(self, name: str, timeout_ms: int, client_id: str) -> None:
+        """Take an id, as the product does."""
+        await self._instance.requests.init_producer_id(name, timeout_ms, NOBODY, client_id)
+
+    async def decide(self, name: str, owner: Producer | None, *, committed: bool, also: DecisionScope) -> None:
+        """Decide prepared parts, as the product does."""
+        owners = self._instance.owners
+        await self._instance.jobs.run(lambda: owners.decide(name, owner, committed=committed, also=also))
+
+    async def check_members(self, view: IdView, also: DecisionScope) -> None:
+        """Return at once: no broker can have aborted any."""
+
+    async def finish_members(self, name: str) -> None:
+        """Return at once: no broker has any."""
+
+
+class ManagedInstance(Instance):
+    """One process."""
+
+    def __init__(self, world: World, name: str, life: int = 0) -> None:
+        """Begin with nothing for any client."""
+        super().__init__(world, name, life)
+        self.jobs = InstanceJobs(self)
+        self.requests = OwnerRequests(lambda _: self.owners, self.jobs, lambda _: None)
+        tools = ManagedTools(self.requests, lambda _: Compared(), name, world.time, report)
+        self.begun = ManagedTransactions(tools)
+        self.sink.listeners.append(self.begun.view_changed)
+        ports = HandPorts(self)
+        self.members = Members(self.tools, lambda _: PlainMembers())
+        self.control = LogControl(ports, self.owners, self.begun)
+        self.member_control = MemberControl(ports, self.control, self.owners, self.begun, self.members)
+        #: Clients whose name begins so write each request in a transaction of its own.
+        self.single = SingleRequests(tools, ("single*",), _TIMEOUT_MS)
+        #: Of ``on.offset.commit``.
+        self.application = ApplicationTransactions(tools, "id", APPLICATION, _TIMEOUT_MS)
+
+    def look(self) -> None:
+        """Do what is done every second."""
+        super().look()
+        self.begun.look()
+
+    def kept(self) -> object:
+        """Return what it has begun for clients."""
+        return self.begun, self.single, self.members, self.application
+
+    def again(self) -> Instance:
+        """Return the next process, which aborts what nobody can continue."""
+        new = super().again()
+        new.owners.end_former()
+        return new
+
+    async def write(self, client_id: str, connection: int, batches: Sequence[ClientBatch]) -> Sequence[Written]:
+        """Write a Produce request, as a session of the product has it written."""
+        of_application = self.application.current if client_id == APPLICATION else None
+        capture = self.begun.of(client_id) or of_application or self.single.of(client_id) or NoTransaction()
+        capture.took(connection, answered=True)
+
+        async def read() -> Captured:
+            return Captured(batches, refused=False)
+
+        before = Event()
+        before.set()
+        return await write_captured(capture, connection, 0, read, before, Event())
+
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Note that a client's connection has ended."""
+        self.owners.closed(connection)
+        self.begun.closed(connection, received_all=received_all)
+        self.application.closed(connection, received_all=received_all)
