@@ -15,9 +15,10 @@ class KeptStats:
         "Errors of brokers about the sequence or epoch of an idempotent producer, by reason. forgotten, out_of_order, "
         "epoch_raised: the batch was sent again; sent_alone: no error: it, or another of its request, was repeated; "
         "written: it was in the log; found_older: it was there under an epoch that its client has raised since; "
-        "waits_for_others: it came before its predecessors; old_epoch: its client has a newer one; lost: the log has "
-        "lost acknowledged records, and the client received the error; unsettled: the client received the broker's "
-        "error; unreachable: it asks again.",
+        "waits_for_others: it came before its predecessors; outdated: the broker has a newer epoch, and the client is "
+        "asked to send it again; old_epoch: its client has a newer one; lost: the log has lost acknowledged records, "
+        "and the client received the error; unsettled: the client received the broker's error; unreachable: it asks "
+        "again.",
         "reason",
         name="sequence_repairs",
         expected=("forgotten", "lost", "out_of_order"),

@@ -27,6 +27,7 @@ from tests.net.retrying import TIME_MS
 pytestmark = pytest.mark.idle_clock
 
 TOPIC_ID_VERSION = 13
+AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class Producer:
@@ -157,19 +158,23 @@ async def test_an_epoch_that_somebody_raised_does_not_reach_the_client(by_id: bo
     async with producing(by_id=by_id) as (proxy, producer):
         assert is_given(producer.id)
         log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        assert await producer.send(3, b"d", b"d") == [(AGAIN, -1), (0, 3)]
         for at in 3, 4:
             assert await producer.send(at, b"d", b"d") == [(0, at), (0, at)]
-        assert proxy.stats.kept.repairs == {"epoch_raised": 1}
+        assert proxy.stats.kept.repairs == {"outdated": 1, "written": 1, "sent_alone": 1}
         ids = {one for one, _ in log_of(proxy).producers.items()}
         assert ids == {producer.id, successor(producer.id, 1)}
         producer.epoch += 1
         assert await producer.send(0, b"e", b"e") == [(0, 5), (0, 5)]
-        assert proxy.stats.kept.repairs == {"epoch_raised": 1, "sent_alone": 2}
+        assert proxy.stats.kept.repairs == {"outdated": 1, "written": 1, "sent_alone": 3}
 
 
 async def test_requests_in_flight_are_repaired_in_their_order() -> None:
     async with producing() as (proxy, producer):
         log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
+        for at in range(3, 8):
+            await producer.ask(at, b"%d" % at, b"")
+        assert [(await producer.answer())[0] for _ in range(5)] == [(AGAIN, -1)] * 5
         for at in range(3, 8):
             await producer.ask(at, b"%d" % at, b"")
         assert [(await producer.answer())[0] for _ in range(5)] == [(0, at) for at in range(3, 8)]
@@ -240,8 +245,7 @@ async def test_a_request_that_repeats_batches_of_very_many_partitions_is_relayed
 
 async def test_a_gap_that_the_client_made_is_accepted_when_it_insists_and_what_it_left_out_is_refused() -> None:
     async with producing() as (proxy, producer):
-        again = ErrorCode.NOT_ENOUGH_REPLICAS
-        assert await producer.send(5, b"f", b"f") == [(again, -1), (again, -1)]
+        assert await producer.send(5, b"f", b"f") == [(AGAIN, -1), (AGAIN, -1)]
         assert await producer.send(5, b"f", b"f") == [(0, 4), (0, 4)]  # after a marker
         assert await producer.send(6, b"g", b"g") == [(0, 5), (0, 5)]
         late = await producer.send(3, b"d", b"d")
@@ -252,7 +256,7 @@ async def test_a_gap_that_the_client_made_is_accepted_when_it_insists_and_what_i
 
 async def test_a_predecessor_that_comes_after_all_is_written_first() -> None:
     async with producing() as (proxy, producer):
-        assert (await producer.send(4, b"e", b"e"))[0][0] == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await producer.send(4, b"e", b"e"))[0][0] == AGAIN
         assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
         assert await producer.send(4, b"e", b"e") == [(0, 4), (0, 4)]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e"]
@@ -264,7 +268,12 @@ async def test_of_many_partitions_so_many_are_looked_into_at_a_time(monkeypatch:
     async with producing() as (proxy, producer):
         for partition in 0, 1:
             log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
-        assert await producer.send(3, b"d", b"d") == [(0, 3), (ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+        for _ in range(2):
+            told = await producer.send(3, b"d", b"d")
+        assert told == [(0, 3), (AGAIN, -1)]
+        for _ in range(2):
+            told = await producer.send(3, b"d", b"d")
+        assert told == [(0, 3), (0, 3)]
         assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
         assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d"]
 
@@ -277,7 +286,7 @@ async def test_leaders_are_learnt_once_for_all_batches_of_a_request(by_id: bool,
         proxy.brokers.control(ApiKey.METADATA, lambda call: asked.extend(call.request.topics))
         for partition in 0, 1:
             log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
-        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        assert await producer.send(3, b"d", b"d") == [(AGAIN, -1)] * 2
         assert len(asked) == times  # the name of a topic is asked for apart
 
 
@@ -293,6 +302,7 @@ async def test_a_batch_whose_leader_moves_during_its_repair_is_sent_to_the_new_o
         def _refused(response: Any) -> None:
             response.responses[0].partition_responses[0].error_code = moved
 
+        assert await producer.send(3, b"d") == [(AGAIN, -1)]
         proxy.brokers.control(ApiKey.PRODUCE, refuse)
         asked: list[Any] = []
         proxy.brokers.control(ApiKey.METADATA, lambda call: asked.extend(call.request.topics))
@@ -375,7 +385,7 @@ async def test_another_process_finds_what_was_written_under_earlier_epochs() -> 
         async with started(fake) as proxy:
             producer.client = await reconnected(proxy)
             told = [(await producer.send(2, b"d"))[0][0] for _ in range(2)]
-            assert told == [ErrorCode.NOT_ENOUGH_REPLICAS, 0]  # nobody knows that its predecessors were found
+            assert told == [AGAIN, 0]  # nobody knows that its predecessors were found
             assert written(fake.cluster) == [b"a", b"b", b"c", b"d"]
 
 

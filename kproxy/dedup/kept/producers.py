@@ -107,6 +107,8 @@ class KeptPartition:
     oldest: int = -1
     #: The batches of the last epochs that have come, and had no success.
     unanswered: tuple[Unanswered, ...] = ()
+    #: Batches of this epoch that were refused since the broker has a newer one: first sequences and connections.
+    outdated: tuple[tuple[int, int], ...] = ()
 
     def sends(self, epoch: int, sequence: int, connection: int) -> Arrival:
         """Records that a batch comes over a connection (its serial number).
@@ -120,6 +122,7 @@ class KeptPartition:
             self._raises(epoch)
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
             self.refused, self.doubted, self.places, self.newest, self.oldest = (), -1, b"", -1, -1
+            self.outdated = ()
         else:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
@@ -243,6 +246,18 @@ class KeptPartition:
         """
         return self.gap_at == sequence and self.gap_by == connection
 
+    def is_current(self, sequence: int, connection: int) -> bool:
+        """Whether the client still has the epoch of a batch, though the broker has a newer one.
+
+        If the client has raised it at another instance, it does not repeat the batch under this one. So the batch is
+        to be refused once, and is current if the client repeats it over the same connection.
+        """
+        one = sequence, connection
+        if one in self.outdated:
+            return True
+        self.outdated = (*self.outdated, one)[-MOST_REFUSED:]
+        return False
+
     def ends(self, sequence: int, *, refused: bool = False, arrival: int = 0) -> None:
         """Records that a batch has its response, or will have none.
 
@@ -293,6 +308,8 @@ class KeptPartition:
 
     def _settles(self, last: int) -> None:
         """Forgets what is known of batches up to a sequence that is written."""
+        if self.outdated:
+            self.outdated = tuple(one for one in self.outdated if is_before(last, one[0]))
         if self.refused:
             self.refused = tuple(one for one in self.refused if is_before(last, one[0]))
         if self.doubted >= 0 and not is_before(last, self.doubted):

@@ -135,7 +135,20 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
 def _settle(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, connection: int
 ) -> Generator[Step, Any, Told | _Way]:
-    """Judge a batch by what the leader remembers; a way to send it."""
+    """Judge a batch by what the leader remembers; a way to send it: not before it is known to be of its client's epoch.
+
+    Where the leader has a newer one, the client may have raised it at another instance, which compares, and sends.
+    """
+    settled = yield from _judge(batch, partition, newest, first, connection)
+    is_outdated = newest.state is not None and newest.state.epoch > batch.epoch
+    if isinstance(settled, _Way) and is_outdated and not partition.is_current(batch.sequence, connection):
+        return Told(SEND_AGAIN, cause="outdated")
+    return settled
+
+
+def _judge(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, connection: int
+) -> Generator[Step, Any, Told | _Way]:
     if partition.has_left(batch.epoch):
         return Told(OLD_EPOCH, cause="old_epoch")
     state = newest.state
@@ -256,7 +269,7 @@ def _when_written(
 def _when_fenced(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int
 ) -> Generator[Step, Any, Told | _Way]:
-    """Continue under another id: another program has raised the epoch."""
+    """Continue under another id: another program has raised the epoch, or the client itself at another instance."""
     offset = yield _find(batch, partition, newest)
     if offset is not None:
         return Told(0, offset, cause="epoch_raised")

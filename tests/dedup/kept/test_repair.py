@@ -28,6 +28,7 @@ from kproxy.dedup.kept.steps import (
 )
 
 ID = 1 << 40 | 4711
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 UNKNOWN = ErrorCode.UNKNOWN_PRODUCER_ID
 AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -53,9 +54,9 @@ class Log:
         self.own = own
         self.steps: list[Step] = []
 
-    def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER) -> Told:
+    def run(self, batch: KeptBatch, partition: KeptPartition, error: int = OUT_OF_ORDER, connection: int = 1) -> Told:
         """What the client receives."""
-        steps = repair(batch, partition, Told(error), 1)
+        steps = repair(batch, partition, Told(error), connection)
         answer: Any = None
         try:
             while True:
@@ -182,11 +183,38 @@ def test_there_is_no_epoch_above_the_last_to_fence_with() -> None:
 def test_an_epoch_that_somebody_else_raised_is_left_for_another_id() -> None:
     partition = KeptPartition(epoch=0, told=9)
     log = Log({0: Remembered(7, -1)})
-    assert log.run(batch(10), partition, ErrorCode.INVALID_PRODUCER_EPOCH) == WRITTEN._replace(cause="epoch_raised")
-    assert log.steps == [Find((ID,)), Send(successor(ID, 1))]
+    assert log.run(batch(10), partition, FENCED) == Told(AGAIN, cause="outdated")
+    assert log.run(batch(10), partition, FENCED) == WRITTEN._replace(cause="epoch_raised")
+    assert log.steps == [Find((ID,)), Find((ID,)), Send(successor(ID, 1))]
     assert partition.generation == 1
     found = Log({0: Remembered(7, -1)}, found=60)
     assert found.run(batch(10), KeptPartition(epoch=0)) == Told(0, 60, cause="epoch_raised")
+
+
+@pytest.mark.parametrize("older_from", [-1, 0])
+def test_what_the_client_has_sent_before_it_raised_its_epoch_at_another_instance_is_not_written(
+    older_from: int,
+) -> None:
+    """That instance has fenced it off, and compares: the client does not repeat it under this epoch."""
+    partition = KeptPartition(epoch=1, told=9 if older_from < 0 else -1, older_from=older_from)
+    log = Log({0: Remembered(2, 29)}, sends=[])
+    sequence = 10 if older_from < 0 else 0
+    for connection in 1, 2, 3:
+        told = log.run(batch(sequence, epoch=1), partition, FENCED, connection)
+        assert told == Told(AGAIN, cause="outdated")
+    assert partition.generation == 0
+
+
+def test_a_batch_that_was_refused_under_an_epoch_that_was_newer_need_not_be_repeated_twice() -> None:
+    partition = KeptPartition(epoch=0, told=9)
+    fenced = Log({0: Remembered(7, -1)})
+    for sequence in 10, 12:
+        partition.is_current(sequence, 1)
+    assert fenced.run(batch(10), partition).error_code == 0
+    partition.written(0, 10, 2, 77)
+    assert partition.outdated == ((12, 1),)
+    partition.sends(1, 0, 1)
+    assert not partition.outdated
 
 
 def test_the_log_is_searched_from_the_last_success_on() -> None:
@@ -207,6 +235,7 @@ def test_a_batch_that_others_followed_and_nobody_knows_of_is_not_called_written(
 
 def test_a_new_id_is_in_use_only_when_a_batch_is_in_the_log_under_it() -> None:
     partition = KeptPartition(epoch=0, told=9)
+    partition.is_current(10, 1)
     log = Log({0: Remembered(7, -1)}, sends=[Told(ErrorCode.NOT_LEADER_OR_FOLLOWER), WRITTEN])
     assert log.run(batch(10), partition).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition.generation == 0
@@ -218,8 +247,9 @@ def test_what_was_left_out_before_somebody_raised_the_epoch_is_waited_for_as_wel
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     log = Log({0: Remembered(7, -1)})
     assert log.run(batch(12), partition) == Told(AGAIN, cause="waits_for_others")
+    assert log.run(batch(12), partition) == Told(AGAIN, cause="outdated")
     assert log.run(batch(12), partition).error_code == 0
-    assert log.steps == [Find((ID,), 50), Find((ID,), 50), Send(successor(ID, 1))]
+    assert log.steps == [Find((ID,), 50)] * 3 + [Send(successor(ID, 1))]
 
 
 def test_a_late_batch_of_an_epoch_that_its_client_has_left_is_refused() -> None:
@@ -320,7 +350,7 @@ def test_what_is_not_in_the_log_is_sent_under_the_same_id_if_it_is_the_first_of_
 @pytest.mark.parametrize("state", [Remembered(1, -1), Remembered(3, -1)])
 def test_what_is_fenced_already_is_not_fenced_again(state: Remembered) -> None:
     log = Log({0: state})
-    log.run(batch(0, epoch=1), raised(told_to=-1), AGAIN)
+    log.run(batch(0, epoch=1), raised(told_to=-1, outdated=((0, 1),)), AGAIN)
     assert log.steps[1:] == [Send(successor(ID, int(state.epoch > 1)))]
 
 
