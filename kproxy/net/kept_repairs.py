@@ -229,7 +229,7 @@ class KeptRepairs:
         log: list[OldRecord] = []
         for (header, _), (digests, offsets) in zip(older, read, strict=True):
             had_none = any(each.has(header.producer_epoch, header.base_sequence) for each in step.unanswered)
-            first = step.unanswered_from if had_none else inf
+            first = 0 if step.is_written else step.unanswered_from if had_none else inf
             log += [OldRecord(at, one, at >= first) for at, one in zip(offsets, digests, strict=True) if at >= since]
         return align(own, log)
 

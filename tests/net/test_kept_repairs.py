@@ -19,7 +19,7 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.net import kept_repairs
 from kproxy.proxy import kept_gate
-from kproxy.testing.fake_broker import Delay, Edit, FakeCluster, FakeServer, open_fake_cluster
+from kproxy.testing.fake_broker import CloseAfter, Delay, Edit, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
 from tests.net.retrying import TIME_MS
@@ -94,9 +94,9 @@ class Producer:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[FakeServer]:
+async def cluster(timestamps: str = "CreateTime") -> AsyncIterator[FakeServer]:
     async with open_fake_cluster(1) as fake:
-        fake.cluster.create_topic("t", partitions=2)
+        fake.cluster.create_topic("t", partitions=2, config={"message.timestamp.type": timestamps})
         yield fake
 
 
@@ -359,6 +359,20 @@ async def test_a_batch_of_which_a_part_is_in_the_log_is_written_without_it_once(
         assert await producer.send_records(0, b"b", b"c", b"d", b"e") == [(0, -1)]
         assert await producer.send(4, b"f") == [(0, 5)]
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+async def test_such_a_batch_is_known_where_the_log_has_no_timestamps_of_the_client() -> None:
+    async with cluster("LogAppendTime") as fake, started(fake) as proxy:
+        producer = await connected(proxy)
+        assert await producer.send(0, b"a") == [(0, 0)]
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: CloseAfter(), times=1)
+        await producer.ask(1, b"b")
+        await trio.sleep(1.0)
+        producer.client, producer.epoch = await reconnected(proxy), 1
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: CloseAfter(), times=1)
+        assert await producer.send_records(0, b"b", b"c") == [(AGAIN, -1)]
+        assert await producer.send_records(0, b"b", b"c") == [(0, -1)]
+        assert written(fake.cluster) == [b"a", b"b", b"c"]
 
 
 async def test_a_batch_that_its_client_has_regrouped_is_written_without_what_is_there() -> None:

@@ -181,7 +181,7 @@ def _settle_next(
         if begun is not None:
             return begun
     if state is None and partition.is_doubted(batch.epoch, batch.sequence):
-        offset = yield _find(batch, partition, newest)
+        offset = yield from _find(batch, partition, newest)
         if offset is not None:
             return Told(0, offset, cause="written")
     knows_nothing = state is None and last < 0
@@ -236,10 +236,17 @@ def _when_begun(
     return _Way(newest.generation, begun) if older.records == begun else None
 
 
-def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
+def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, int | None]:
     """Search from the end of what the client has a success for: a batch with later numbers is after that."""
     is_later = batch.epoch == partition.epoch and partition.told >= 0 and is_before(partition.told, batch.sequence)
-    return Find(newest.ids, max(partition.told_to, 0) if is_later else 0)
+    offset: int | None = yield Find(newest.ids, max(partition.told_to, 0) if is_later else 0)
+    if offset is None or offset >= 0:
+        return offset
+    written: int = yield FindOwn(newest.ids, batch.last, partition.floor, newest.seen)
+    if written == batch.records:
+        return offset
+    older: Matched = yield FindOlder(newest.ids, partition.floor, partition.floor, newest.seen, is_written=True)
+    return offset if older.records == batch.records else None
 
 
 def _when_written(
@@ -249,7 +256,7 @@ def _when_written(
 
     One that was not sent is sent if it is not found and the broker may know it.
     """
-    offset = yield _find(batch, partition, newest)
+    offset = yield from _find(batch, partition, newest)
     if offset is not None:
         return Told(0, offset, cause="written")
     written: int = yield FindOwn(newest.ids, batch.last, partition.floor, newest.seen)
@@ -261,16 +268,16 @@ def _when_written(
             return Told(0, older.offset, cause=FOUND_OLDER)
     if first.error_code == SEND_AGAIN and newest.state is not None:
         return _Way(newest.generation)
-    if not partition.was_told(batch.epoch, batch.sequence):
-        return first._replace(cause="unsettled")
-    return Told(0, cause="written")
+    if partition.was_told(batch.epoch, batch.sequence) and partition.was_told(batch.epoch, batch.last):
+        return Told(0, cause="written")
+    return first._replace(cause="unsettled")
 
 
 def _when_fenced(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, connection: int
 ) -> Generator[Step, Any, Told | _Way]:
     """Continue under another id: another program has raised the epoch, or the client itself at another instance."""
-    offset = yield _find(batch, partition, newest)
+    offset = yield from _find(batch, partition, newest)
     if offset is not None:
         return Told(0, offset, cause="epoch_raised")
     told = partition.told if batch.epoch == partition.epoch else -1

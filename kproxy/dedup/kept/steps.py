@@ -67,7 +67,8 @@ class Seen(NamedTuple):
 class Find(NamedTuple):
     """Search the log for the batch, written under one of these ids at ``since`` or later; its offset, None: not found.
 
-    -1: only its last records were written under its numbers, since the others were there under an earlier epoch.
+    -1: only its last records were written under its numbers: the others are there under an earlier epoch or in another
+    batch, or were left out by the client.
     """
 
     producer_ids: tuple[int, ...]
@@ -85,6 +86,9 @@ class FindOlder(NamedTuple):
     #: Batches that had no success, and are at this offset or later.
     unanswered: tuple[Unanswered, ...] = ()
     unanswered_from: int = 0
+    #: The batch's last records are in the log under its numbers. So where the log has no timestamps of the client, an
+    #: equal record counts as one of its first.
+    is_written: bool = False
 
 
 class FindOwn(NamedTuple):

@@ -489,6 +489,28 @@ def test_of_records_that_are_written_some_may_be_under_an_earlier_epoch() -> Non
     assert log.steps[2:] == [Send(successor(ID, 1), 3)]
 
 
+def test_a_batch_of_which_only_the_last_records_are_in_the_log_is_not_called_written() -> None:
+    """Its client left the others out, another instance wrote what followed, and records were regrouped since."""
+    log = Log({0: Remembered(0, 3), 1: Remembered(0, 9)}, found=-1)
+    told = log.run(batch(6, 4), KeptPartition(epoch=0), ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert told == Told(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, cause="unsettled")
+    fenced = Log({0: Remembered(7, -1)}, found=-1)
+    assert fenced.run(batch(6, 4), KeptPartition(epoch=0, outdated=((6, 1),))).cause == "epoch_raised"
+    assert fenced.steps[-1] == Send(successor(ID, 1))
+
+
+@pytest.mark.parametrize("there", [{"own": 4}, {"older": [Matched(4, -1, 60)]}])
+def test_it_is_if_the_others_are_there_as_well(there: dict[str, Any]) -> None:
+    log = Log({1: Remembered(1, 9)}, found=-1, **there)
+    assert log.run(batch(6, 4, epoch=1), KeptPartition(epoch=1)) == Told(0, cause="written")
+
+
+def test_nor_is_a_batch_for_whose_last_records_the_client_has_no_success() -> None:
+    log = Log({0: Remembered(0, 9)}, own=2)
+    told = log.run(batch(4, 6), KeptPartition(epoch=0, told=5, told_from=4))
+    assert told == Told(OUT_OF_ORDER, cause="unsettled")
+
+
 def test_a_batch_whose_client_raises_its_epoch_before_it_is_compared_is_not_sent() -> None:
     partition = raised(fenced=0)
     steps = repair(batch(0, epoch=1), partition, Told(AGAIN), 1)
