@@ -88,6 +88,8 @@ class KeptPartition:
     #: The number of batches that have come; sequences that were refused since a success, and when each came last.
     arrivals: int = 0
     refused: tuple[tuple[int, int], ...] = ()
+    #: The highest number of an id under which a batch was sent; it may be in flight.
+    sent_under: int = 0
     #: Since the client has raised its epoch no batch was written under it: what it sends may be in the log under an
     #: earlier epoch, at this offset or later. -1: it is not.
     older_from: int = -1

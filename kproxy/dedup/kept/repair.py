@@ -84,6 +84,7 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
         settled = yield from _settle(batch, partition, newest, first, connection)
         if isinstance(settled, Told):
             return settled
+        partition.sent_under = max(partition.sent_under, settled.generation)
         sent: Told = yield Send(successor(batch.producer_id, settled.generation), settled.first)
         told = sent if not settled.first else sent._replace(base_offset=-1)
         cause = "sent_alone" if first.error_code == SEND_AGAIN else _cause(batch, state)
@@ -100,10 +101,11 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
 
 
 def _fence(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, None]:
-    """Fence off what may arrive under the id in use and an earlier epoch."""
-    generation = partition.generation
-    yield FenceOff(successor(batch.producer_id, generation), batch.epoch)
-    partition.fences(batch.epoch, generation)
+    """Fence off what may arrive under the id in use, or one that would be used next, and an earlier epoch."""
+    last = max(partition.generation, partition.sent_under)
+    for generation in range(partition.generation, last + 1):
+        yield FenceOff(successor(batch.producer_id, generation), batch.epoch)
+    partition.fences(batch.epoch, last)
 
 
 def _cause(batch: KeptBatch, state: Remembered | None) -> str:

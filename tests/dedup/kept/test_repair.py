@@ -511,6 +511,18 @@ def test_nor_is_a_batch_for_whose_last_records_the_client_has_no_success() -> No
     assert told == Told(OUT_OF_ORDER, cause="unsettled")
 
 
+def test_what_may_be_in_flight_under_the_next_id_is_fenced_off_as_well() -> None:
+    """An id is in use once a batch is in the log under it."""
+    partition = raised(fenced=0)
+    lost = Log({0: Remembered(1, -1)}, older=[Matched(1, 42, 43)], sends=[Told(ErrorCode.REQUEST_TIMED_OUT)])
+    assert lost.run(batch(0, epoch=1), partition, AGAIN).error_code == ErrorCode.REQUEST_TIMED_OUT
+    partition.doubts(1, 0)
+    partition.sends(2, 0, 1)
+    log = Log({0: Remembered(1, -1)})
+    assert log.run(batch(0, epoch=2), partition, AGAIN).error_code == 0
+    assert log.steps[:2] == [FenceOff(ID, 2), FenceOff(successor(ID, 1), 2)]
+
+
 def test_a_batch_whose_client_raises_its_epoch_before_it_is_compared_is_not_sent() -> None:
     partition = raised(fenced=0)
     steps = repair(batch(0, epoch=1), partition, Told(AGAIN), 1)
