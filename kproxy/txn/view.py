@@ -259,19 +259,11 @@ class IdView:
         a decision gave to that producer after the claimant had read the log: two producers must not have the same one.
         """
         claim, former = IdClaim.of(body, at), self.claim
-        if self._is_new_client(claim.client):
+        if _comes_after(claim.client, self.client):
             return replace(claim, names_client=True)
         same = former is not None and former.client == self.client
         resumed = former.resumed if former is not None and same else _NOBODY
         return replace(claim, client=self.client, resumed=resumed)
-
-    def _is_new_client(self, client: Producer) -> bool:
-        """Whether an identity comes after the one that the id has: a later epoch, or the first of a new producer id."""
-        if client.producer_id < 0 or self.client.producer_id < 0:
-            return client.producer_id >= 0
-        if client.producer_id == self.client.producer_id:
-            return client.epoch > self.client.epoch
-        return client.epoch == 0
 
     def _is_next(self, body: TransactionClaim) -> bool:
         old = self.claim
@@ -446,6 +438,15 @@ class IdView:
             return False
         self.expired = True  # the last decision stays: the client may not have received its response
         return True
+
+
+def _comes_after(client: Producer, known: Producer) -> bool:
+    """Whether an identity comes after the one that the id has: a later epoch, or the first of a new producer id."""
+    if client.producer_id < 0 or known.producer_id < 0:
+        return client.producer_id >= 0
+    if client.producer_id == known.producer_id:
+        return client.epoch > known.epoch
+    return client.epoch == 0
 
 
 def _continued_by(body: TransactionClaim) -> Producer | None:

@@ -99,7 +99,7 @@ async def gives_up_its_claim(self: Takeover, resumed: Producer) -> IdView | None
         raise
 
 
-def any_identity_is_new(self: IdView, client: Producer) -> bool:
+def any_identity_is_new(client: Producer, _known: Producer) -> bool:
     """A claim may name any identity, also one that a decision has given to another producer."""
     return client.producer_id >= 0
 

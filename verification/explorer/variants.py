@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kproxy.txn import view
 from kproxy.txn.client_sequences import ClientSequences
 from kproxy.txn.procedures.announcements import Announcements
 from kproxy.txn.procedures.claim_keeper import ClaimKeeper
@@ -129,7 +130,7 @@ VARIANTS: Final = (
     ),
     Variant(
         "a claim may name an identity that a decision has given",
-        ((IdView, "_is_new_client", broken_rules.any_identity_is_new),),
+        ((view, "_comes_after", broken_rules.any_identity_is_new),),
         "rivals elsewhere, TV2",
         invariants.GIVEN,
     ),
