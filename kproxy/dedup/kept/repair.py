@@ -5,7 +5,7 @@ acknowledged records (KIP-98). The procedure ``repair`` finds out which it is. T
 step that the procedure yields, and sends in the result.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kproxy.codec.messages import ErrorCode
@@ -128,10 +128,24 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
         newest = max((nth for nth, producer_id in enumerate(ids) if producer_id in seen.states), default=-1)
         if newest < len(ids) - 1:
             break
+    if newest > partition.generation:
+        newest = _begun(ids[: newest + 1], seen.states)
     partition.generation = max(partition.generation, newest)
     at = partition.generation
     is_unknown = newest < 0 and partition.told_to < 0
     return _Newest(at, seen.states.get(ids[at]), ids[: at + 1], seen.end if is_unknown else 0, seen)
+
+
+def _begun(ids: tuple[int, ...], states: Mapping[int, Remembered]) -> int:
+    """Return the number of the newest id; where that was only fenced off below an epoch, of one that has batches of it.
+
+    Another instance has begun the epoch under that one.
+    """
+    newest = states[ids[-1]]
+    if newest.last >= 0:
+        return len(ids) - 1
+    same = [nth for nth, one in enumerate(ids) if one in states and states[one].epoch == newest.epoch]
+    return max((nth for nth in same if states[ids[nth]].last >= 0), default=len(ids) - 1)
 
 
 def _settle(

@@ -523,6 +523,15 @@ def test_what_may_be_in_flight_under_the_next_id_is_fenced_off_as_well() -> None
     assert log.steps[:2] == [FenceOff(ID, 2), FenceOff(successor(ID, 1), 2)]
 
 
+def test_an_id_that_was_only_fenced_off_is_not_the_newest_where_another_has_batches_of_that_epoch() -> None:
+    """Another instance has begun the epoch before this one fenced off what it had sent itself."""
+    log = Log({0: Remembered(2, 4), 1: Remembered(2, -1)})
+    partition = raised(epoch=2, sent_under=1)
+    assert log.run(batch(5, epoch=2), partition, AGAIN) == WRITTEN._replace(cause="sent_alone")
+    assert log.steps[-1] == Send(ID)
+    assert partition.generation == 0
+
+
 def test_a_batch_whose_client_raises_its_epoch_before_it_is_compared_is_not_sent() -> None:
     partition = raised(fenced=0)
     steps = repair(batch(0, epoch=1), partition, Told(AGAIN), 1)
