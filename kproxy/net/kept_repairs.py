@@ -136,6 +136,7 @@ class KeptRepairs:
         missing = told.lost
         if not told.error_code:
             part.partition.answers(batch.epoch, ask.call.flow, ask.call.nth)
+            part.partition.finds(batch.epoch, told.end)  # not before: the client of one that is cancelled repeats it
             missing = part.partition.written(
                 batch.epoch, batch.sequence, batch.records, told.base_offset, is_found=told.cause == FOUND_OLDER
             )

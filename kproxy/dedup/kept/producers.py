@@ -169,8 +169,8 @@ class KeptPartition:
         return epoch < self.epoch
 
     def finds(self, epoch: int, end: int) -> None:
-        """Records that a batch of an epoch was found under earlier ones, up to an offset."""
-        if epoch == self.epoch:
+        """Records that the client has a success for a batch that was found under earlier epochs, up to an offset."""
+        if epoch == self.epoch and self.older_from >= 0:
             self.older_from = max(self.older_from, end)
 
     def fences(self, epoch: int, generation: int) -> None:

@@ -223,8 +223,7 @@ def _settle_first(
     unanswered_from = max(partition.told_to, 0)
     found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
     if found.records == batch.records:
-        partition.finds(batch.epoch, found.end)
-        return Told(0, found.offset, cause=FOUND_OLDER)
+        return Told(0, found.offset, cause=FOUND_OLDER, end=found.end)
     if is_begun and partition.was_told(batch.epoch, batch.last):
         lost = yield from _lost(partition, -1, newest.ids)
         return lost or Told(0, cause="written")

@@ -132,6 +132,8 @@ class Told(NamedTuple):
     lost: Missing | None = None
     #: The cause, for the counters.
     cause: str = ""
+    #: Where all its records are in the log under earlier epochs, the offset after the last one; -1: they are not.
+    end: int = -1
 
 
 Step: TypeAlias = Look | Find | FindOlder | FindOwn | Check | FenceOff | Send

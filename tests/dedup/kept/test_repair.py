@@ -334,9 +334,17 @@ def test_under_a_raised_epoch_earlier_ones_are_fenced_off_and_then_compared() ->
     partition = raised(unanswered=(Unanswered(0, 3, 4),))
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
     steps = [FenceOff(ID, 1), older(partition, ID)]
-    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, 42, cause=FOUND_OLDER)
+    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, 42, cause=FOUND_OLDER, end=44)
     assert log.steps == steps
-    assert (partition.older_from, partition.fenced) == (44, 0)
+    assert partition.fenced == 0
+
+
+def test_what_was_found_is_searched_again_if_its_client_was_not_told() -> None:
+    partition, log = raised(), Log({0: Remembered(0, 1)}, older=[Matched(2, 42, 44)] * 2)
+    for _ in range(2):
+        assert log.run(batch(0, epoch=1), partition, AGAIN).base_offset == 42
+    searched = [step for step in log.steps if isinstance(step, FindOlder)]
+    assert searched[0] == searched[1]
 
 
 def test_what_is_not_in_the_log_is_sent_under_the_same_id_if_it_is_the_first_of_its_epoch() -> None:
@@ -398,7 +406,7 @@ def test_unless_it_is_in_the_log() -> None:
 def test_what_is_repeated_is_searched_from_the_floor_since_others_were_found_after_it() -> None:
     partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, -1, 43)])
-    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause=FOUND_OLDER)
+    assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause=FOUND_OLDER, end=43)
     assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44)]
     assert partition.older_from == 43
 
