@@ -101,8 +101,11 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
 
 
 def _fence(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, None]:
-    """Fence off what may arrive under the id in use, or one that would be used next, and an earlier epoch."""
-    last = max(partition.generation, partition.sent_under)
+    """Fence off what may arrive under the id in use, or one that would be used next, and an earlier epoch.
+
+    Another process that the client has left may have begun the next one.
+    """
+    last = max(partition.generation, partition.sent_under) + (partition.told_by is None)
     for generation in range(partition.generation, last + 1):
         yield FenceOff(successor(batch.producer_id, generation), batch.epoch)
     partition.fences(batch.epoch, last)

@@ -8,7 +8,7 @@ import pytest
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
-from kproxy.dedup.kept.producers import Arrival, KeptPartition, Missing
+from kproxy.dedup.kept.producers import Arrival, Flow, KeptPartition, Missing
 from kproxy.dedup.kept.raised import Matched, Unanswered
 from kproxy.dedup.kept.repair import repair
 from kproxy.dedup.kept.steps import (
@@ -323,7 +323,8 @@ def test_a_repeated_batch_whose_place_is_known_is_checked_there() -> None:
 
 def raised(**more: Any) -> KeptPartition:
     """A partition whose client has raised its epoch to 1."""
-    return KeptPartition(**{"epoch": 1, "older_from": 40, "older_arrive": True, "told_to": 44, "floor": 30, **more})
+    known = {"epoch": 1, "older_from": 40, "older_arrive": True, "told_to": 44, "floor": 30, "told_by": Flow()}
+    return KeptPartition(**{**known, **more})
 
 
 def older(partition: KeptPartition, *ids: int) -> FindOlder:
@@ -421,7 +422,8 @@ def test_where_nobody_knows_of_the_producer_only_what_is_written_from_now_on_is_
     partition = KeptPartition(epoch=1, older_from=0, older_arrive=True)
     log = Log()
     assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == 0
-    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 1000, 1000), Send(ID)]
+    fences = [FenceOff(ID, 1), FenceOff(successor(ID, 1), 1)]
+    assert log.steps == [*fences, FindOlder((ID,), 1000, 1000), Send(ID)]
 
 
 def test_once_another_process_has_written_under_the_epoch_nothing_older_is_repeated() -> None:
@@ -529,6 +531,16 @@ def test_what_may_be_in_flight_under_the_next_id_is_fenced_off_as_well() -> None
     log = Log({0: Remembered(1, -1)})
     assert log.run(batch(0, epoch=2), partition, AGAIN).error_code == 0
     assert log.steps[:2] == [FenceOff(ID, 2), FenceOff(successor(ID, 1), 2)]
+
+
+def test_so_is_what_another_process_may_have_in_flight_under_the_next_id() -> None:
+    partition = raised(told_by=None)
+    log = Log({0: Remembered(0, 9)})
+    log.run(batch(0, epoch=1), partition, AGAIN)
+    assert [step for step in log.steps if isinstance(step, FenceOff)] == [
+        FenceOff(ID, 1),
+        FenceOff(successor(ID, 1), 1),
+    ]
 
 
 def test_an_id_that_was_only_fenced_off_is_not_the_newest_where_another_has_batches_of_that_epoch() -> None:
