@@ -134,7 +134,7 @@ def test_the_first_example_of_transactions_is_whole_or_nothing(kafka: RealKafka,
 
         larger = example.program.replace('b"payment 1"', "bytes(2_000_000)")
         done = example.python(larger.replace('acks="all"', 'acks="all", max_request_size=4_000_000'))
-        # a busy client sends both records in one request: then the other one fails, too, by an error that it has no name for
+        # a busy client sends both in one request: the other one fails then, too, by an error that it has no name for
         assert "MessageSizeTooLarge" in done.stderr or "UnknownError" in done.stderr, done.stderr
         assert example.read() == [first, second]
 
