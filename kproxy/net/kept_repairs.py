@@ -27,9 +27,9 @@ from kproxy.dedup.kept.steps import (
     Find,
     FindOlder,
     FindOwn,
+    LeaderView,
     Look,
     Remembered,
-    Seen,
     Send,
     Step,
     Told,
@@ -187,7 +187,7 @@ class KeptRepairs:
             case Look(producer_ids):
                 end, active = (await self._broker_log.survey([place]))[place]
                 seen = {one: active[one] for one in producer_ids if one in active}
-                return Seen({one: Remembered(row.epoch, row.last_sequence) for one, row in seen.items()}, end)
+                return LeaderView({one: Remembered(row.epoch, row.last_sequence) for one, row in seen.items()}, end)
             case Find(producer_ids, since):
                 async with self._reads:
                     return await self._find(part, place, producer_ids, since)

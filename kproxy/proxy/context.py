@@ -21,7 +21,7 @@ from kproxy.proxy.principals import ANONYMOUS
 from kproxy.proxy.routing import Address, ClusterMap, is_own_name
 from kproxy.txn.ids import Producer
 from kproxy.txn.last_stable import LastStable
-from kproxy.txn.requests import Holder
+from kproxy.txn.requests import IdHolder
 from kproxy.txn.verdict import Decisions
 from kproxy.txn.views import Views
 
@@ -198,7 +198,7 @@ class Context:
     pipelines: bool = False
     fetched: Fetched = field(default_factory=Fetched)
     #: The last ``client`` whose holder was asked for, and that.
-    _held: tuple[Client, Holder] | None = None
+    _held: tuple[Client, IdHolder] | None = None
     #: What this connection has of the process: the budget of each message is a part of it.
     share: Share = field(init=False)
 
@@ -227,17 +227,17 @@ class Context:
         return self.permits.may_use(transactional_id, self.client.client_id, self.client.principal)
 
     @property
-    def holder(self) -> Holder:
+    def holder(self) -> IdHolder:
         """The client to which ids are given here: its principal, or without a login its client.id and host."""
         if self._held is None or self._held[0] is not self.client:
             self._held = self.client, self._holder()
         return self._held[1]
 
-    def _holder(self) -> Holder:
+    def _holder(self) -> IdHolder:
         client = self.client
         if client.principal != ANONYMOUS:
-            return Holder(client.principal)
-        return Holder("", client.client_id, normal_host(client.host) if self.policy.by_address else "")
+            return IdHolder(client.principal)
+        return IdHolder("", client.client_id, normal_host(client.host) if self.policy.by_address else "")
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""

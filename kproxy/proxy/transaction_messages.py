@@ -27,13 +27,13 @@ from kproxy.proxy.coordinator_requests import Produced, ProducePart
 from kproxy.proxy.produce_batches import read_batch_head
 from kproxy.proxy.txn_errors import wire_error
 from kproxy.txn.ids import Producer
-from kproxy.txn.requests import Holder, TxnRequest, Written
+from kproxy.txn.requests import IdHolder, TxnRequest, Written
 
 NO_PRODUCER = Producer(-1, -1)
 _NO_BATCH = memoryview(b"")
 
 
-def txn_request_of(request: Any, connection: int, client_id: str, holder: Holder) -> TxnRequest:
+def txn_request_of(request: Any, connection: int, client_id: str, holder: IdHolder) -> TxnRequest:
     """Who asks by a request that names a transactional id and a producer."""
     if isinstance(request, AddPartitionsToTxnRequest):
         client = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from kproxy.codec.topic_partition import TopicPartition
 
 
-class Holder(NamedTuple):
+class IdHolder(NamedTuple):
     """A client across its connections, to which ids are given."""
 
     #: Empty: it has not logged in, and the others tell who it is.
@@ -29,7 +29,7 @@ class TxnRequest(NamedTuple):
     connection: int
     client_id: str
     #: The client across its connections; None: kproxy itself asks.
-    holder: Holder | None = None
+    holder: IdHolder | None = None
 
     @property
     def is_own(self) -> bool:

@@ -14,7 +14,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups, NewestConnections
 from kproxy.txn.repeated_ends import Ended, last_end
-from kproxy.txn.requests import Holder, TxnRequest
+from kproxy.txn.requests import IdHolder, TxnRequest
 from kproxy.txn.states import TransactionEvent, TransactionState, next_state
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -32,7 +32,7 @@ class TransactionalId:
         #: The client's identity, as the client knows it.
         self.client = NOBODY
         #: The client to whom this coordinator has given that identity; None: another one has, or kproxy has it itself.
-        self.holder: Holder | None = None
+        self.holder: IdHolder | None = None
         #: The reason why the open transaction can only be aborted, until the client has aborted it.
         self.doomed: TxnError | None = None
         #: Whether the client was replaced by one that this coordinator does not know.
@@ -190,7 +190,7 @@ class TransactionalId:
     def unpack(self, packed: Plain) -> None:
         """Takes the state that ``pack`` returned."""
         state, client, holder, self.is_fenced, self.acts_for_others, self.is_left, connections = packed
-        self.holder = holder and Holder(*holder)
+        self.holder = holder and IdHolder(*holder)
         self.state, self.client = TransactionState(state), Producer(*client)
         self._connections.unpack(connections)
 

@@ -10,14 +10,19 @@ from kproxy.config.log_levels import SUBSYSTEMS
 from kproxy.net.draining import Left
 
 ROOT = Path(__file__).parent.parent.parent
-METHODS = ("log.debug", "log.info", "log.warning", "log.error", "log.exception")
+METHODS = (
+    *(f"{log}.{level}" for log in ("log", "_log") for level in ("debug", "info", "warning", "error", "exception")),
+    # what procedures of transactions report (``kproxy.net.txn.reports``)
+    "self._report",
+    "self._tools.report",
+)
 #: Handed on as ``**`` by those who log for others.
 PASSED_ON = {"client_id", "mechanism", "outcome", "peer", "pod"}
 
 
 @cache
 def calls() -> list[ast.Call]:
-    """All calls in kproxy; its loggers are all called ``log``."""
+    """All calls in kproxy; its loggers are called ``log`` or ``_log``."""
     found: list[ast.Call] = []
     for path in sorted((ROOT / "kproxy").rglob("*.py")):
         if not {"testing", "spark", "_generated"} & set(path.parts):

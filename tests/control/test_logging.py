@@ -164,8 +164,9 @@ def test_what_was_set_by_hand_stays_until_the_options_change() -> None:
 
 def test_every_subsystem_of_the_code_is_one_that_may_be_named() -> None:
     named = set()
+    logger = re.compile(r'^_?\w*log = structlog\.get_logger\("kproxy\.(\w+)"\)', re.MULTILINE)
     for path in Path(kproxy.__file__).parent.rglob("*.py"):
-        named |= set(re.findall(r'^log = structlog\.get_logger\("kproxy\.(\w+)"\)', path.read_text(), re.MULTILINE))
+        named |= set(logger.findall(path.read_text()))
     assert named == set(SUBSYSTEMS)
 
 

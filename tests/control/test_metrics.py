@@ -35,7 +35,7 @@ def value(stats: Stats, name: str, **labels: str) -> float:
 
 def fill_transactions(stats: TransactionStats) -> None:
     stats.open, stats.prepared, stats.commits, stats.fenced = 41, 42, 43, 44
-    stats.resumed, stats.continued, stats.unrecorded = 45, 54, 55
+    stats.resumed, stats.continued, stats.unrecorded, stats.foreign = 45, 54, 55, 56
     stats.prepared_until, stats.torn, stats.ids = 1030.0, 52, 53
     stats.aborted("timeout")
     stats.claimed("lost")
@@ -162,6 +162,7 @@ def filled() -> Stats:
         ("kproxy_transactions_torn_total", {}, 52),
         ("kproxy_transactions_committed_total", {}, 43),
         ("kproxy_transactions_fenced_total", {}, 44),
+        ("kproxy_transactions_foreign_requests_total", {}, 56),
         ("kproxy_transactions_resumed_total", {}, 45),
         ("kproxy_transactions_continued_total", {}, 54),
         ("kproxy_transactions_unrecorded_total", {}, 55),

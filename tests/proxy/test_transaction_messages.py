@@ -30,7 +30,7 @@ from kproxy.proxy.transaction_messages import (
     txn_request_of,
 )
 from kproxy.txn.ids import Producer
-from kproxy.txn.requests import Holder, TxnRequest, Written
+from kproxy.txn.requests import IdHolder, TxnRequest, Written
 from tests.proxy.playbook import batch
 
 ADD = AddPartitionsToTxnRequest(
@@ -63,7 +63,7 @@ ALL: list[Message] = [
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
 def test_who_asks(request_: Message) -> None:
-    holder = Holder("User:me")
+    holder = IdHolder("User:me")
     assert txn_request_of(request_, 8, "me", holder) == TxnRequest("id", Producer(4000, 3), 8, "me", holder)
 
 

@@ -13,7 +13,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.late_requests import COORDINATOR, AddedGroups
 from kproxy.txn.repeated_ends import Ended
-from kproxy.txn.requests import Holder, TxnRequest
+from kproxy.txn.requests import IdHolder, TxnRequest
 from kproxy.txn.states import TransactionEvent, TransactionState
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
@@ -305,8 +305,8 @@ class TestStates:
         assert TransactionalId(lambda: None).client == NOBODY
 
 
-@pytest.mark.parametrize("holder", [None, Holder("User:alice"), Holder("", "client", "10.0.0.1")])
-def test_at_rest_it_is_known_who_received_the_identity(holder: Holder | None) -> None:
+@pytest.mark.parametrize("holder", [None, IdHolder("User:alice"), IdHolder("", "client", "10.0.0.1")])
+def test_at_rest_it_is_known_who_received_the_identity(holder: IdHolder | None) -> None:
     one, other = Id(), Id()
     one.holder = holder
     packed = one.pack()

@@ -24,9 +24,9 @@ from kproxy.dedup.kept.steps import (
     FindOlder,
     FindOwn,
     KeptBatch,
+    LeaderView,
     Look,
     Remembered,
-    Seen,
     Send,
     Step,
     Told,
@@ -53,7 +53,7 @@ class _Newest(NamedTuple):
     ids: tuple[int, ...]
     #: Nothing that an earlier process, or another instance, has written is before this offset.
     since: int = 0
-    seen: Seen = Seen({})
+    seen: LeaderView = LeaderView({})
 
 
 class _Way(NamedTuple):
@@ -127,7 +127,7 @@ def _look(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, _N
     ids: tuple[int, ...] = ()
     while True:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(len(ids) + partition.generation + _MORE_IDS))
-        seen: Seen = yield Look(ids)
+        seen: LeaderView = yield Look(ids)
         newest = max((nth for nth, producer_id in enumerate(ids) if producer_id in seen.states), default=-1)
         if newest < len(ids) - 1:
             break

@@ -44,7 +44,7 @@ class KeptBatch(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Ask the partition's leader what it remembers of these producer ids; a ``Seen``."""
+    """Ask the partition's leader what it remembers of these producer ids; a ``LeaderView``."""
 
     producer_ids: tuple[int, ...]
 
@@ -56,7 +56,7 @@ class Remembered(NamedTuple):
     last: int
 
 
-class Seen(NamedTuple):
+class LeaderView(NamedTuple):
     """The states of those producers that a leader remembers, by id."""
 
     states: Mapping[int, Remembered]
@@ -82,7 +82,7 @@ class FindOlder(NamedTuple):
     since: int = 0
     #: Their last batch is not before this offset.
     floor: int = 0
-    seen: Seen = Seen({})
+    seen: LeaderView = LeaderView({})
     #: Batches that had no success, and are at this offset or later.
     unanswered: tuple[Unanswered, ...] = ()
     unanswered_from: int = 0
@@ -98,7 +98,7 @@ class FindOwn(NamedTuple):
     last: int
     #: Their last batch is not before this offset.
     floor: int = 0
-    seen: Seen = Seen({})
+    seen: LeaderView = LeaderView({})
 
 
 class Check(NamedTuple):

@@ -14,7 +14,7 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.outside import JobRunner
 from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
-from kproxy.txn.requests import ClientBatch, Holder, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch, IdHolder, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class OwnerRequests:
         client: Producer | None,
         client_id: str,
         policy: OwnerPolicy = CLIENT,
-        holder: Holder | None = None,
+        holder: IdHolder | None = None,
     ) -> Producer:
         """The client's producer id and epoch; a producer that had the id is fenced, and what was open is aborted.
 

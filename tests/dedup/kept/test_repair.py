@@ -19,9 +19,9 @@ from kproxy.dedup.kept.steps import (
     FindOlder,
     FindOwn,
     KeptBatch,
+    LeaderView,
     Look,
     Remembered,
-    Seen,
     Send,
     Step,
     Told,
@@ -67,10 +67,10 @@ class Log:
 
     def _answer(self, step: Step) -> object:
         if not isinstance(step, Look):
-            self.steps.append(step._replace(seen=Seen({})) if isinstance(step, FindOlder | FindOwn) else step)
+            self.steps.append(step._replace(seen=LeaderView({})) if isinstance(step, FindOlder | FindOwn) else step)
         match step:
             case Look(producer_ids):
-                return Seen({one: state for one, state in self.remembers.items() if one in producer_ids}, 1000)
+                return LeaderView({one: state for one, state in self.remembers.items() if one in producer_ids}, 1000)
             case Find():
                 return self.found
             case FindOlder():
@@ -477,7 +477,7 @@ def test_a_batch_of_an_epoch_that_its_client_leaves_during_its_repair_ends_nothi
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     steps = repair(batch(10), partition, Told(OUT_OF_ORDER), 1)
     next(steps)
-    assert steps.send(Seen({ID: Remembered(0, 9)})) == Send(ID)
+    assert steps.send(LeaderView({ID: Remembered(0, 9)})) == Send(ID)
     partition.sends(1, 0, 1)
     with pytest.raises(StopIteration):
         steps.send(WRITTEN)
@@ -558,5 +558,5 @@ def test_a_batch_whose_client_raises_its_epoch_before_it_is_compared_is_not_sent
     next(steps)
     partition.sends(2, 0, 1)
     with pytest.raises(StopIteration) as ended:
-        steps.send(Seen({ID: Remembered(1, -1)}))
+        steps.send(LeaderView({ID: Remembered(1, -1)}))
     assert ended.value.value.cause == "old_epoch"

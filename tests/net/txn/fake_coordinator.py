@@ -19,7 +19,7 @@ from kproxy.proxy.stats import Stats
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.owner_policy import CLIENT, OwnerPolicy
-from kproxy.txn.requests import ClientBatch, Holder, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch, IdHolder, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 
 
@@ -68,7 +68,7 @@ class FakeCoordinator(Coordinator):
         client: Producer | None,
         client_id: str,
         policy: OwnerPolicy = CLIENT,
-        holder: Holder | None = None,
+        holder: IdHolder | None = None,
     ) -> Producer:
         self._ask("init", (transactional_id, timeout_ms, client, client_id))
         return Producer(4000, 7)

@@ -38,7 +38,7 @@ from kproxy.proxy.coordinator_rules import Home, HomeRule
 from kproxy.proxy.permits import PermitRule, Permits
 from kproxy.proxy.transaction_messages import failed, produced
 from kproxy.txn.ids import Producer
-from kproxy.txn.requests import Holder, TxnRequest, Written
+from kproxy.txn.requests import IdHolder, TxnRequest, Written
 from tests.proxy.playbook import KAFKA_44, Play, batch
 from tests.proxy.test_session import produce, results
 
@@ -53,7 +53,7 @@ BROKERS: Mapping[int, tuple[int, int]] = {
     ApiKey.TXN_OFFSET_COMMIT: (0, 6),
 }
 SERVED = {**KAFKA_44, **BROKERS}
-WHO = TxnRequest("id", Producer(4000, 3), 7, "me", Holder("", "me"))
+WHO = TxnRequest("id", Producer(4000, 3), 7, "me", IdHolder("", "me"))
 
 
 def add_partitions(name: str) -> AddPartitionsToTxnRequest:

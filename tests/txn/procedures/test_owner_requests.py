@@ -11,7 +11,7 @@ from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.procedures.owner_requests import OwnerRequests
-from kproxy.txn.requests import Holder, TxnRequest
+from kproxy.txn.requests import IdHolder, TxnRequest
 from kproxy.txn.transactional_id import TransactionalId
 from kproxy.txn.txn_error import TxnError
 
@@ -131,8 +131,8 @@ def test_no_partition_joins_if_one_is_refused(error: ErrorCode | None) -> None:
     assert ("join" in scene.asked) == (error is None)
 
 
-ALICE, BOB = Holder("User:alice"), Holder("User:bob")
-HERE, THERE = Holder("", "client", "10.0.0.1"), Holder("", "client", "10.0.0.2")
+ALICE, BOB = IdHolder("User:alice"), IdHolder("User:bob")
+HERE, THERE = IdHolder("", "client", "10.0.0.1"), IdHolder("", "client", "10.0.0.2")
 
 
 class TestWhoseTheIdentityIs:
@@ -145,13 +145,13 @@ class TestWhoseTheIdentityIs:
             (HERE, ALICE, False, False),
             (HERE, HERE, True, True),
             (HERE, THERE, False, True),
-            (HERE, Holder("", "other", "10.0.0.1"), False, True),
+            (HERE, IdHolder("", "other", "10.0.0.1"), False, True),
             (None, BOB, True, True),
             (ALICE, None, True, True),
         ],
     )
     def test_it_belongs_to_who_received_it(
-        self, holder: Holder | None, asks: Holder | None, may_join: bool, may_end: bool
+        self, holder: IdHolder | None, asks: IdHolder | None, may_join: bool, may_end: bool
     ) -> None:
         scene = Scene()
         scene.id.holder = holder
