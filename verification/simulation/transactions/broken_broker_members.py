@@ -28,8 +28,8 @@ async def noted_first(self: BrokerEnds, left: _Left) -> None:
     self._noted.add(left)
     with suppress(OSError, TxnError):
         await self._log.append_unfenced(Entry(left.transactional_id, TransactionEnded(*left.part)))
-        self._patience_s = 0.1
-        await self._is_told(one)
+        with trio.move_on_after(0.1):
+            await self._is_told(one)
 
 
 def free_at_once(self: MemberIds, member: Producer, transaction: BrokerTransaction) -> None:
