@@ -14,6 +14,11 @@ class Identity(NamedTuple):
     host: str
 
 
+def counted_host(host: str, *, by_address: bool) -> str:
+    """The host by which a client is distinguished; empty where addresses do not count (``identity.by``)."""
+    return normal_host(host) if by_address else ""
+
+
 def normal_host(host: str) -> str:
     """One spelling for the addresses of one host: ``::1`` is ``127.0.0.1``, ``::ffff:10.0.0.1`` is ``10.0.0.1``."""
     try:

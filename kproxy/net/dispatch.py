@@ -12,6 +12,7 @@ from kproxy.errors import FencedByAnother, LocalProtocolError, RemoteProtocolErr
 from kproxy.net.connection_state import ConnectionEvent, ConnectionState
 from kproxy.net.coordinator_calls import CoordinatorCalls
 from kproxy.net.long_work import beside
+from kproxy.net.producer_identity import SEVERAL_ADDRESSES
 from kproxy.net.track_resend import resend_all
 from kproxy.net.txn.waits import CommittedReading, wait
 from kproxy.proxy.commands import (
@@ -34,10 +35,7 @@ log = structlog.get_logger("kproxy.connection")
 
 _ENDED: Final = ConnectionState.ENDED
 #: What to do about refusals of which an honest client may be the cause.
-_ADVICE: Final = {
-    "foreign_producer_id": "identity.by: client.id, if the client reaches kproxy from several addresses (a balancer, "
-    "IPv4 and IPv6)",
-}
+_ADVICE: Final = {"foreign_producer_id": SEVERAL_ADDRESSES}
 
 
 class Dispatch:

@@ -9,7 +9,7 @@ from kproxy.codec._generated.api_versions import ApiVersionsResponse
 from kproxy.codec.conversion_memo import ConversionMemo
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import VersionRange
-from kproxy.dedup.identity import Identity, normal_host
+from kproxy.dedup.identity import Identity, counted_host
 from kproxy.dedup.kept.clients import KeptClients
 from kproxy.dedup.losses import KnownEnds
 from kproxy.proxy.applications import Applications
@@ -237,7 +237,7 @@ class Context:
         client = self.client
         if client.principal != ANONYMOUS:
             return IdHolder(client.principal)
-        return IdHolder("", client.client_id, normal_host(client.host) if self.policy.by_address else "")
+        return IdHolder("", client.client_id, counted_host(client.host, by_address=self.policy.by_address))
 
     def advertised(self, node_id: int) -> Address | None:
         """The address to tell this client for a broker."""

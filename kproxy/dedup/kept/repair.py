@@ -72,8 +72,8 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     if partition.has_left(batch.epoch):
         return Told(OLD_EPOCH, cause="old_epoch")
     told = first
-    is_told = partition.was_told(batch.epoch, batch.sequence) and partition.was_told(batch.epoch, batch.last)
-    place = partition.place(batch.sequence) if first.error_code == SEND_AGAIN and is_told else -1
+    is_told = first.error_code == SEND_AGAIN and _is_told(batch, partition)
+    place = partition.place(batch.sequence) if is_told else -1
     if place >= 0:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(partition.generation + 1))
         if not (yield Check(place, ids)):
@@ -98,6 +98,11 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
         if state is None and told.error_code == first.error_code:
             break  # a broker before 2.5: it takes no other sequence than 0
     return told._replace(cause="unsettled")
+
+
+def _is_told(batch: KeptBatch, partition: KeptPartition) -> bool:
+    """Whether the client has a success for all records of a batch."""
+    return partition.was_told(batch.epoch, batch.sequence) and partition.was_told(batch.epoch, batch.last)
 
 
 def _fence(batch: KeptBatch, partition: KeptPartition) -> Generator[Step, Any, None]:
@@ -168,6 +173,7 @@ def _settle(
 def _judge(
     batch: KeptBatch, partition: KeptPartition, newest: _Newest, first: Told, connection: int
 ) -> Generator[Step, Any, Told | _Way]:
+    """Judge a batch by what the leader remembers, as if all that it remembers was its client's own."""
     if partition.has_left(batch.epoch):
         return Told(OLD_EPOCH, cause="old_epoch")
     state = newest.state
@@ -227,7 +233,7 @@ def _settle_first(
     found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
     if found.records == batch.records:
         return Told(0, found.offset, cause=FOUND_OLDER, end=found.end)
-    if is_begun and partition.was_told(batch.epoch, batch.last):
+    if _is_told(batch, partition):
         lost = yield from _lost(partition, -1, newest.ids)
         return lost or Told(0, cause="written")
     expected = advance(partition.told, 1) if partition.told >= 0 else 0
@@ -254,17 +260,38 @@ def _when_begun(
     return _Way(newest.generation, begun) if older.records == begun else None
 
 
-def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, int | None]:
+def _search(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Find:
     """Search from the end of what the client has a success for: a batch with later numbers is after that."""
     is_later = batch.epoch == partition.epoch and partition.told >= 0 and is_before(partition.told, batch.sequence)
-    offset: int | None = yield Find(newest.ids, max(partition.told_to, 0) if is_later else 0)
+    return Find(newest.ids, max(partition.told_to, 0) if is_later else 0)
+
+
+def _find(batch: KeptBatch, partition: KeptPartition, newest: _Newest) -> Generator[Step, Any, int | None]:
+    """Find the offset of a batch, -1: its records are not next to each other; None: not all of them are in the log."""
+    offset: int | None = yield _search(batch, partition, newest)
     if offset is None or offset >= 0:
         return offset
+    found = yield from _find_parts(batch, partition, newest, is_written=True)
+    return None if found is None else offset
+
+
+def _find_parts(
+    batch: KeptBatch, partition: KeptPartition, newest: _Newest, *, is_written: bool
+) -> Generator[Step, Any, Told | None]:
+    """Find the records of a batch in other batches, or under earlier epochs; None: not all of them are in the log.
+
+    ``is_written``: its last records are there under its numbers.
+    """
     written: int = yield FindOwn(newest.ids, batch.last, partition.floor, newest.seen)
     if written == batch.records:
-        return offset
-    older: Matched = yield FindOlder(newest.ids, partition.floor, partition.floor, newest.seen, is_written=True)
-    return offset if older.records == batch.records else None
+        return Told(0, cause="written")
+    if not (is_written or batch.epoch):
+        return None
+    floor = partition.floor
+    older: Matched = yield FindOlder(newest.ids, floor, floor, newest.seen, is_written=is_written)
+    if older.records != batch.records:
+        return None
+    return Told(0, cause="written") if is_written else Told(0, older.offset, cause=FOUND_OLDER)
 
 
 def _when_written(
@@ -274,19 +301,15 @@ def _when_written(
 
     One that was not sent is sent if it is not found and the broker may know it.
     """
-    offset = yield from _find(batch, partition, newest)
-    if offset is not None:
+    offset: int | None = yield _search(batch, partition, newest)
+    if offset is not None and offset >= 0:
         return Told(0, offset, cause="written")
-    written: int = yield FindOwn(newest.ids, batch.last, partition.floor, newest.seen)
-    if written == batch.records:
-        return Told(0, cause="written")
-    if batch.epoch:
-        older: Matched = yield FindOlder(newest.ids, partition.floor, partition.floor, newest.seen)
-        if older.records == batch.records:
-            return Told(0, older.offset, cause=FOUND_OLDER)
+    found = yield from _find_parts(batch, partition, newest, is_written=offset is not None)
+    if found is not None:
+        return found
     if first.error_code == SEND_AGAIN and newest.state is not None:
         return _Way(newest.generation)
-    if partition.was_told(batch.epoch, batch.sequence) and partition.was_told(batch.epoch, batch.last):
+    if _is_told(batch, partition):
         return Told(0, cause="written")
     return first._replace(cause="unsettled")
 

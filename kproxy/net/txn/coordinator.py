@@ -19,6 +19,7 @@ from kproxy.codec.messages import ErrorCode, Message
 from kproxy.config.transaction_options import TransactionOptions
 from kproxy.dedup.retry_rules import is_among
 from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.producer_identity import SEVERAL_ADDRESSES
 from kproxy.net.txn.id_admission import IdAdmission
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.topic_names import topic_names
@@ -93,8 +94,7 @@ class Coordinator(OwnerRequests):
             client_id=request.client_id,
             principal=request.holder.principal,
             host=request.holder.host,
-            advice="identity.by: client.id, if the client reaches kproxy from several addresses (a balancer, IPv4 and "
-            "IPv6); else find the program",
+            advice=f"{SEVERAL_ADDRESSES}; else find the program",
         )
 
     # -- who decides

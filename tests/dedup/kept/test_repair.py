@@ -195,7 +195,7 @@ def test_an_epoch_that_somebody_else_raised_is_left_for_another_id() -> None:
 def test_what_the_client_has_sent_before_it_raised_its_epoch_at_another_instance_is_not_written(
     older_from: int,
 ) -> None:
-    """That instance has fenced it off, and compares: the client does not repeat it under this epoch."""
+    """The other instance has fenced it off, and compares: the client does not repeat it under this epoch."""
     partition = KeptPartition(epoch=1, told=9 if older_from < 0 else -1, older_from=older_from)
     log = Log({0: Remembered(2, 29)}, sends=[])
     sequence = 10 if older_from < 0 else 0

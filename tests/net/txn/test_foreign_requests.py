@@ -69,4 +69,4 @@ async def test_who_takes_the_id_holds_it(home: Home) -> None:
         assert await other.produce("c", PLACE) == [0]
         assert (await mine.produce("b", PLACE))[0] in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
         assert await other.end() == 0
-        assert proxy.stats.transactions.foreign == 0, "a producer that was replaced is told so"
+        assert proxy.stats.transactions.foreign == 0, "a producer that was replaced receives the error for that"
