@@ -86,17 +86,21 @@ class KeptRepairs:
 
     def queue(self, ask: RepairRequest) -> Callable[[], Awaitable[CoordinatorAnswer]]:
         """Repairs a request; its place in the order is that of this call."""
+        # what its client has a success for comes last: else one that always repeats all of it would get no further
+        wrong = sorted(ask.call.wrong or (), key=_is_told)
         turns = []
-        for part, told in (ask.call.wrong or ())[:MOST_AT_ONCE]:
+        for part, told in wrong[:MOST_AT_ONCE]:
             before, mine = self._last.get(part.partition), trio.Event()
             self._last[part.partition] = mine
             turns.append((part, told, before, mine))
-        return partial(self._run, ask, turns)
+        return partial(self._run, ask, turns, [part for part, _ in wrong[MOST_AT_ONCE:]])
 
     async def _run(
-        self, ask: RepairRequest, turns: list[tuple[KeptPart, Told, trio.Event | None, trio.Event]]
+        self,
+        ask: RepairRequest,
+        turns: list[tuple[KeptPart, Told, trio.Event | None, trio.Event]],
+        put_off: list[KeptPart],
     ) -> ProduceResponse:
-        put_off = [part for part, _ in (ask.call.wrong or ())[MOST_AT_ONCE:]]
         told = {part.key: _LATER for part in put_off}
 
         async def one(part: KeptPart, first: Told, before: trio.Event | None, mine: trio.Event) -> None:
@@ -300,6 +304,11 @@ class KeptRepairs:
 
 def _put(found: dict[int, tuple[Digests, Sequence[int]]], nth: int, digests: Digests, offsets: Sequence[int]) -> None:
     found[nth] = digests, offsets
+
+
+def _is_told(wrong: tuple[KeptPart, Told]) -> bool:
+    part, _ = wrong
+    return part.partition.was_told(part.batch.epoch, part.batch.sequence)
 
 
 def _is_open(told: Told) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kproxy.codec._generated.produce import ProduceResponse
 from kproxy.codec.batch import build_batch, iter_raw_records, read_header, stamp
@@ -15,6 +15,9 @@ from kproxy.dedup.kept.steps import REPAIRED, KeptBatch, Told
 from kproxy.dedup.lanes import TrackKey
 from kproxy.dedup.losses import Loss, ReportLoss
 from kproxy.dedup.produce_outcome import ProduceOutcome, outcome_of
+
+#: Of a batch that is missing in the response: error, offset, time of the append.
+_NO_RESULT: Final = (int(ErrorCode.UNKNOWN_SERVER_ERROR), -1, -1)
 
 
 class KeptPart(NamedTuple):
@@ -53,17 +56,20 @@ class KeptCall:
             return
         self.wrong = []
         for part in self.parts:
-            error, offset, append_ms = results.get(part.key, (int(ErrorCode.UNKNOWN_SERVER_ERROR), -1, -1))
-            if error in REPAIRED:
+            error, offset, append_ms = results.get(part.key, _NO_RESULT)
+            _, epoch, sequence, records, arrival = part.batch
+            partition = part.partition
+            if not error:
+                missing = partition.written(epoch, sequence, records, offset)
+                if missing is not None:
+                    report_missing(part, missing, report)
+                partition.answers(epoch, self.flow, self.nth)
+            elif error in REPAIRED:
                 self.wrong.append((part, Told(error, offset, append_ms)))
                 continue
-            if not error:
-                batch = part.batch
-                report_missing(part, part.partition.written(batch.epoch, batch.sequence, batch.records, offset), report)
-                part.partition.answers(batch.epoch, self.flow, self.nth)
             elif outcome_of(error) is ProduceOutcome.OPEN:
-                part.partition.doubts(part.batch.epoch, part.batch.sequence)
-            part.partition.ends(part.batch.sequence, refused=bool(error), arrival=part.batch.arrival)
+                partition.doubts(epoch, sequence)
+            partition.ends(sequence, refused=bool(error), arrival=arrival)
         if not self.wrong:
             self.finish()
 

@@ -1,6 +1,6 @@
 """Decides on each connection whose producer ids come, and which batches are sent when."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kproxy.codec.produce_layout import ProduceLayout
@@ -15,8 +15,6 @@ from kproxy.proxy.kept_stats import KeptStats
 from kproxy.proxy.produce_batches import producer_ids, read_batch_head
 
 _ERRORS: Final = {Arrival.LATE: int(LEFT_OUT), Arrival.EARLY: int(SEND_AGAIN), Arrival.OLD: int(OLD_EPOCH)}
-#: A request that repeats batches is relayed if it has more than these: to look at each would cost too much.
-MOST_REPEATED: Final = 64
 #: Ids of one connection that are known to be its client's.
 _MOST_OWN: Final = 16
 
@@ -75,8 +73,10 @@ class KeptGate:
         if not self._clients.has_room:
             return False
         for _, producer_id in producer_ids(frame, layout):
-            if is_given(producer_id):
-                if producer_id not in self._own and not self._is_own(producer_id):
+            if producer_id in self._own:
+                given += 1
+            elif is_given(producer_id):
+                if not self._is_own(producer_id):
                     return None
                 given += 1
         return given == len(layout.partitions) > 0
@@ -101,47 +101,63 @@ class KeptGate:
         a broker has an error about their numbers; also if some may be in the log: a broker that has forgotten their
         producer would write them again, and so does any under an epoch that their client has raised.
         """
-        batches = []
-        for place in layout.partitions:
-            error, records, _, producer_id, epoch, sequence = read_batch_head(frame, place)
-            if error or sequence < 0 or epoch < 0:
-                return None
-            batches.append(KeptBatch(producer_id, epoch, sequence, records))
-        producers = self._clients.producers
-        parts = [
-            KeptPart(place.key, batch, producers.partition(batch.producer_id, place.key), place.start, place.end)
-            for place, batch in zip(layout.partitions, batches, strict=True)
-        ]
+        batches = _numbered(frame, layout)
+        if batches is None:
+            return None
+        flow, nth = self._flow, 0
+        if flow is not None:
+            flow.requests = nth = flow.requests + 1
+        is_apart, partition_of = False, self._clients.producers.partition
+        partitions = []
+        for place, (producer_id, epoch, sequence, _) in zip(layout.partitions, batches, strict=True):
+            partition = partition_of(producer_id, place.key)
+            is_apart = is_apart or partition.is_repeated(epoch, sequence) or partition.may_be_older(epoch)
+            partitions.append(partition)
         connection = self._ctx.client.connection
-        nth = 0
-        if self._flow is not None:
-            self._flow.requests = nth = self._flow.requests + 1
-        is_apart = len(parts) <= MOST_REPEATED and any(
-            part.partition.is_repeated(part.batch.epoch, part.batch.sequence)
-            or part.partition.may_be_older(part.batch.epoch)
-            for part in parts
-        )
-        arrived = [(part, part.partition.sends(part.batch.epoch, part.batch.sequence, connection)) for part in parts]
-        sent = [
-            part._replace(batch=part.batch._replace(arrival=part.partition.arrivals))
-            for part, arrival in arrived
-            if arrival is Arrival.SENT
-        ]
-        call = KeptCall(
-            frame, sent, version, layout.timeout_ms, connection, is_apart=is_apart, flow=self._flow, nth=nth
-        )
-        self._first.update({part.partition: call for part in sent if _must_precede(part.partition, call)})
-        if is_apart or len(sent) < len(parts):
-            refused = {part.key: arrival for part, arrival in arrived if arrival is not Arrival.SENT}
+        call = KeptCall(frame, [], version, layout.timeout_ms, connection, is_apart=is_apart, flow=flow, nth=nth)
+        refused = self._arrive(call, layout, batches, partitions)
+        if is_apart or refused:
             self._stats.left_out += list(refused.values()).count(Arrival.LATE)
-            call.wrong = [(part, Told(SEND_AGAIN)) for part in sent]
-            if not sent:
+            call.wrong = [(part, Told(SEND_AGAIN)) for part in call.parts]
+            if not call.parts:
                 call.finish()
             return call, {key: _ERRORS[arrival] for key, arrival in refused.items()}
-        for part in parts:
+        for part in call.parts:
             if part.partition.generation:
                 restamp(call, part, successor(part.batch.producer_id, part.partition.generation))
         return call, {}
+
+    def _arrive(
+        self,
+        call: KeptCall,
+        layout: ProduceLayout,
+        batches: Sequence[tuple[int, int, int, int]],
+        partitions: Sequence[KeptPartition],
+    ) -> dict[TrackKey, Arrival]:
+        """Records that the batches of a request have come, and notes those that are sent; those that are not."""
+        refused: dict[TrackKey, Arrival] = {}
+        for place, batch, partition in zip(layout.partitions, batches, partitions, strict=True):
+            _, epoch, sequence, _ = batch
+            arrival = partition.sends(epoch, sequence, call.connection)
+            if arrival is not Arrival.SENT:
+                refused[place.key] = arrival
+                continue
+            numbered = KeptBatch(*batch, partition.arrivals)
+            call.parts.append(KeptPart(place.key, numbered, partition, place.start, place.end))
+            if _must_precede(partition, call):
+                self._first[partition] = call
+        return refused
+
+
+def _numbered(frame: bytearray, layout: ProduceLayout) -> list[tuple[int, int, int, int]] | None:
+    """Producer id, epoch, first sequence and number of records of each batch; None: one is malformed or has none."""
+    batches = []
+    for place in layout.partitions:
+        error, records, _, producer_id, epoch, sequence = read_batch_head(frame, place)
+        if error or sequence < 0 or epoch < 0:
+            return None
+        batches.append((producer_id, epoch, sequence, records))
+    return batches
 
 
 def _must_precede(partition: KeptPartition, call: KeptCall) -> bool:

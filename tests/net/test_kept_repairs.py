@@ -18,7 +18,6 @@ from kproxy.codec.batch import Record, build_batch
 from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.dedup.kept.ids import is_given, successor
 from kproxy.net import kept_repairs
-from kproxy.proxy import kept_gate
 from kproxy.testing.fake_broker import CloseAfter, Delay, Edit, FakeCluster, FakeServer, open_fake_cluster
 from kproxy.testing.fake_broker.partition_log import PartitionLog
 from tests.net.harness import FrameClient, Proxied, eventually, running, values_in
@@ -47,8 +46,8 @@ class Producer:
         self.id = answer.producer_id
         return int(answer.error_code)
 
-    async def send(self, sequence: int, *parts: bytes) -> list[tuple[int, int]]:
-        """Sends a batch of one record to each of the partitions; error and offset of each."""
+    async def send(self, sequence: int, *parts: bytes | None) -> list[tuple[int, int]]:
+        """Sends a batch of one record to each of the partitions, None: to that one none; error and offset of each."""
         await self.ask(sequence, *parts)
         return await self.answer()
 
@@ -57,9 +56,9 @@ class Producer:
         await self._ask(sequence, [values])
         return await self.answer()
 
-    async def ask(self, sequence: int, *parts: bytes) -> None:
+    async def ask(self, sequence: int, *parts: bytes | None) -> None:
         """Sends it, without waiting for the response."""
-        await self._ask(sequence, [(value,) for value in parts])
+        await self._ask(sequence, [() if value is None else (value,) for value in parts])
 
     async def _ask(self, sequence: int, batches: Sequence[Sequence[bytes]]) -> None:
         data = [
@@ -75,6 +74,7 @@ class Producer:
                 ),
             )
             for at, values in enumerate(batches)
+            if values
         ]
         topic = ProduceRequestTopicProduceData(partition_data=data)
         if self.topic_id:
@@ -233,14 +233,19 @@ async def test_what_is_repeated_may_be_what_the_log_has_lost() -> None:
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]
 
 
-async def test_a_request_that_repeats_batches_of_very_many_partitions_is_relayed(
+async def test_of_what_is_repeated_of_very_many_partitions_nothing_is_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_gate, "MOST_REPEATED", 1)
+    """So many are looked into; their client repeats the others, once more."""
+    monkeypatch.setattr(kept_repairs, "MOST_AT_ONCE", 1)
     async with producing() as (proxy, producer):
-        assert await producer.send(2, b"c", b"c") == [(0, 2), (0, 2)]
-        assert await producer.send(2, b"c") == [(0, 2)]
-        assert proxy.stats.kept.repairs == {"written": 1}
+        for partition in 0, 1:
+            proxy.brokers.expire_producers("t", partition)
+        assert await producer.send(2, b"c", b"c") == [(0, 2), (AGAIN, -1)]
+        assert await producer.send(2, None, b"c") == [(0, 2)]
+        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
+        for partition in 0, 1:
+            assert values_in(proxy.brokers, "t", partition) == [b"a", b"b", b"c", b"d"]
 
 
 async def test_a_gap_that_the_client_made_is_accepted_when_it_insists_and_what_it_left_out_is_refused() -> None:
@@ -264,7 +269,6 @@ async def test_a_predecessor_that_comes_after_all_is_written_first() -> None:
 
 async def test_of_many_partitions_so_many_are_looked_into_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_repairs, "MOST_AT_ONCE", 1)
-    monkeypatch.setattr(kept_gate, "MOST_REPEATED", 1)
     async with producing() as (proxy, producer):
         for partition in 0, 1:
             log_of(proxy, partition).producers.marker(producer.id, 7, 0, TIME_MS)
@@ -273,9 +277,10 @@ async def test_of_many_partitions_so_many_are_looked_into_at_a_time(monkeypatch:
         assert told == [(0, 3), (AGAIN, -1)]
         for _ in range(2):
             told = await producer.send(3, b"d", b"d")
-        assert told == [(0, 3), (0, 3)]
-        assert await producer.send(3, b"d", b"d") == [(0, 3), (0, 3)]
-        assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d"]
+        assert told == [(AGAIN, -1), (0, 3)]  # what it has no success for comes first
+        assert await producer.send(3, b"d") == [(0, 3)]
+        assert await producer.send(4, b"e", b"e") == [(0, 4), (0, 4)]
+        assert values_in(proxy.brokers, "t", 1) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 @pytest.mark.parametrize(("by_id", "times"), [(False, 1), (True, 2)])

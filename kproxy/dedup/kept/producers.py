@@ -231,9 +231,11 @@ class KeptPartition:
         known: dict[int, int] = dict(_PLACE.iter_unpack(self.places))
         return known.get(sequence, -1)
 
-    def _moves(self, sequence: int, offset: int) -> None:
+    def _moves(self, sequence: int, offset: int, *, is_new: bool) -> None:
         """Records the offset of a batch; -1: its records are not next to each other."""
-        others = b"".join(_PLACE.pack(*one) for one in _PLACE.iter_unpack(self.places) if one[0] != sequence)
+        others = self.places
+        if not is_new:
+            others = b"".join(_PLACE.pack(*one) for one in _PLACE.iter_unpack(others) if one[0] != sequence)
         new = _PLACE.pack(sequence, offset) if offset >= 0 else b""
         self.places = others[-_KEPT_PLACES:] + new
 
@@ -296,12 +298,13 @@ class KeptPartition:
             return gone
         if self.told_from == advance(last, 1) and self.told >= 0:
             self.told_from = sequence
-        if self.place(sequence) != base_offset:
-            self._moves(sequence, base_offset)
+        is_next = self.told >= 0 and sequence == advance(self.told, 1)
+        if is_next or self.place(sequence) != base_offset:
+            self._moves(sequence, base_offset, is_new=is_next)
         self.missing = -1
         self._settles(last)
-        if self.told < 0 or is_before(self.told, last):
-            if self.told < 0 or sequence != advance(self.told, 1):
+        if is_next or self.told < 0 or is_before(self.told, last):
+            if not is_next:
                 self.told_from = sequence
             self.told = last
             if self.first and distance(self.first, last) >= _FAR:
