@@ -22,12 +22,14 @@ from kproxy.net.own_topic import Refused
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_commits import ApplicationCommits
 from kproxy.net.txn.applications_by_rule import ApplicationsByRule
+from kproxy.net.txn.beginning_rounds import BeginningRounds
 from kproxy.net.txn.broker.broker_side import BrokerSide
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.net.txn.broker_time import BrokerTime
 from kproxy.net.txn.control_ports import ControlPorts
 from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.coordinator import Coordinator
+from kproxy.net.txn.copy_sweeps import CopySweeps
 from kproxy.net.txn.former_data import FormerData
 from kproxy.net.txn.group_offset_requests import GroupAsks
 from kproxy.net.txn.group_offset_writes import GroupOffsets
@@ -36,10 +38,8 @@ from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
 from kproxy.net.txn.log_topic import TOPIC, transaction_topic
-from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.managed_tools import managed_tools
 from kproxy.net.txn.offset_mirror import OffsetMirror
-from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.produce_answers import ProduceAnswers
 from kproxy.net.txn.reports import report, report_unknown
@@ -110,8 +110,8 @@ class Transactions:
         self._leaders = Leaders(cluster, config)
         self.log = TransactionLog(self.views, self.follower, self._appender)
         self.snapshots = Snapshots(self.views, self.follower, self._appender, _nonce)
-        self._old_copies = OldCopies(self.views, self._leaders.ask)
-        self._beginnings = LostBeginnings(self.views, self.follower, self.snapshots, sink.begin_without)
+        self._copy_sweeps = CopySweeps(self.views, self._leaders.ask)
+        self._beginnings = BeginningRounds(self.views, self.follower, self.snapshots, sink.begin_without)
         reads = SingleFlight(self._read_to_end)
         self._mirror = OffsetMirror(cluster, self.log, config.instance_id, reads)
         sink.listeners.append(self._mirror.view_changed)
@@ -238,7 +238,7 @@ class Transactions:
                     await self._load(nursery)
                 nursery.start_soon(self.snapshots.run)
                 nursery.start_soon(self._beginnings.run)
-                nursery.start_soon(self._old_copies.run)
+                nursery.start_soon(self._copy_sweeps.run)
                 nursery.start_soon(self._told_ends.run)
                 nursery.start_soon(self._broker_members.run)
                 nursery.start_soon(self._deadlines.run)

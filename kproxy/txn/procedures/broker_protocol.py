@@ -10,8 +10,10 @@ from kproxy.codec._generated.describe_transactions import (
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
+from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
+from kproxy.txn.txn_error import TxnError
 
 FIRST_LEVEL: Final = 1
 SECOND_LEVEL: Final = 2
@@ -51,6 +53,34 @@ REPLACED: Final = frozenset(
 #: The same. Where each end raises the epoch the broker takes a commit for the repeated end of its own abort, and
 #: says that the state is another one.
 OVER: Final = REPLACED | {ErrorCode.INVALID_TXN_STATE}
+
+#: Kafka's last epoch of a producer id. The next one has a fresh producer id.
+_LAST_EPOCH: Final = 32_766
+
+
+def granted(transactional_id: str, resumed: Producer, given: Producer) -> Producer:
+    """Return the identity that a coordinator gave, in the name of another one (KIP-360) or NOBODY.
+
+    A coordinator that no longer knows the id grants it to any identity, also to one that a newer producer has replaced.
+    A fresh producer id shows this. TxnError (PRODUCER_FENCED) then; (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for an id
+    of kproxy's own.
+    """
+    if given.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
+        why = f"the broker has forgotten {transactional_id}, and its last owner"
+        raise TxnError(ErrorCode.PRODUCER_FENCED, why)
+    if is_reserved_producer_id(given.producer_id):
+        what = "a producer id of 2^61 or more, which kproxy reserves for its own batches"
+        why = f"the broker assigns {transactional_id} {what}"
+        raise TxnError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+    return given
+
+
+def leaves_open(error: ErrorCode, *, was_commit_open: bool) -> bool:
+    """Whether the outcome of a commit is open in spite of an error; ``was_commit_open``: it had been sent before.
+
+    Another producer may have the id by then. This says nothing of the first request, which may have been taken.
+    """
+    return was_commit_open and error in REPLACED
 
 
 class BrokerCoordinator(Port):

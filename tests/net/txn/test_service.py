@@ -12,10 +12,10 @@ from kproxy.codec.messages import ApiKey, ErrorCode
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.net.succession import Succession
+from kproxy.net.txn.beginning_rounds import BeginningRounds
+from kproxy.net.txn.copy_sweeps import CopySweeps
 from kproxy.net.txn.log_topic import TOPIC
-from kproxy.net.txn.lost_beginnings import LostBeginnings
 from kproxy.net.txn.offset_mirror import OffsetMirror
-from kproxy.net.txn.old_copies import OldCopies
 from kproxy.net.txn.owner_rounds import OwnerRounds
 from kproxy.net.txn.service import Transactions
 from kproxy.net.txn.snapshots import Snapshots
@@ -49,7 +49,7 @@ STRAY = producer(900_000_001, 0).producer_id
 AT_BROKER = (HomeRule("*", Home.BROKER),)
 #: Without the log, with the log, and once no other process has the instance.id.
 ALWAYS = (ManagedTransactions, BrokerOwners, Rejects)
-WITH_LOG = (Snapshots, LostBeginnings, OldCopies, BrokerEnds, BrokerMembers, Deadlines, OffsetMirror)
+WITH_LOG = (Snapshots, BeginningRounds, CopySweeps, BrokerEnds, BrokerMembers, Deadlines, OffsetMirror)
 ALONE = (OwnerRounds,)
 
 

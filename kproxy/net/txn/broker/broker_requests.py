@@ -38,14 +38,13 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion
-from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, errors_in
 from kproxy.net.txn.writer_connections import WriterConnections
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.procedures.broker_protocol import REPLACED, SECOND, SECOND_LEVEL, Protocol
+from kproxy.txn.procedures.broker_protocol import SECOND, SECOND_LEVEL, Protocol, granted, leaves_open
 from kproxy.txn.txn_error import TxnError
 
 T = TypeVar("T", bound=Message)
@@ -54,8 +53,6 @@ T = TypeVar("T", bound=Message)
 _INIT: Final = 5
 #: From this version on a producer may name the identity that it has (KIP-360).
 _RESUMES: Final = 3
-#: Kafka's last epoch of a producer id. The next one has a fresh producer id.
-_LAST_EPOCH: Final = 32_766
 #: Several transactions in one request are for brokers among themselves from v4 on.
 _ADD: Final = 3
 _ADD_OFFSETS: Final = 3
@@ -130,18 +127,12 @@ class BrokerRequests:
         ``repeats``: False if a request without a response, which may still arrive, must not be sent again:
         COORDINATOR_NOT_AVAILABLE then.
 
-        ``resumed``: the identity that must own the id (KIP-360). Unless it is NOBODY, an open transaction has to be
-        ended before. A coordinator that no longer knows the id grants it to any identity, also to one that a newer
-        producer has replaced. A fresh producer id in the response shows this, and the request is refused.
+        ``resumed``: the identity that must own the id (KIP-360, ``granted``). Unless it is NOBODY, an open transaction
+        has to be ended before.
         """
         request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old, repeats=repeats)
-        if answer.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
-            raise TxnError(ErrorCode.PRODUCER_FENCED, f"the broker has forgotten {self._name}, and its last owner")
-        if is_reserved_producer_id(answer.producer_id):
-            what = "a producer id of 2^61 or more, which kproxy reserves for its own batches"
-            raise TxnError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"the broker assigns {self._name} {what}")
-        return Producer(answer.producer_id, answer.producer_epoch)
+        return granted(self._name, resumed, Producer(answer.producer_id, answer.producer_epoch))
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
         """Adds partitions in the second protocol before they are written. The writes would add them, too, but more
@@ -215,10 +206,9 @@ class BrokerRequests:
         return answer.transaction_states[0]
 
     async def end(self, producer: Producer, protocol: Protocol, *, committed: bool) -> Producer | None:
-        """Decides; the producer of the next transaction, or None: the former one, which needs a new epoch. TxnError.
+        """Decides; the producer of the next transaction, or None: the former one, which needs a new epoch.
 
-        Another producer may have the id when a commit is repeated. This says nothing of the first request, which may
-        have been taken: COORDINATOR_NOT_AVAILABLE then.
+        TxnError, COORDINATOR_NOT_AVAILABLE if the outcome is open (``leaves_open``).
         """
         request = EndTxnRequest(self._name, *producer, committed)
         is_open = False
@@ -230,7 +220,7 @@ class BrokerRequests:
         try:
             answer = await self._ask(request, EndTxnResponse, newest=protocol.end, left_open=left_open)
         except TxnError as error:
-            if not is_open or error.error_code not in REPLACED:
+            if not leaves_open(error.error_code, was_commit_open=is_open):
                 raise
             why = f"another producer has {self._name}, and the commit may have been decided before"
             raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error

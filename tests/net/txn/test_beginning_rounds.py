@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kproxy.net.txn.lost_beginnings import LostBeginnings
+from kproxy.net.txn.beginning_rounds import BeginningRounds
 
 #: Of the two partitions, the one that loses its beginning.
 LOSER = 1
@@ -63,7 +63,7 @@ class Log:
 async def watched() -> AsyncIterator[Log]:
     log: Any = Log()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(LostBeginnings(log, log, log, log.begin_without).run)
+        nursery.start_soon(BeginningRounds(log, log, log, log.begin_without).run)
         yield log
         nursery.cancel_scope.cancel()
 
