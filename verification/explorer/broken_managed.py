@@ -6,6 +6,7 @@ from typing import Any, Final
 from kproxy.txn.prepared_parts import ALONE, DecisionScope
 from kproxy.txn.procedures.application_transactions import ApplicationTransaction
 from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions
+from kproxy.txn.procedures.broker_control import BrokerControl
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.procedures.request_transaction import RequestTransaction
 from kproxy.txn.requests import ClientBatch, Written
@@ -48,6 +49,19 @@ async def answers_before_the_end(self: RequestTransaction, batches: Sequence[Cli
     rows = await self._requests.produce(self.request, batches, implicit=True, accepted=lambda: None, is_job=True)
     self._requests.start(lambda: self._requests.end(self.request, committed=True, bumps=False, also=ALONE))
     return rows
+
+
+async def gives_up_when_replaced(
+    self: RequestTransaction, batches: Sequence[ClientBatch], *, refused: bool, accepted: Callable[[], None]
+) -> Sequence[Written]:
+    """A request whose id was taken by what a killed kproxy had asked for is refused."""
+    accepted()
+    async with self._turns.ordinary():
+        return await self._write_once(batches)
+
+
+def remembers_no_commit(self: BrokerControl, transactional_id: str, batch_id: str | None) -> None:
+    """A commit that is repeated finds nothing."""
 
 
 def begins_anywhere(self: ApplicationTransaction, why: str) -> None:

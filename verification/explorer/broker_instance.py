@@ -239,7 +239,7 @@ class BrokerInstance(Instance):
     def again(self) -> "BrokerInstance":
         """The process after this one."""
         self.entries.given_up()
-        return BrokerInstance(self.broker, self.name, self.life + 1)
+        return type(self)(self.broker, self.name, self.life + 1)
 
 
 def _text(stored: StoredEpoch | None) -> str:

@@ -74,6 +74,9 @@ def _records(name: str, told: "Told", seen: Mapping[str, int]) -> Iterator[tuple
 #: Faults after which kproxy may have to abort a transaction.
 _HARM = frozenset({"lost", "silent", "crash", "time", "still", "forget", "rebalance", "moves", "unused", "refuse"})
 
+#: Nothing is open.
+_IN_NO_TRANSACTION = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
+
 
 def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
     """Yield what is wrong for a client that has the id alone."""
@@ -82,7 +85,7 @@ def _errors(client: "Client", world: World) -> Iterator[tuple[str, str]]:
     what, error = client.refused
     is_expired = "unused" in world.budget.taken and what != "EndTxn commit"
     is_harmed = bool(_HARM & world.budget.taken)
-    if error == ErrorCode.INVALID_TXN_STATE and not is_harmed:
+    if error in _IN_NO_TRANSACTION and not is_harmed:
         yield DOOMED, f"{client.name} received {error.name} for {what}"
     if error in REPLACED or (error == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not is_expired):
         yield FENCED, f"{client.name} received {error.name} for {what}"

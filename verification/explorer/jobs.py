@@ -11,6 +11,7 @@ from verification.explorer.drivers import DRIVER_SCENARIOS, DriverScenario
 from verification.explorer.group import GROUP_SCENARIOS, GroupScenario
 from verification.explorer.log_scenarios import LOG_SCENARIOS
 from verification.explorer.log_variants import LOG_VARIANTS
+from verification.explorer.managed_broker import MANAGED_BROKER_SCENARIOS, ManagedBrokerScenario
 from verification.explorer.managed_scenarios import MANAGED_SCENARIOS, ManagedScenario
 from verification.explorer.managed_variants import MANAGED_VARIANTS
 from verification.explorer.preparing import PREPARING_SCENARIOS, PreparingScenario
@@ -26,6 +27,7 @@ Small: TypeAlias = (
     | ConsumingScenario
     | DriverScenario
     | GroupScenario
+    | ManagedBrokerScenario
     | ManagedScenario
     | PreparingScenario
     | RejectScenario
@@ -40,6 +42,7 @@ WORLDS: Final[tuple[Small, ...]] = (
     *BROKER_SCENARIOS,
     *DRIVER_SCENARIOS,
     *MANAGED_SCENARIOS,
+    *MANAGED_BROKER_SCENARIOS,
     *CONSUMING_SCENARIOS,
 )
 #: All rules that are left out in turn.

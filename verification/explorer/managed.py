@@ -12,6 +12,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision
+from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.members import Joining
 from kproxy.txn.requests import ClientBatch, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
@@ -20,7 +21,7 @@ from verification.explorer import invariants
 from verification.explorer.client import TIMEOUT_MS, Abortable, Client, Fatal
 from verification.explorer.client_steps import Make
 from verification.explorer.instance import Instance, batch_of
-from verification.explorer.managed_instance import ManagedInstance
+from verification.explorer.managed_instance import ManagedInstance, Managing
 from verification.explorer.scripts import Script, Told
 from verification.explorer.world import NAME, PARTITIONS, World
 
@@ -82,7 +83,7 @@ class Writing(Client):
         super().__init__(world, number, Script((), at=at))
         self._writes = False
         #: The instance that has its connection.
-        self._peer: ManagedInstance | None = None
+        self._peer: Managing | None = None
 
     def may_lose(self, what: str) -> bool:
         """Requests by hand are not repeated, except for those that end something."""
@@ -119,7 +120,7 @@ class Writing(Client):
         ]
 
         async def ask(instance: Instance, request: TxnRequest) -> Sequence[Written]:
-            assert isinstance(instance, ManagedInstance)
+            assert isinstance(instance, Managing)
             self._peer = instance
             return await instance.write(self.name, request.connection, batches)
 
@@ -171,7 +172,7 @@ class HandDriver(Writing):
 
     async def _hand(self, what: str, do: Any) -> Any:
         async def ask(instance: Instance, _: TxnRequest) -> Any:
-            assert isinstance(instance, ManagedInstance)
+            assert isinstance(instance, Managing)
             return await do(instance)
 
         return await self._ask(f"{what} {len(self.told)}", ask)
@@ -184,7 +185,7 @@ class HandDriver(Writing):
             self.identity = Producer(found.producer_id, found.producer_epoch)
         if self.plan.is_member:
             wanted = Joining(NAME, self._member, self.identity if self.plan.takes else None, self.name, TIMEOUT_MS)
-            await self._hand("join", lambda instance: instance.member_control.begin(wanted))
+            await self._hand("join", lambda instance: _members_of(instance).begin(wanted))
             return
         found = await self._hand("begin", lambda instance: instance.control.begin(NAME, self.name, TIMEOUT_MS))
         self.identity = Producer(found.producer_id, found.producer_epoch)
@@ -193,9 +194,9 @@ class HandDriver(Writing):
     def _member(self) -> str:
         return f"m{self.number}-{len(self.told)}"
 
-    async def _prepare(self, instance: ManagedInstance) -> None:
+    async def _prepare(self, instance: Managing) -> None:
         if self.plan.is_member:
-            await instance.member_control.prepare(NAME, self._member, self.plan.records if self.plan.counts else None)
+            await _members_of(instance).prepare(NAME, self._member, self.plan.records if self.plan.counts else None)
         else:
             await instance.control.prepare(NAME, self.identity, self._batch_id)
 
@@ -207,7 +208,7 @@ class HandDriver(Writing):
     def _owner(self) -> Producer | None:
         return self.identity if self.identity != NOBODY else None
 
-    async def _commit(self, instance: ManagedInstance) -> None:
+    async def _commit(self, instance: Managing) -> None:
         members = [self._member] if self.plan.is_member else []
         await instance.control.commit(BatchDecision(NAME, self._owner, self._batch_id, members))
 
@@ -224,6 +225,11 @@ class HandDriver(Writing):
         told.asked.append(False)
         if found.last is not None and not found.last.committed:
             told.committed = False
+
+
+def _members_of(instance: Managing) -> MemberControl:
+    assert isinstance(instance, ManagedInstance)
+    return instance.member_control
 
 
 class SingleClient(Writing):
@@ -246,7 +252,7 @@ class SingleClient(Writing):
         told: list[Told] = []
 
         async def ask(instance: Instance, request: TxnRequest) -> Sequence[Written]:
-            assert isinstance(instance, ManagedInstance)
+            assert isinstance(instance, Managing)
             self._peer = instance
             self._copies += 1
             copy = Told(sent=[f"{self.number}{self._copies}.{record}.0" for record in range(2)], asked=[True])

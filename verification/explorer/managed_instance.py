@@ -11,8 +11,8 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.no_transaction import NoTransaction
 from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.application_transactions import ApplicationTransactions
-from kproxy.txn.procedures.captured import Captured, write_captured
-from kproxy.txn.procedures.hand_control import not_in_log
+from kproxy.txn.procedures.captured import Captured, ImplicitTransaction, write_captured
+from kproxy.txn.procedures.hand_control import HandControl, not_in_log
 from kproxy.txn.procedures.log_control import LogControl
 from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
@@ -78,7 +78,7 @@ class Compared:
 class HandPorts:
     """``procedures.log_control.LogPorts`` of one instance; no broker keeps members' data."""
 
-    def __init__(self, instance: "ManagedInstance") -> None:
+    def __init__(self, instance: "Managing") -> None:
         """Ask one instance."""
         self._instance = instance
         self.instance_id = instance.name
@@ -116,25 +116,23 @@ class HandPorts:
         """Return at once: no broker has any."""
 
 
-class ManagedInstance(Instance):
-    """One process."""
+class Managing(Instance):
+    """What any kproxy has that makes transactions for clients, whoever decides them."""
 
-    def __init__(self, world: World, name: str, life: int = 0) -> None:
+    #: Where the connections of clients go.
+    begun: ManagedTransactions
+    single: SingleRequests
+    control: HandControl
+
+    def prepare(self) -> ManagedTools:
         """Begin with nothing for any client."""
-        super().__init__(world, name, life)
         self.jobs = InstanceJobs(self)
         self.requests = OwnerRequests(lambda _: self.owners, self.jobs, lambda _: None)
-        tools = ManagedTools(self.requests, lambda _: Compared(), name, world.time, report)
+        tools = ManagedTools(self.requests, lambda _: Compared(), self.name, self.world.time, report)
         self.begun = ManagedTransactions(tools)
-        self.sink.listeners.append(self.begun.view_changed)
-        ports = HandPorts(self)
-        self.members = Members(self.tools, lambda _: PlainMembers())
-        self.control = LogControl(ports, self.owners, self.begun)
-        self.member_control = MemberControl(ports, self.control, self.owners, self.begun, self.members)
         #: Clients whose name begins so write each request in a transaction of its own.
         self.single = SingleRequests(tools, ("single*",), _TIMEOUT_MS)
-        #: Of ``on.offset.commit``.
-        self.application = ApplicationTransactions(tools, "id", APPLICATION, _TIMEOUT_MS)
+        return tools
 
     def look(self) -> None:
         """Do what is done every second."""
@@ -143,18 +141,16 @@ class ManagedInstance(Instance):
 
     def kept(self) -> object:
         """Return what it has begun for clients."""
-        return self.begun, self.single, self.members, self.application
+        return self.begun, self.single, self.control
 
-    def again(self) -> Instance:
-        """Return the next process, which aborts what nobody can continue."""
-        new = super().again()
-        new.owners.end_former()
-        return new
+    def of_application(self, client_id: str) -> ImplicitTransaction | None:
+        """Return the transaction of an application (``on.offset.commit``)."""
+        return None
 
     async def write(self, client_id: str, connection: int, batches: Sequence[ClientBatch]) -> Sequence[Written]:
         """Write a Produce request, as a session of the product has it written."""
-        of_application = self.application.current if client_id == APPLICATION else None
-        capture = self.begun.of(client_id) or of_application or self.single.of(client_id) or NoTransaction()
+        begun = self.begun.of(client_id) or self.of_application(client_id)
+        capture = begun or self.single.of(client_id) or NoTransaction()
         capture.took(connection, answered=True)
 
         async def read() -> Captured:
@@ -166,6 +162,41 @@ class ManagedInstance(Instance):
 
     def closed(self, connection: int, *, received_all: bool) -> None:
         """Note that a client's connection has ended."""
-        self.owners.closed(connection)
         self.begun.closed(connection, received_all=received_all)
+
+
+class ManagedInstance(Managing):
+    """One process where kproxy's log decides."""
+
+    def __init__(self, world: World, name: str, life: int = 0) -> None:
+        """Begin with nothing for any client."""
+        super().__init__(world, name, life)
+        tools = self.prepare()
+        self.sink.listeners.append(self.begun.view_changed)
+        ports = HandPorts(self)
+        self.members = Members(self.tools, lambda _: PlainMembers())
+        self.log_control = LogControl(ports, self.owners, self.begun)
+        self.control = self.log_control
+        self.member_control = MemberControl(ports, self.log_control, self.owners, self.begun, self.members)
+        #: Of ``on.offset.commit``.
+        self.application = ApplicationTransactions(tools, "id", APPLICATION, _TIMEOUT_MS)
+
+    def kept(self) -> object:
+        """Return what it has begun for clients."""
+        return self.begun, self.single, self.members, self.application
+
+    def of_application(self, client_id: str) -> ImplicitTransaction | None:
+        """Return what the one application has open."""
+        return self.application.current if client_id == APPLICATION else None
+
+    def again(self) -> Instance:
+        """Return the next process, which aborts what nobody can continue."""
+        new = super().again()
+        new.owners.end_former()
+        return new
+
+    def closed(self, connection: int, *, received_all: bool) -> None:
+        """Note that a client's connection has ended."""
+        super().closed(connection, received_all=received_all)
+        self.owners.closed(connection)
         self.application.closed(connection, received_all=received_all)

@@ -4,6 +4,7 @@ from typing import Final
 
 from kproxy.txn.procedures.application_transactions import ApplicationTransaction
 from kproxy.txn.procedures.batch_decisions import BatchDecisions
+from kproxy.txn.procedures.broker_control import BrokerControl
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
 from kproxy.txn.procedures.request_transaction import RequestTransaction
 from verification.explorer import broken_managed, invariants
@@ -57,5 +58,41 @@ MANAGED_VARIANTS: Final = (
         ((BatchDecisions, "commit", broken_managed.commits_again),),
         "prepared by hand, unheard",
         invariants.DOOMED,
+    ),
+    Variant(
+        "repeated records are not compared",
+        _COMPARES_NOTHING,
+        "by hand, balanced at the broker, level 1",
+        invariants.TWICE,
+    ),
+    Variant(
+        "repeated records are not compared",
+        _COMPARES_NOTHING,
+        "by hand, balanced at the broker, level 2",
+        invariants.TWICE,
+    ),
+    Variant(
+        "a commit at the broker is not remembered",
+        ((BrokerControl, "_answered", broken_managed.remembers_no_commit),),
+        "by hand, unheard at the broker, level 2",
+        invariants.DOOMED,
+    ),
+    Variant(
+        "a request that was replaced is refused",
+        ((RequestTransaction, "write", broken_managed.gives_up_when_replaced),),
+        "by request, killed at the broker, level 1",
+        invariants.FENCED,
+    ),
+    Variant(
+        "a request is answered before it is committed",
+        ((RequestTransaction, "_write", broken_managed.answers_before_the_end),),
+        "by request, killed at the broker, level 2",
+        invariants.LOST,
+    ),
+    Variant(
+        "a request that fails in part is not aborted",
+        ((RequestTransaction, "_write", broken_managed.aborts_no_part),),
+        "by request, refused at the broker, level 2",
+        invariants.OPEN,
     ),
 )

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest.mock import patch
 
+from kproxy.dedup import identity, retry_ledger, retry_rules
 from kproxy.dedup import resend as resend_core
-from kproxy.dedup import retry_ledger, retry_rules
 from kproxy.dedup.lanes import LanePool, Track
 from kproxy.dedup.producer_connection import ProducerConnection
 from kproxy.dedup.quick_check import QuickCheck
 from kproxy.dedup.refused import AwaitedRetry, Refused
 from kproxy.dedup.retry_ledger import RetryLedger
 from kproxy.dedup.retry_rules import Rules
-from kproxy.net import producer_identity, recovery
+from kproxy.net import recovery
 from kproxy.net import track_resend as resend_shell
 from kproxy.net.broker_log import BrokerLog
 from kproxy.net.broker_log_batches import LAST
@@ -224,7 +224,7 @@ VARIANTS: Final = (
     Variant("what is in doubt is forgotten at once", ((Rules, "expired", broken_rules.yes),), _CUTS),
     Variant(
         "a host has several names",
-        ((producer_identity, "normal_host", str),),
+        ((identity, "normal_host", str),),
         replace(_CUTS, renames=(True,)),
     ),
     Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.nothing),), _CRASHES),

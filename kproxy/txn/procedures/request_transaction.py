@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.prepared_parts import ALONE
+from kproxy.txn.procedures.broker_protocol import REPLACED
 from kproxy.txn.procedures.id_lock import IdLock
 from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
@@ -38,10 +39,19 @@ class RequestTransaction(ManagedTransaction):
             if refused:
                 raise TxnError(ErrorCode.OPERATION_NOT_ATTEMPTED, "another batch of the request was refused")
             try:
-                return await self._write(batches)
-            except TxnError:
-                self._producer = NOBODY  # the next one's claim aborts what may be open
-                raise
+                return await self._write_once(batches)
+            except TxnError as error:
+                if error.error_code not in REPLACED:
+                    raise
+            # What a killed process asked of the broker arrived late, and took the id. So nothing of it was committed.
+            return await self._write_once(batches)
+
+    async def _write_once(self, batches: Sequence[ClientBatch]) -> Sequence[Written]:
+        try:
+            return await self._write(batches)
+        except TxnError:
+            self._producer = NOBODY  # the next one's claim aborts what may be open
+            raise
 
     async def _write(self, batches: Sequence[ClientBatch]) -> Sequence[Written]:
         if self._producer == NOBODY:
