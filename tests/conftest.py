@@ -16,7 +16,7 @@ from kproxy.testing.spark_home import make_spark_home, spark_environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.foreign", "tests.hangs", "tests.unpassed"]
+pytest_plugins = ["tests.folders", "tests.foreign", "tests.hangs", "tests.unpassed"]
 
 # How fast examples are made says nothing of kproxy, only of what else the machine does.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
