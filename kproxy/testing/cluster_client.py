@@ -229,6 +229,9 @@ class ClusterClient:
         data = bytearray()
         while offset < end:
             answer = self.fetch(topic, partition, offset, isolation_level=isolation_level).responses[0].partitions[0]
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # what it had has been deleted meanwhile
+                offset = self.offset(topic, partition, EARLIEST)
+                continue
             _check(answer.error_code, f"fetch {topic}-{partition} at {offset}")
             start, (whole, offset) = offset, _whole_batches(bytes(answer.records or b""), offset)
             data += _committed(whole, start, answer) if isolation_level else whole

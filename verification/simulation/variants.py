@@ -157,6 +157,7 @@ VARIANTS: Final = (
         ((produce_calls, "offset_of", broken_rules.base),),
         _CUTS,
         (OFFSETS,),
+        first=26,
     ),
     *(
         Variant(
@@ -192,7 +193,7 @@ VARIANTS: Final = (
         ((Rules, "across_order", broken_rules.no),),
         replace(_PATIENT, faults=("crash",), fault_count=(14, 18), equal=0.5, batch_sizes=(4,), instances=(1,)),
         seeds=300,
-        first=74,
+        first=67,
     ),
     Variant(
         "equal records stay comparable after an end in good order",
@@ -230,7 +231,10 @@ VARIANTS: Final = (
     Variant("producer ids are used before they are noted", ((LaneLog, "record", broken_rules.nothing),), _CRASHES),
     Variant("the log is read without a fence", ((BrokerLog, "fence", broken_rules.nothing),), _CRASHES),
     Variant(
-        "old requests are waited for, not fenced", ((BrokerLog, "fence", broken_rules.wait_for_requests),), _CRASHES
+        "old requests are waited for, not fenced",
+        ((BrokerLog, "fence", broken_rules.wait_for_requests),),
+        _CRASHES,
+        first=54,
     ),
     Variant(
         "a new producer id has several batches in flight",
@@ -474,7 +478,7 @@ VARIANTS: Final = (
         "a request after the end of its connection is written whatever another instance has written since",
         ((retry_ledger, "CLOCKS_AGREE_SECONDS", float("-inf")),),
         replace(_FLEET, faults=("delay",), depths=(2, 5), topics=((),)),
-        first=214,
+        first=27,
     ),
     Variant(
         "a request that waits is not woken when another one is answered",
