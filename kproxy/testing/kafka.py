@@ -53,7 +53,9 @@ REPLICATED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Settings for three brokers: every topic has three replicas, and what is acknowledged is in two of them."""
-PATIENT: Final[Mapping[str, str]] = MappingProxyType({"broker.session.timeout.ms": "60000"})
+PATIENT: Final[Mapping[str, str]] = MappingProxyType(
+    {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "2000"}
+)
 """Settings for brokers that no test harms: one that has no processor for some seconds is not taken for dead."""
 
 

@@ -34,6 +34,8 @@ class Place:
             # Failures shall be noticed within a test's patience, not within production's 9 and 2 s.
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
+            # Twice a second a controller would append a record only to show that it is there.
+            "metadata.max.idle.interval.ms": 0,
             **self._common(),
         }
 
