@@ -10,7 +10,6 @@ from kproxy.codec._generated.describe_transactions import (
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.txn_error import TxnError
@@ -58,17 +57,19 @@ OVER: Final = REPLACED | {ErrorCode.INVALID_TXN_STATE}
 _LAST_EPOCH: Final = 32_766
 
 
-def granted(transactional_id: str, resumed: Producer, given: Producer) -> Producer:
+def granted(transactional_id: str, resumed: Producer, given: Producer, *, is_reserved: bool) -> Producer:
     """Return the identity that a coordinator gave, in the name of another one (KIP-360) or NOBODY.
 
+    ``is_reserved``: its producer id is one of those that kproxy takes for its own batches.
+
     A coordinator that no longer knows the id grants it to any identity, also to one that a newer producer has replaced.
-    A fresh producer id shows this. TxnError (PRODUCER_FENCED) then; (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for an id
-    of kproxy's own.
+    A fresh producer id shows this. TxnError (PRODUCER_FENCED) then; (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
+    reserved one.
     """
     if given.producer_id != resumed.producer_id and 0 <= resumed.epoch < _LAST_EPOCH:
         why = f"the broker has forgotten {transactional_id}, and its last owner"
         raise TxnError(ErrorCode.PRODUCER_FENCED, why)
-    if is_reserved_producer_id(given.producer_id):
+    if is_reserved:
         what = "a producer id of 2^61 or more, which kproxy reserves for its own batches"
         why = f"the broker assigns {transactional_id} {what}"
         raise TxnError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)

@@ -3,7 +3,6 @@
 import pytest
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.dedup.producer_ids import FIRST_RESERVED
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.broker_protocol import FIRST, OVER, REPLACED, SECOND, Protocol, granted, leaves_open
@@ -19,18 +18,18 @@ from kproxy.txn.txn_error import TxnError
     ],
 )
 def test_an_identity_is_taken_as_it_is_given(resumed: Producer, given: Producer) -> None:
-    assert granted("id", resumed, given) == given
+    assert granted("id", resumed, given, is_reserved=False) == given
 
 
 def test_a_fresh_producer_id_shows_that_the_broker_has_forgotten_who_owns_the_id() -> None:
     with pytest.raises(TxnError, match="has forgotten id, and its last owner") as refused:
-        granted("id", Producer(7, 3), Producer(8, 0))
+        granted("id", Producer(7, 3), Producer(8, 0), is_reserved=False)
     assert refused.value.error_code is ErrorCode.PRODUCER_FENCED
 
 
 def test_a_producer_id_of_kproxys_own_is_refused() -> None:
     with pytest.raises(TxnError, match="kproxy reserves") as refused:
-        granted("id", NOBODY, Producer(FIRST_RESERVED, 0))
+        granted("id", NOBODY, Producer(1 << 61, 0), is_reserved=True)
     assert refused.value.error_code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 

@@ -38,6 +38,7 @@ from kproxy.codec._generated.txn_offset_commit import (
 from kproxy.codec.messages import ApiKey, ErrorCode, Message
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.codec.version_choice import NoCommonVersion
+from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
 from kproxy.net.brokers.coordinators import GROUP, TRANSACTION, errors_in
@@ -132,7 +133,8 @@ class BrokerRequests:
         """
         request = InitProducerIdRequest(self._name, timeout_ms, *resumed)
         answer = await self._ask(request, InitProducerIdResponse, newest=_INIT, trim=_refuse_old, repeats=repeats)
-        return granted(self._name, resumed, Producer(answer.producer_id, answer.producer_epoch))
+        given = Producer(answer.producer_id, answer.producer_epoch)
+        return granted(self._name, resumed, given, is_reserved=is_reserved_producer_id(given.producer_id))
 
     async def add_ahead(self, producer: Producer, places: Collection[TopicPartition]) -> None:
         """Adds partitions in the second protocol before they are written. The writes would add them, too, but more
