@@ -15,7 +15,7 @@ GRACE_SECONDS: Final = 60.0
 
 
 class Remedy(Enum):
-    """What is to be done about a partition now."""
+    """The remedy for a partition, now."""
 
     #: Write a snapshot of what its deleted records said.
     STATE = auto()

@@ -1,4 +1,4 @@
-"""Which copy of a batch counts is remembered until no reader can meet any of them: retention has deleted them all."""
+"""Forgets which copy of a batch counts once no reader can meet any of them: retention has deleted them all."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple

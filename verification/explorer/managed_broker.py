@@ -27,7 +27,7 @@ class ManagedBrokerWorld(BrokerWorld, ManagedWorld):
 
 
 class EmptyLog(HandPorts):
-    """What kproxy's log says of an id that the broker decides: nothing."""
+    """``procedures.log_control.LogPorts`` of a log that knows no id: the broker decides all."""
 
     async def found(self, name: str) -> IdView:
         """Answer as the product does."""

@@ -117,7 +117,7 @@ class HandPorts:
 
 
 class Managing(Instance):
-    """What any kproxy has that makes transactions for clients, in either home."""
+    """All that a kproxy has which makes transactions for clients, in either home."""
 
     #: Where the connections of clients go.
     begun: ManagedTransactions
