@@ -229,6 +229,7 @@ class BrokerInstance(Instance):
         self.reading = LogPartition(0, ViewSink(self.views))
         self.entries = EpochLog(self)
         self.owners: Any = make_owners(self)
+        self.take_requests()
 
     def moves(self) -> Iterator[Move]:
         """Its log takes an entry, or it is killed."""

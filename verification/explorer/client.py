@@ -13,9 +13,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.errors import KproxyError
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
-from kproxy.txn.prepared_parts import ALONE
-from kproxy.txn.procedures.owner_policy import CLIENT
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch, IdHolder, TxnRequest, Written
 from kproxy.txn.txn_error import TxnError
 from verification.explorer.client_steps import FIRST, Make, Sending, Waiting
 from verification.explorer.engine import Move, Step, Task
@@ -117,8 +115,8 @@ class Client:
 
     async def _initialize(self) -> None:
         async def ask(instance: Instance, request: TxnRequest) -> Producer:
-            return await instance.owners.initialize(
-                self.script.transactional_id, TIMEOUT_MS, request.client, self.name, CLIENT
+            return await instance.requests.init_producer_id(
+                self.script.transactional_id, TIMEOUT_MS, request.client, self.name, holder=request.holder
             )
 
         is_first = self.identity == NOBODY
@@ -159,12 +157,13 @@ class Client:
 
     def request(self) -> TxnRequest:
         """Return a request that names its identity and its connection."""
-        return TxnRequest(self.script.transactional_id, self.identity, self.connection, self.name)
+        holder = IdHolder("", self.name)
+        return TxnRequest(self.script.transactional_id, self.identity, self.connection, self.name, holder)
 
     async def _add(self, places: Sequence[TopicPartition]) -> None:
         async def ask(instance: Instance, request: TxnRequest) -> None:
-            owner = await instance.owners.owner(request)
-            await owner.join(request, places)
+            errors = await instance.requests.add_partitions(request, places)
+            assert not errors
 
         await self._ask("AddPartitionsToTxn", ask)
 
@@ -197,8 +196,7 @@ class Client:
 
         async def ask(instance: Instance, request: TxnRequest) -> Written:
             batch = ClientBatch(*place, batch_of(f"<{payload}>"), 1, sequence)
-            owner = await instance.owners.owner(request)
-            rows = await owner.produce(request, [batch], implicit=second, accepted=lambda: None)
+            rows = await instance.requests.produce(request, [batch], implicit=second, accepted=lambda: None)
             return rows[0]
 
         error, offset, _ = await self._ask(f"Produce {payload}", ask)
@@ -213,7 +211,7 @@ class Client:
         if not second:
 
             async def add(instance: Instance, request: TxnRequest) -> None:
-                await (await instance.owners.owner(request)).add_offsets(request, "g")
+                await instance.requests.add_offsets(request, "g")
 
             await self._ask("AddOffsetsToTxn", add)
 
@@ -222,7 +220,7 @@ class Client:
             offsets = TransactionOffsets(
                 group_id="g", generation_id=generation, member_id=f"m{self.number}", topics=rows
             )
-            await (await instance.owners.owner(request)).commit_offsets(request, offsets, implicit=second)
+            await instance.requests.commit_offsets(request, offsets, implicit=second)
 
         await self._ask("TxnOffsetCommit", ask)
 
@@ -231,14 +229,7 @@ class Client:
         second = self.script.second
 
         async def ask(instance: Instance, request: TxnRequest) -> Producer:
-            try:
-                owner = await instance.owners.owner(request)
-            except TxnError:  # as ``Coordinator.end``
-                found = instance.owners.answer_expired(request, committed=committed)
-                if found is None:
-                    raise
-                return found
-            return await owner.end(request, committed=committed, bumps=second, also=ALONE)
+            return await instance.requests.end(request, committed=committed, bumps=second)
 
         try:
             identity = await self._ask(f"EndTxn {'commit' if committed else 'abort'}", ask)

@@ -16,7 +16,6 @@ from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions, OpenBatch
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.members import Joining, Members, PlainMembers
-from kproxy.txn.procedures.owner_policy import CLIENT
 from kproxy.txn.requests import ClientBatch, TxnRequest
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
@@ -128,7 +127,7 @@ class Driver(Client):
 
     async def _take_the_id(self) -> None:
         async def ask(instance: Instance, _: TxnRequest) -> Producer:
-            return await instance.owners.initialize(NAME, TIMEOUT_MS, NOBODY, self.name, CLIENT)
+            return await instance.requests.init_producer_id(NAME, TIMEOUT_MS, NOBODY, self.name)
 
         self.identity = await self._ask(f"initialize {self.number}", ask)
 
@@ -146,10 +145,9 @@ class Driver(Client):
         told.sent.append(payload)
 
         async def ask(instance: Instance, request: TxnRequest) -> None:
-            owner = await instance.owners.owner(request)
             batch = ClientBatch(*PARTITIONS[0], batch_of(f"<{payload}>"), 1, -1)
-            await owner.produce(request, [batch], implicit=True, accepted=lambda: None)
-            await owner.prepare(request, str(self.number) if self.batch.is_named else None)
+            await instance.requests.produce(request, [batch], implicit=True, accepted=lambda: None)
+            await instance.requests.prepare(request, str(self.number) if self.batch.is_named else None)
 
         await self._ask(f"write and prepare {payload}", ask)
         told.acknowledged.append(payload)

@@ -1,14 +1,15 @@
 """One kproxy: its procedures, and what they ask for of the outside, which arrives, is lost, or is not heard of."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kproxy.codec._generated.transaction_offsets import TransactionOffsets
 from kproxy.codec.batch import BatchHeader, Record, build_batch, read_header
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.dedup.resend import OLD_S
+from kproxy.errors import KproxyError
 from kproxy.net.txn.log_batches import LogBatch
 from kproxy.net.txn.log_partition import LogPartition
 from kproxy.net.txn.transaction_log import ViewSink
@@ -20,6 +21,8 @@ from kproxy.txn.procedures.former import Scan
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.outside import PLAIN, Marker, OwnerTools, WriteTerms
+from kproxy.txn.procedures.owner_requests import OwnerRequests
+from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView, LogPosition
 from kproxy.txn.views import Views
 from kproxy.txn.writes import Batch, PartitionWrites, Timing, TxnSend, Writes
@@ -29,6 +32,7 @@ from verification.explorer.rejecting import moves_of_readers
 from verification.explorer.snapshotting import take_snapshot
 from verification.explorer.world import World
 
+T = TypeVar("T")
 _TIMING: Final = Timing(0.0, 0.0, OLD_S)
 _IN_FLIGHT: Final = 5
 _PATIENCE_MS: Final = 900_000
@@ -220,6 +224,34 @@ class DataConnections:
         """Do nothing: no connection is kept."""
 
 
+class InstanceJobs:
+    """``procedures.outside.JobRunner``: an instance's tasks outlive the connections of its clients anyway."""
+
+    def __init__(self, instance: "Instance") -> None:
+        """Run what an instance begins."""
+        self._instance = instance
+
+    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """Begin a task; nobody asks for its result."""
+        self._instance.world.engine.start(f"{self._instance.name}'s job", self._instance, self.run(work))
+        return work
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result."""
+        try:
+            return await work()
+        except TxnError:
+            raise
+        except (OSError, KproxyError) as error:
+            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+    within = run
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Return the result."""
+        return work()
+
+
 class Instance:
     """One process."""
 
@@ -252,6 +284,12 @@ class Instance:
             report=report,
         )
         self.owners = LogOwners(self.tools, Terms(_PATIENCE_MS, _UNUSED_MS), self.alone, self._start)
+        self.take_requests()
+
+    def take_requests(self) -> None:
+        """Have requests come as those of a session come in the product."""
+        self.jobs = InstanceJobs(self)
+        self.requests = OwnerRequests(lambda _: self.owners, self.jobs, lambda _: None)
 
     def look(self) -> None:
         """Do what is done every second."""

@@ -1,11 +1,9 @@
 """One kproxy that makes transactions for clients without transactions, with the product's own procedures."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
-from kproxy.codec.messages import ErrorCode
 from kproxy.dedup.repeats import ReceivedBatch, Repeats
-from kproxy.errors import KproxyError
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.ids import Producer
 from kproxy.txn.no_transaction import NoTransaction
@@ -18,48 +16,17 @@ from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.members import Members, PlainMembers
-from kproxy.txn.procedures.owner_requests import OwnerRequests
 from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.requests import ClientBatch, Written
-from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view import IdView
 from verification.explorer.engine import Event
 from verification.explorer.instance import Instance, report
 from verification.explorer.world import World
 
-T = TypeVar("T")
 _MOST_UNPACKED: Final = 1 << 20
 _TIMEOUT_MS: Final = 60_000
 #: A client whose OffsetCommits end transactions.
 APPLICATION: Final = "application"
-
-
-class InstanceJobs:
-    """``procedures.outside.JobRunner``: an instance's tasks outlive the connections of its clients anyway."""
-
-    def __init__(self, instance: Instance) -> None:
-        """Run what an instance begins."""
-        self._instance = instance
-
-    def start(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """Begin a task; nobody asks for its result."""
-        self._instance.world.engine.start(f"{self._instance.name}'s job", self._instance, self.run(work))
-        return work
-
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result."""
-        try:
-            return await work()
-        except TxnError:
-            raise
-        except (OSError, KproxyError) as error:
-            raise TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-
-    within = run
-
-    def do(self, work: Callable[[], T]) -> T:
-        """Return the result."""
-        return work()
 
 
 class Compared:
@@ -126,8 +93,6 @@ class Managing(Instance):
 
     def prepare(self) -> ManagedTools:
         """Begin with nothing for any client."""
-        self.jobs = InstanceJobs(self)
-        self.requests = OwnerRequests(lambda _: self.owners, self.jobs, lambda _: None)
         tools = ManagedTools(self.requests, lambda _: Compared(), self.name, self.world.time, report)
         self.begun = ManagedTransactions(tools)
         #: Clients whose name begins so write each request in a transaction of its own.

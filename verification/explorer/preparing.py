@@ -32,9 +32,8 @@ class OpenDriver(Driver):
         told.sent.append(payload)
 
         async def ask(instance: Instance, request: TxnRequest) -> None:
-            owner = await instance.owners.owner(request)
             batch = ClientBatch(*PARTITIONS[0], batch_of(f"<{payload}>"), 1, -1)
-            await owner.produce(request, [batch], implicit=True, accepted=lambda: None)
+            await instance.requests.produce(request, [batch], implicit=True, accepted=lambda: None)
 
         await self._ask(f"write {payload}", ask)
         told.acknowledged.append(payload)
