@@ -11,7 +11,7 @@ import click
 from verification.simulation.command import Simulation, Wanted, options, simulate
 from verification.simulation.cuts import shrink
 from verification.simulation.plan import FAULTS, ROUTES
-from verification.simulation.tastes import FLEET, WIDE, WIDE_FLEET, Taste
+from verification.simulation.tastes import FLEET, WIDE, WIDE_FLEET, Taste, with_numbers
 from verification.simulation.world import run_seed
 
 _SEEDS: Final = 2000
@@ -28,7 +28,7 @@ def main(wanted: Wanted, faults: tuple[str, ...], *, fleet: bool, wide: bool, nu
     taste = (WIDE_FLEET if wide else FLEET) if fleet else (WIDE if wide else Taste())
     only = " --fleet" * fleet + " --wide" * wide + " --numbered" * numbered
     if numbered:
-        taste = replace(taste, numbered=(True, True, False), raises=("", "", "", "same", "split", "join"))
+        taste = with_numbers(taste)
     if faults != FAULTS:
         taste = replace(taste, faults=tuple(fault for fault in faults if fault in taste.faults))
         only = f" --faults {quote(','.join(faults))}" + only

@@ -4,8 +4,10 @@ from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 from kproxy.dedup.digest import Digest, Digests
+from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import KeptPartition
 from kproxy.dedup.kept.raised import Matched, OldRecord, align
+from kproxy.dedup.kept.steps import FenceOff, KeptBatch
 
 _ALIGN: Final = align
 
@@ -14,6 +16,12 @@ def unfenced(_: Any, partition: KeptPartition) -> Generator[Any, Any, None]:
     """Nothing of earlier epochs can arrive any more."""
     partition.fenced = partition.generation
     yield from ()
+
+
+def fenced_in_use(batch: KeptBatch, partition: KeptPartition) -> Generator[Any, Any, None]:
+    """Nothing was sent under a later id than the one in use."""
+    yield FenceOff(successor(batch.producer_id, partition.generation), batch.epoch)
+    partition.fences(batch.epoch, partition.generation + 1)
 
 
 def continued(partition: KeptPartition) -> int:

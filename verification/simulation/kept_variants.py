@@ -9,7 +9,7 @@ from kproxy.net import kept_repairs
 from verification.simulation import broken_kept, broken_rules
 from verification.simulation.invariants import DUPLICATE, LOST, MERGED, OFFSETS
 from verification.simulation.plan import LOG_APPEND_TIME
-from verification.simulation.tastes import MOSTLY, Taste
+from verification.simulation.tastes import MOSTLY, WIDE_FLEET, Taste, with_numbers
 from verification.simulation.variants import Variant
 
 _RAISING: Final = Taste(
@@ -56,5 +56,17 @@ KEPT_VARIANTS: Final = (
         ((raised, "is_copy", broken_kept.equal),),
         replace(_RAISING, equal=MOSTLY, topics=(LOG_APPEND_TIME,)),
         (MERGED, LOST, OFFSETS),
+    ),
+    Variant(
+        "a client has the epoch of a batch, though the broker has a newer one",
+        ((KeptPartition, "is_current", broken_rules.yes),),
+        with_numbers(WIDE_FLEET),
+        first=9_592_134,
+    ),
+    Variant(
+        "of a producer's ids only the one in use is fenced off",
+        ((repair, "_fence", broken_kept.fenced_in_use),),
+        with_numbers(WIDE_FLEET),
+        first=9_630_044,
     ),
 )

@@ -134,6 +134,11 @@ WIDE: Final = _wide(Taste())
 WIDE_FLEET: Final = _wide(FLEET)
 
 
+def with_numbers(taste: Taste) -> Taste:
+    """Make two in three clients idempotent, half of which raise epochs."""
+    return replace(taste, numbered=(True, True, False), raises=("", "", "", "same", "split", "join"))
+
+
 def make_plan(seed: int, taste: Taste) -> Plan:
     """The plan of a seed."""
     rng = Random(f"plan {seed}")
