@@ -10,9 +10,10 @@ import pytest
 import trio
 
 from kproxy.codec.messages import ApiKey
-from kproxy.net.txn import log_follower, lost_beginnings
+from kproxy.net.txn import beginning_rounds, log_follower
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.testing.fake_broker import Call
+from kproxy.txn import lost_beginnings
 from kproxy.txn.ids import log_partition
 from kproxy.txn.txn_error import TxnError
 from tests.net.harness import eventually
@@ -29,8 +30,8 @@ VERSIONS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV2"])
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_follower, "_ASK_AGAIN_SECONDS", 0.2)
-    monkeypatch.setattr(lost_beginnings, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(lost_beginnings, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(beginning_rounds, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(lost_beginnings, "GRACE_SECONDS", 0.2)
 
 
 def _truncate(cast: Cast) -> None:
