@@ -32,8 +32,8 @@ class Transactions:
     asked: list[str] = field(default_factory=list)
     #: The results of the next requests' batches; without one all are written.
     results: list[Sequence[Written]] = field(default_factory=list)
-    #: Raised by the next end.
-    error: ErrorCode | None = None
+    #: Raised by the next ends.
+    errors: list[ErrorCode] = field(default_factory=list)
     #: Batches are written when it is set.
     writes: trio.Event = field(default_factory=trio.Event)
     inits: list[tuple[Any, ...]] = field(default_factory=list)
@@ -64,9 +64,8 @@ class Transactions:
     async def end(self, request: TxnRequest, *, committed: bool, bumps: bool, also: Any = None) -> Producer:
         assert not bumps, "the same epoch is used for the next one"
         self.asked.append("commit" if committed else "abort")
-        if self.error is not None:
-            code, self.error = self.error, None
-            raise TxnError(code, "as the test says")
+        if self.errors:
+            raise TxnError(self.errors.pop(0), "as the test says")
         return PRODUCER
 
 
@@ -127,11 +126,24 @@ async def test_none_of_a_request_is_written_of_which_a_batch_was_refused_before(
 async def test_after_an_error_the_id_is_initialized_again() -> None:
     """That aborts what may be open."""
     requests, transactions = made("*")
-    transactions.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    transactions.errors = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     with pytest.raises(TxnError, match="COORDINATOR_NOT_AVAILABLE"):
         await write(requests)
     assert await write(requests) == [WRITTEN, WRITTEN]
     assert transactions.asked == ["init", "produce", "commit", "init", "produce", "commit"]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
+async def test_a_request_whose_id_was_taken_is_written_again_once(error: ErrorCode) -> None:
+    """What a killed process asked of the broker may arrive late."""
+    requests, transactions = made("*")
+    transactions.errors = [error]
+    assert await write(requests) == [WRITTEN, WRITTEN]
+    assert transactions.asked == ["init", "produce", "commit"] * 2
+    transactions.errors = [error] * 2
+    with pytest.raises(TxnError, match=error.name):
+        await write(requests)
+    assert transactions.asked[6:] == ["produce", "commit", "init", "produce", "commit"]
 
 
 async def test_requests_of_a_client_go_one_after_another_in_their_order() -> None:
