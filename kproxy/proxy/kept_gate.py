@@ -69,11 +69,11 @@ class KeptGate:
 
     def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
         """Whether all batches of a request have an id that was given to its client; None: one is another's."""
-        given = 0
+        given, own = 0, self._own
         if not self._clients.has_room:
             return False
         for _, producer_id in producer_ids(frame, layout):
-            if producer_id in self._own:
+            if producer_id in own:
                 given += 1
             elif is_given(producer_id):
                 if not self._is_own(producer_id):
@@ -144,7 +144,7 @@ class KeptGate:
                 continue
             numbered = KeptBatch(*batch, partition.arrivals)
             call.parts.append(KeptPart(place.key, numbered, partition, place.start, place.end))
-            if _must_precede(partition, call):
+            if call.is_apart or partition.told < 0:  # ``_must_precede``
                 self._first[partition] = call
         return refused
 

@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from kproxy.net.txn.broker import broker_requests
 from kproxy.net.txn.broker.broker_requests import BrokerRequests
 from kproxy.net.txn.broker.stable_groups import StableGroups
 from kproxy.txn.client_sequences import ClientSequences
-from kproxy.txn.procedures import broker_owner, continuing
+from kproxy.txn.procedures import broker_owner, broker_protocol, continuing
 from kproxy.txn.procedures.broker_owner import BrokerOwner
 from kproxy.txn.procedures.kept_epoch import KeptEpoch
 from kproxy.txn.procedures.managed_transaction import ManagedTransaction
@@ -69,7 +68,7 @@ NATIVE_VARIANTS: Final = (
     ),
     Variant(
         "a fence in response to a repeated commit is taken for an abort",
-        ((broker_requests, "REPLACED", frozenset()),),
+        ((broker_protocol, "REPLACED", frozenset()),),
         broker_txn_scripts.replaced_at_the_end,
         (invariants.OUTCOME,),
     ),
