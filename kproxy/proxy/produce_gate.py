@@ -1,6 +1,6 @@
 """Each Produce request of a session: stamped, passed on or refused; its responses; and what has to be sent again."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from struct import Struct
 from typing import Literal
@@ -761,10 +761,11 @@ class ProduceGate:
             self._send_ready()
         self._finish_calls()
 
-    def _written(self, send: Send) -> None:
-        start, track = send.base_offset, send.track
-        end = start + send.records
-        self._ctx.services.ends.written(track.key, track.producer_id, start, end, send.taken_at, self._ctx.now)
+    def _written(self, sends: Sequence[Send]) -> None:
+        written, now = self._ctx.services.ends.written, self._ctx.now
+        for send in sends:
+            start, track = send.base_offset, send.track
+            written(track.key, track.producer_id, start, start + send.records, send.taken_at, now)
 
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)

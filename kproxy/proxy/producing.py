@@ -6,7 +6,7 @@ known.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kproxy.codec.produce_layout import FIRST_TOPIC_ID, ProduceLayout, walk_response
 from kproxy.dedup.lanes import Lane, Send, Track, TrackKey
@@ -33,12 +33,12 @@ class Producer:
         self,
         max_in_flight: int,
         count_converted: Callable[[str, int, int, int], None],
-        written: Callable[[Send], None] = lambda _: None,
+        written: Callable[[Sequence[Send]], None] = lambda _: None,
     ) -> None:
         """``max_in_flight``: batches of a partition.
 
-        ``count_converted(direction, magic, batches, records)`` is called for each conversion, ``written`` with each
-        batch that a success has given an offset.
+        ``count_converted(direction, magic, batches, records)`` is called for each conversion, ``written`` with the
+        batches that successes have given offsets.
         """
         self.lane: Lane | None = None
         self._max_in_flight = max_in_flight
@@ -252,6 +252,7 @@ class Producer:
         """
         call, version = group.call, group.call.upstream_version
         clean, refused = True, False
+        written: list[Send] = []
         results = walk_response(frame, version)
         for send in group.sends:
             track = send.track
@@ -262,13 +263,15 @@ class Producer:
             elif track.answered(send, *result):
                 call.open -= 1
                 if send.base_offset >= 0:
-                    self._note_written(send)
+                    written.append(send)
                     send.noted = True
             elif self._settled_refusal(send):
                 call.open -= 1
                 refused = True
             else:
                 clean = False
+        if written:
+            self._note_written(written)
         self.in_flight -= len(group.sends)
         names_brokers = refused and version >= _FIRST_NODE_ENDPOINTS  # it may: then it is built, not relayed
         if clean and not names_brokers and group.frame is not None and call.version == version:
@@ -300,10 +303,10 @@ class Producer:
             waiting[group.call] += len(group.batches)
         for call in list(self.calls):
             sends = [send for part in call.parts for send in part.sends]
-            for send in sends:
-                if send.base_offset >= 0 and not send.noted:
-                    self._note_written(send)
-                    send.noted = True
+            written = [send for send in sends if send.base_offset >= 0 and not send.noted]
+            self._note_written(written)
+            for send in written:
+                send.noted = True
             call.open = waiting[call] + sum(not send.settled for send in sends)
             if not call.open:
                 self._finish(call)
