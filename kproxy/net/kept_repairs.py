@@ -18,7 +18,7 @@ from kproxy.config import Config
 from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.kept.producers import MOST_REPEATED
 from kproxy.dedup.kept.raised import Matched, OldRecord, align, count_written
-from kproxy.dedup.kept.repair import repair
+from kproxy.dedup.kept.repair import is_told, repair
 from kproxy.dedup.kept.steps import (
     FOUND_OLDER,
     SEND_AGAIN,
@@ -87,7 +87,7 @@ class KeptRepairs:
     def queue(self, ask: RepairRequest) -> Callable[[], Awaitable[CoordinatorAnswer]]:
         """Repairs a request; its place in the order is that of this call."""
         # what its client has a success for comes last: else one that always repeats all of it would get no further
-        wrong = sorted(ask.call.wrong or (), key=_is_told)
+        wrong = sorted(ask.call.wrong or (), key=lambda one: is_told(one[0].batch, one[0].partition))
         turns = []
         for part, told in wrong[:MOST_AT_ONCE]:
             before, mine = self._last.get(part.partition), trio.Event()
@@ -304,11 +304,6 @@ class KeptRepairs:
 
 def _put(found: dict[int, tuple[Digests, Sequence[int]]], nth: int, digests: Digests, offsets: Sequence[int]) -> None:
     found[nth] = digests, offsets
-
-
-def _is_told(wrong: tuple[KeptPart, Told]) -> bool:
-    part, _ = wrong
-    return part.partition.was_told(part.batch.epoch, part.batch.sequence)
 
 
 def _is_open(told: Told) -> bool:

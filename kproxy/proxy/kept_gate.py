@@ -43,7 +43,7 @@ class KeptGate:
     @property
     def is_waiting(self) -> bool:
         """Whether the request at hand must not overtake another one."""
-        return bool(self._awaited) and any(_must_precede(partition, call) for partition, call in self._awaited)
+        return any(_must_precede(partition, call) for partition, call in self._awaited)
 
     def waits_for_first(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has to wait: of two that a broker meets first, it would take either."""
@@ -69,11 +69,11 @@ class KeptGate:
 
     def holds(self, frame: bytearray, layout: ProduceLayout) -> bool | None:
         """Whether all batches of a request have an id that was given to its client; None: one is another's."""
-        given, own = 0, self._own
+        given = 0
         if not self._clients.has_room:
             return False
         for _, producer_id in producer_ids(frame, layout):
-            if producer_id in own:
+            if producer_id in self._own:
                 given += 1
             elif is_given(producer_id):
                 if not self._is_own(producer_id):
@@ -144,7 +144,7 @@ class KeptGate:
                 continue
             numbered = KeptBatch(*batch, partition.arrivals)
             call.parts.append(KeptPart(place.key, numbered, partition, place.start, place.end))
-            if call.is_apart or partition.told < 0:  # ``_must_precede``
+            if _must_precede(partition, call):
                 self._first[partition] = call
         return refused
 

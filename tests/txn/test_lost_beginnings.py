@@ -1,4 +1,4 @@
-"""What is to be done about a partition of the transaction log whose first records were deleted."""
+"""The remedies for a partition of the transaction log whose first records were deleted."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ P = 3
 
 
 class Read:
-    """What was read of the log: a snapshot states all before 5."""
+    """The views of a log of which a snapshot states all before 5."""
 
     def __init__(self) -> None:
         self.foreign: set[int] = set()

@@ -140,9 +140,8 @@ class ManagedInstance(Managing):
         self.sink.listeners.append(self.begun.view_changed)
         ports = HandPorts(self)
         self.members = Members(self.tools, lambda _: PlainMembers())
-        self.log_control = LogControl(ports, self.owners, self.begun)
-        self.control = self.log_control
-        self.member_control = MemberControl(ports, self.log_control, self.owners, self.begun, self.members)
+        self.control = at_log = LogControl(ports, self.owners, self.begun)
+        self.member_control = MemberControl(ports, at_log, self.owners, self.begun, self.members)
         #: Of ``on.offset.commit``.
         self.application = ApplicationTransactions(tools, "id", APPLICATION, _TIMEOUT_MS)
 

@@ -72,8 +72,8 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     if partition.has_left(batch.epoch):
         return Told(OLD_EPOCH, cause="old_epoch")
     told = first
-    is_told = first.error_code == SEND_AGAIN and _is_told(batch, partition)
-    place = partition.place(batch.sequence) if is_told else -1
+    was_told = first.error_code == SEND_AGAIN and is_told(batch, partition)
+    place = partition.place(batch.sequence) if was_told else -1
     if place >= 0:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(partition.generation + 1))
         if not (yield Check(place, ids)):
@@ -100,7 +100,7 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     return told._replace(cause="unsettled")
 
 
-def _is_told(batch: KeptBatch, partition: KeptPartition) -> bool:
+def is_told(batch: KeptBatch, partition: KeptPartition) -> bool:
     """Whether the client has a success for all records of a batch."""
     return partition.was_told(batch.epoch, batch.sequence) and partition.was_told(batch.epoch, batch.last)
 
@@ -233,7 +233,7 @@ def _settle_first(
     found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
     if found.records == batch.records:
         return Told(0, found.offset, cause=FOUND_OLDER, end=found.end)
-    if _is_told(batch, partition):
+    if is_told(batch, partition):
         lost = yield from _lost(partition, -1, newest.ids)
         return lost or Told(0, cause="written")
     expected = advance(partition.told, 1) if partition.told >= 0 else 0
@@ -309,7 +309,7 @@ def _when_written(
         return found
     if first.error_code == SEND_AGAIN and newest.state is not None:
         return _Way(newest.generation)
-    if _is_told(batch, partition):
+    if is_told(batch, partition):
         return Told(0, cause="written")
     return first._replace(cause="unsettled")
 

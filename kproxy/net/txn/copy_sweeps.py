@@ -34,10 +34,12 @@ class CopySweeps:
             await self._sweep()
 
     async def _sweep(self) -> None:
-        places = self._old.places()
-        starts = await self._ask(places, list_offsets(EARLIEST)) if places else {}
-        ends = await self._ask(places, list_offsets(LATEST)) if places else {}
-        self._old.sweep({place: _bounds(starts[place], ends[place]) for place in places})
+        bounds: dict[TopicPartition, Bounds] = {}
+        if places := self._old.places():
+            starts = await self._ask(places, list_offsets(EARLIEST))
+            ends = await self._ask(places, list_offsets(LATEST))
+            bounds = {place: _bounds(starts[place], ends[place]) for place in places}
+        self._old.sweep(bounds)
 
 
 def _bounds(start: Told[int], end: Told[int]) -> Bounds:

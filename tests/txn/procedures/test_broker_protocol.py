@@ -1,4 +1,4 @@
-"""What a broker's answers about an identity and an end mean."""
+"""The meaning of a broker's responses to InitProducerId and EndTxn."""
 
 import pytest
 

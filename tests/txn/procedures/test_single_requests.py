@@ -135,7 +135,7 @@ async def test_after_an_error_the_id_is_initialized_again() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 async def test_a_request_whose_id_was_taken_is_written_again_once(error: ErrorCode) -> None:
-    """What a killed process asked of the broker may arrive late."""
+    """A request of a killed process may arrive late at the broker."""
     requests, transactions = made("*")
     transactions.errors = [error]
     assert await write(requests) == [WRITTEN, WRITTEN]
