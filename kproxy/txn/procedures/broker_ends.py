@@ -14,7 +14,7 @@ from kproxy.errors import KproxyError, RemoteProtocolError
 from kproxy.txn.ids import Producer, turn_of
 from kproxy.txn.log_records import Entry
 from kproxy.txn.procedures.broker_protocol import OVER, BrokerCoordinator, Protocol
-from kproxy.txn.procedures.outside import Counters, PacedLog, Report, SideBySide, Signal, Time
+from kproxy.txn.procedures.outside import Counters, PacedLog, Report, SideBySide, Signal, Time, Work
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.view_values import EndingMember
 
@@ -124,13 +124,16 @@ class BrokerEnds:
         async with self._side_by_side.open() as start:
             while True:
                 await self._log.pause(_SWEEP_SECONDS)
-                now, seen = self._time.now(), self._seen
-                self._seen = {}
-                for view in self._log.views.unsettled():
-                    is_ours = view.claim is not None and view.claim.instance_id == self._instance_id
-                    for left in self._left(view.transactional_id):
-                        since = self._seen[left] = seen.get(left, now)
-                        others_at = since + _OTHERS_SECONDS * (1 + turn_of(self._instance_id, view.transactional_id))
-                        if left not in self._busy and (is_ours or now >= others_at):
-                            start(partial(self._end, left))
-                self._noted &= self._seen.keys()
+                self._sweep(start)
+
+    def _sweep(self, start: Callable[[Work], None]) -> None:
+        now, seen = self._time.now(), self._seen
+        self._seen = {}
+        for view in self._log.views.unsettled():
+            is_ours = view.claim is not None and view.claim.instance_id == self._instance_id
+            for left in self._left(view.transactional_id):
+                since = self._seen[left] = seen.get(left, now)
+                others_at = since + _OTHERS_SECONDS * (1 + turn_of(self._instance_id, view.transactional_id))
+                if left not in self._busy and (is_ours or now >= others_at):
+                    start(partial(self._end, left))
+        self._noted &= self._seen.keys()
