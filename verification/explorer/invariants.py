@@ -32,6 +32,7 @@ ANSWERED = "the offset of a response holds its record"
 LOADED = "a reader that begins at a snapshot knows what the log said"
 INPUT = "the input of a group is consumed in one transaction"
 PREPARED = "what is prepared waits for its decision"
+ENDED = "a member ends at its broker as the log decides, and is reported as torn only if it is"
 FAILED = "no procedure fails"
 
 
@@ -122,6 +123,7 @@ def unfinished(world: World) -> Iterator[tuple[str, str]]:
     for client in world.clients:
         if not client.ended:
             yield STUCK, f"{client.name} waits for ever"
+    yield from world.left()
     if world.budget["time"] or any("fatal" in client.ended for client in world.clients):
         return
     for payload, verdict in world.shown():

@@ -14,6 +14,8 @@ from verification.explorer.log_variants import LOG_VARIANTS
 from verification.explorer.managed_broker import MANAGED_BROKER_SCENARIOS, ManagedBrokerScenario
 from verification.explorer.managed_scenarios import MANAGED_SCENARIOS, ManagedScenario
 from verification.explorer.managed_variants import MANAGED_VARIANTS
+from verification.explorer.member_scenarios import MEMBER_SCENARIOS, MemberScenario
+from verification.explorer.member_variants import MEMBER_VARIANTS
 from verification.explorer.preparing import PREPARING_SCENARIOS, PreparingScenario
 from verification.explorer.reject_scenarios import REJECT_SCENARIOS, RejectScenario
 from verification.explorer.scenarios import SCENARIOS, Scenario, bounded
@@ -29,6 +31,7 @@ Small: TypeAlias = (
     | GroupScenario
     | ManagedBrokerScenario
     | ManagedScenario
+    | MemberScenario
     | PreparingScenario
     | RejectScenario
 )
@@ -44,9 +47,10 @@ WORLDS: Final[tuple[Small, ...]] = (
     *MANAGED_SCENARIOS,
     *MANAGED_BROKER_SCENARIOS,
     *CONSUMING_SCENARIOS,
+    *MEMBER_SCENARIOS,
 )
 #: All rules that are left out in turn.
-RULES: Final = (*VARIANTS, *LOG_VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS, *MANAGED_VARIANTS)
+RULES: Final = (*VARIANTS, *LOG_VARIANTS, *BROKER_VARIANTS, *DRIVER_VARIANTS, *MANAGED_VARIANTS, *MEMBER_VARIANTS)
 
 
 class Job(NamedTuple):

@@ -15,7 +15,7 @@ from kproxy.txn.procedures.log_control import LogControl
 from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.member_control import MemberControl
-from kproxy.txn.procedures.members import Members, PlainMembers
+from kproxy.txn.procedures.members import MemberMaker, Members, PlainMembers
 from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.view import IdView
@@ -138,12 +138,16 @@ class ManagedInstance(Managing):
         super().__init__(world, name, life)
         tools = self.prepare()
         self.sink.listeners.append(self.begun.view_changed)
-        ports = HandPorts(self)
-        self.members = Members(self.tools, lambda _: PlainMembers())
+        ports, maker = self.prepare_members()
+        self.members = Members(self.tools, lambda _: maker)
         self.control = at_log = LogControl(ports, self.owners, self.begun)
         self.member_control = MemberControl(ports, at_log, self.owners, self.begun, self.members)
         #: Of ``on.offset.commit``.
         self.application = ApplicationTransactions(tools, "id", APPLICATION, _TIMEOUT_MS)
+
+    def prepare_members(self) -> tuple[HandPorts, MemberMaker]:
+        """Return the outside of decisions by hand, and what makes members."""
+        return HandPorts(self), PlainMembers()
 
     def kept(self) -> object:
         """Return what it has begun for clients."""

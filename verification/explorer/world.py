@@ -156,6 +156,10 @@ class World:
         """The broken invariants of a world of some kind, and why."""
         return iter(())
 
+    def left(self) -> Iterator[tuple[str, str]]:
+        """The invariants of a world of some kind that are broken where nothing more can happen, and why."""
+        return iter(())
+
     # -- the log
 
     def append(self, entry: Entry, producer: Producer, sequence: int) -> int | None:
