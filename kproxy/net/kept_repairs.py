@@ -201,9 +201,9 @@ class KeptRepairs:
             case FindOwn():
                 async with self._reads:
                     return await self._find_own(ask, part, place, step)
-            case Check(offset, producer_ids):
+            case Check():
                 async with self._reads:
-                    return await self._broker_log.is_lost(place, offset, producer_ids)
+                    return await self._broker_log.is_lost(place, step.offset, step.is_met)
             case FenceOff(producer_id, epoch):
                 await self._broker_log.fence([place], [(producer_id, epoch)])
                 return None

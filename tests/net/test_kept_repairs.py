@@ -233,6 +233,28 @@ async def test_what_is_repeated_may_be_what_the_log_has_lost() -> None:
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]
 
 
+async def rewritten(proxy: Proxied, producer: Producer) -> None:
+    """The log is cut after "a", and "b", which the producer repeats, goes to the place that "c" had."""
+    log_of(proxy).truncate(1)
+    foreign = build_batch([Record(0, TIME_MS, None, b"x", ())], producer_id=4711, producer_epoch=0, base_sequence=0)
+    assert log_of(proxy).append(memoryview(foreign), 0, TIME_MS).error == 0
+    assert await producer.send(1, b"b") == [(0, 2)]
+
+
+async def test_what_is_repeated_is_not_taken_for_another_batch_of_its_producer_that_has_its_place() -> None:
+    async with producing() as (proxy, producer):
+        await rewritten(proxy, producer)
+        assert await producer.send(2, b"c") == [(0, 3)]
+        assert written(proxy.brokers) == [b"a", b"x", b"b", b"c"]
+
+
+async def test_lost_records_are_noticed_though_another_batch_of_their_producer_has_their_place() -> None:
+    async with producing() as (proxy, producer):
+        await rewritten(proxy, producer)
+        assert await producer.send(3, b"d") == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+        assert proxy.stats.kept.lost_records == 1
+
+
 async def test_of_what_is_repeated_of_very_many_partitions_nothing_is_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

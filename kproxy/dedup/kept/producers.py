@@ -231,8 +231,15 @@ class KeptPartition:
         known: dict[int, int] = dict(_PLACE.iter_unpack(self.places))
         return known.get(sequence, -1)
 
+    @property
+    def last_record(self) -> int:
+        """The sequence of the record before ``told_to``, -1: it is not known to be one of this epoch."""
+        places, end = _PLACE.iter_unpack(self.places), self.told_to - 1
+        is_there = any(offset + distance(sequence, self.told) == end for sequence, offset in places)
+        return self.told if is_there else -1
+
     def _moves(self, sequence: int, offset: int, *, is_new: bool) -> None:
-        """Records the offset of a batch; -1: its records are not next to each other."""
+        """Records the offset of a batch; -1: it is not there as a whole, or under an earlier epoch."""
         others = self.places
         if not is_new:
             others = b"".join(_PLACE.pack(*one) for one in _PLACE.iter_unpack(others) if one[0] != sequence)
@@ -283,7 +290,7 @@ class KeptPartition:
         """Records that the client receives a success for a batch; the acknowledged records that turn out to be missing.
 
         An offset below the end of what was written before shows that the log was cut, or made again; unless the batch
-        was found there (``is_found``).
+        was found there under an earlier epoch (``is_found``).
         """
         gone = None
         if not is_found and 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
@@ -300,7 +307,7 @@ class KeptPartition:
             self.told_from = sequence
         is_next = self.told >= 0 and sequence == advance(self.told, 1)
         if is_next or self.place(sequence) != base_offset:
-            self._moves(sequence, base_offset, is_new=is_next)
+            self._moves(sequence, -1 if is_found else base_offset, is_new=is_next)
         self.missing = -1
         self._settles(last)
         if is_next or self.told < 0 or is_before(self.told, last):

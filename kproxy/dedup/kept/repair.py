@@ -76,7 +76,7 @@ def repair(batch: KeptBatch, partition: KeptPartition, first: Told, connection: 
     place = partition.place(batch.sequence) if was_told else -1
     if place >= 0:
         ids = tuple(successor(batch.producer_id, nth) for nth in range(partition.generation + 1))
-        if not (yield Check(place, ids)):
+        if not (yield Check(place, ids, batch.epoch, batch.sequence, batch.last)):
             return Told(0, place, cause="written")
     for _ in range(_MOST_SENDS):
         newest = yield from _look(batch, partition)
@@ -329,7 +329,10 @@ def _when_fenced(
 
 def _lost(partition: KeptPartition, last: int, ids: tuple[int, ...]) -> Generator[Step, Any, Told | None]:
     """Say so if records are missing for which the client has a success."""
-    if partition.told_to < 0 or not (yield Check(partition.told_to - 1, ids)):
+    if partition.told_to < 0:
+        return None
+    sequence = partition.last_record
+    if not (yield Check(partition.told_to - 1, ids, partition.epoch, sequence, sequence)):
         return None
     return Told(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, lost=partition.lost_from(last), cause="lost")
 

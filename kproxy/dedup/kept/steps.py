@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from kproxy.codec.batch_header import BatchHeader
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
+from kproxy.dedup.kept.numbers import is_before
 from kproxy.dedup.kept.producers import Missing
 from kproxy.dedup.kept.raised import Unanswered
 
@@ -102,10 +104,28 @@ class FindOwn(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Read the record at an offset; whether it is lost: not deleted by retention, and not one of these producers'."""
+    """Read the batch at an offset; whether what was written there is lost: neither deleted by retention, nor there.
+
+    A log that was cut and written again may have another batch of the same producer there.
+    """
 
     offset: int
     producer_ids: tuple[int, ...]
+    #: Of the batch.
+    epoch: int = -1
+    #: The sequence of the record at the offset, -1: it is not known; and one that is not before the batch's last.
+    sequence: int = -1
+    last: int = -1
+
+    def is_met(self, header: BatchHeader) -> bool:
+        """Whether a batch at the offset is the one that was written there."""
+        if header.producer_id not in self.producer_ids or header.is_control:
+            return False
+        if self.sequence < 0:
+            return True
+        at = advance(header.base_sequence, self.offset - header.base_offset)
+        end = advance(header.base_sequence, header.last_offset_delta)
+        return (header.producer_epoch, at) == (self.epoch, self.sequence) and not is_before(end, self.last)
 
 
 class FenceOff(NamedTuple):

@@ -278,10 +278,23 @@ def test_batches_of_earlier_epochs_that_had_no_success_are_remembered_until_one_
     assert partition.unanswered == ()
 
 
-def test_a_batch_that_was_found_shows_no_loss() -> None:
+def test_a_batch_that_was_found_under_an_earlier_epoch_shows_no_loss_and_has_no_place() -> None:
     partition = KeptPartition(epoch=1, told_to=50)
     assert partition.written(1, 0, 2, 40, is_found=True) is None
-    assert (partition.told, partition.told_to, partition.place(0)) == (1, 50, 40)
+    assert (partition.told, partition.told_to, partition.place(0)) == (1, 50, -1)
+
+
+def test_the_last_record_is_known_if_its_batch_has_a_place_at_the_end() -> None:
+    partition = KeptPartition(epoch=0)
+    assert partition.last_record == -1
+    partition.written(0, 0, 2, 10)
+    assert partition.last_record == 1
+    partition.written(0, 2, 2, 20)
+    assert partition.last_record == 3
+    partition.written(0, 4, 2, -1)
+    assert partition.last_record == -1
+    partition.sends(1, 0, 1)
+    assert partition.last_record == -1
 
 
 def test_a_batch_whose_records_are_not_next_to_each_other_has_no_place() -> None:

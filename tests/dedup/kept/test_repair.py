@@ -105,7 +105,7 @@ def test_a_broker_that_has_forgotten_the_producer_takes_its_next_batch() -> None
     log = Log()
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     assert log.run(batch(10), partition, UNKNOWN) == WRITTEN._replace(cause="forgotten")
-    assert log.steps == [Check(49, (ID,)), Send(ID)]
+    assert log.steps == [Check(49, (ID,), 0), Send(ID)]
     unknown = Log()
     assert unknown.run(batch(10), KeptPartition(epoch=0), UNKNOWN).cause == "forgotten"
     assert unknown.steps == [Send(ID)]
@@ -124,6 +124,14 @@ def test_lost_records_are_reported_once(remembers: dict[int, Remembered]) -> Non
     assert told == Told(OUT_OF_ORDER, lost=Missing(lost, 50), cause="lost")
     partition.sends(1, 0, 1)
     assert Log({0: Remembered(0, 5)}).run(batch(0, epoch=1), partition).error_code == 0
+
+
+def test_records_are_lost_unless_the_last_one_that_the_client_has_a_success_for_is_at_its_place() -> None:
+    partition = KeptPartition(epoch=0)
+    partition.written(0, 8, 2, 48)
+    log = Log({0: Remembered(0, 5)}, gone=True)
+    assert log.run(batch(10), partition).cause == "lost"
+    assert log.steps == [Check(49, (ID,), 0, 9, 9)]
 
 
 def test_records_that_were_deleted_are_not_lost() -> None:
@@ -287,7 +295,7 @@ def test_a_batch_that_may_be_in_the_log_is_searched_where_the_broker_has_forgott
     partition.doubts(0, 4)
     log = Log(found=14)
     assert log.run(batch(4), partition, AGAIN) == Told(0, 14, cause="written")
-    assert log.steps == [Check(13, (ID,)), Find((ID,), 14)]
+    assert log.steps == [Check(13, (ID,), 0), Find((ID,), 14)]
     log = Log()
     assert log.run(batch(4), partition, AGAIN).error_code == 0
     assert log.steps[-1] == Send(ID)
@@ -315,10 +323,10 @@ def test_a_repeated_batch_whose_place_is_known_is_checked_there() -> None:
     partition.written(0, 4, 2, 50)
     log = Log()
     assert log.run(batch(4), partition, AGAIN) == Told(0, 50, cause="written")
-    assert log.steps == [Check(50, (ID,))]
+    assert log.steps == [Check(50, (ID,), 0, 4, 5)]
     log = Log({0: Remembered(0, 3)}, gone=True)
     assert log.run(batch(4), partition, AGAIN).error_code == 0
-    assert log.steps == [Check(50, (ID,)), Send(ID)]
+    assert log.steps == [Check(50, (ID,), 0, 4, 5), Send(ID)]
 
 
 def raised(**more: Any) -> KeptPartition:
