@@ -379,6 +379,24 @@ async def test_nor_is_it_if_the_response_to_that_is_lost_and_it_is_raised_again(
         assert proxy.stats.kept.lost_records == 0
 
 
+@pytest.mark.parametrize("values", [(b"c", b"e"), (b"c",)])
+async def test_what_seems_to_be_in_the_log_waits_for_a_batch_before_it_that_is_not_settled(
+    values: tuple[bytes, ...],
+) -> None:
+    """Else what follows is written under another id, and the batch before is refused for ever."""
+    async with producing() as (proxy, producer):
+        producer.epoch += 1
+        assert await producer.send(0, b"b") == [(0, 1)]
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=30), times=1)
+        assert (await producer.send(1, b"d"))[0][0] == ErrorCode.REQUEST_TIMED_OUT
+        assert await producer.send_records(2, *values) == [(AGAIN, -1)]
+        assert [error for error, _ in await producer.send(1, b"d")] == [0]
+        assert [error for error, _ in await producer.send_records(2, *values)] == [0]
+        assert [error for error, _ in await producer.send(2 + len(values), b"f")] == [0]
+        await trio.sleep(60.0)
+        assert written(proxy.brokers) == [b"a", b"b", b"c", b"d", *values, b"f"]
+
+
 async def test_a_batch_of_which_a_part_is_in_the_log_is_written_without_it_once() -> None:
     async with producing() as (proxy, producer):
         producer.epoch += 1

@@ -217,6 +217,10 @@ class KeptPartition:
         is_told = self.told >= 0 and not is_before(self.told, sequence)
         return is_told or self.is_doubted(epoch, sequence) or sequence in self.open
 
+    def is_preceded(self, sequence: int) -> bool:
+        """Whether a batch of this epoch has come, and had no success, that is before a sequence."""
+        return self.oldest >= 0 and is_before(self.oldest, sequence)
+
     def is_doubted(self, epoch: int, sequence: int) -> bool:
         """Whether a batch was sent, and nobody knows whether it was written."""
         return epoch == self.epoch and self.doubted >= 0 and not is_before(self.doubted, sequence)

@@ -220,7 +220,9 @@ def _settle_first(
 ) -> Generator[Step, Any, Told | _Way]:
     """Judge a batch under whose epoch nothing is written yet: its client may have sent its records under earlier ones.
 
-    First nothing of these may arrive any more: they are fenced off.
+    First nothing of these may arrive any more: they are fenced off. A batch of which records seem to be in the log, and
+    which may only have equal ones there, waits for those before it as any other: else it would begin an id under which
+    these are refused for ever.
     """
     if partition.is_unfenced and (newest.state is None or newest.state.epoch < batch.epoch):
         yield from _fence(batch, partition)
@@ -231,16 +233,23 @@ def _settle_first(
     since = floor if is_begun else max(partition.older_from, floor)
     unanswered_from = max(partition.told_to, 0)
     found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
-    if found.records == batch.records:
+    is_whole = found.records == batch.records
+    expected = advance(partition.told, 1) if partition.told >= 0 else 0
+    begins = not batch.sequence and not found.records and (state is None or state.epoch <= batch.epoch)
+    way = _Way(newest.generation + (not begins))
+    # what precedes a batch that is in the log may have been found by another process: its client does not repeat that
+    follows = is_begun or batch.sequence == expected or (is_whole and not partition.is_preceded(batch.sequence))
+    if not follows:
+        settled = yield from _gap(batch, partition, newest, connection)
+        if isinstance(settled, Told):
+            return settled
+        way = settled
+    if is_whole:
         return Told(0, found.offset, cause=FOUND_OLDER, end=found.end)
     if is_told(batch, partition):
         lost = yield from _lost(partition, -1, newest.ids)
         return lost or Told(0, cause="written")
-    expected = advance(partition.told, 1) if partition.told >= 0 else 0
-    if not (found.records or is_begun) and batch.sequence != expected:
-        return (yield from _gap(batch, partition, newest, connection))
-    begins = not batch.sequence and not found.records and (state is None or state.epoch <= batch.epoch)
-    return _Way(newest.generation + (not begins), found.records)
+    return way._replace(first=found.records)
 
 
 def _when_begun(

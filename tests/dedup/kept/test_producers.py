@@ -211,6 +211,17 @@ def test_the_places_of_the_last_batches_are_known() -> None:
     assert partition.place(12) == -1
 
 
+def test_a_batch_is_preceded_by_those_that_came_and_had_no_success() -> None:
+    partition = KeptPartition()
+    for at in 0, 2, 4:
+        partition.sends(0, at, 1)
+    assert [partition.is_preceded(at) for at in (0, 2, 4)] == [False, True, True]
+    partition.written(0, 0, 2, 10)
+    assert [partition.is_preceded(at) for at in (2, 4)] == [False, True]
+    partition.written(0, 2, 4, 12)
+    assert not partition.is_preceded(6)
+
+
 def raised(partition: KeptPartition, epoch: int = 1) -> KeptPartition:
     """The same after its client has raised its epoch."""
     assert partition.may_be_older(epoch)

@@ -385,6 +385,22 @@ def test_the_rest_of_a_batch_goes_under_another_id() -> None:
     assert (partition.older_from, partition.generation) == (-1, 1)
 
 
+def test_but_not_before_its_predecessors() -> None:
+    partition = raised()
+    log = Log({0: Remembered(0, 9)}, older=[Matched(1, 42, 43)] * 2)
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(AGAIN, cause="waits_for_others")
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
+    assert log.steps[-2:] == [FenceOff(ID, 2), Send(successor(ID, 1), 1)]
+
+
+def test_nor_is_what_is_in_the_log_a_success_before_a_batch_that_came_before_it_and_had_none() -> None:
+    partition = raised(told=1, told_from=0, oldest=2)
+    log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)] * 2)
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(AGAIN, cause="waits_for_others")
+    assert log.run(batch(4, epoch=1), partition, AGAIN).base_offset == 42
+    assert log.steps[-1] == FenceOff(ID, 2)
+
+
 def test_so_does_what_follows_a_batch_that_was_in_the_log() -> None:
     partition = raised(told=1, told_from=0, older_arrive=False)
     log = Log({0: Remembered(1, -1)})
