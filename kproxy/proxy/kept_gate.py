@@ -84,7 +84,6 @@ class KeptGate:
     def _is_own(self, producer_id: int) -> bool:
         ids = self._clients.ids
         if ids is None or not ids.belongs(producer_id, owner_of(self._ctx, self._clients)):
-            self._stats.foreign_ids += 1
             return False
         if len(self._own) == _MOST_OWN:
             self._own.clear()

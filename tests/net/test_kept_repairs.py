@@ -486,7 +486,6 @@ async def test_an_id_of_another_client_is_refused() -> None:
         with structlog.testing.capture_logs() as lines:
             for _ in range(2):
                 assert await other.send(3, b"x", b"x") == [refused, refused]
-        assert proxy.stats.kept.foreign_ids == 2
         assert proxy.stats.refused.refusals == {"foreign_producer_id": 2}
         told = [(line["client_id"], line["reason"]) for line in lines if line["log_level"] == "warning"]
         assert told == [("other", "foreign_producer_id")], "once for a connection"
@@ -501,6 +500,20 @@ async def test_clients_that_are_not_listed_are_relayed() -> None:
         log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
         assert await producer.send(3, b"d", b"d") == [(ErrorCode.INVALID_PRODUCER_EPOCH, -1), (0, 3)]
         assert is_given((await connected(proxy, client_id="kept-1")).id)
+
+
+async def test_a_broker_may_assign_large_ids_to_clients_that_are_not_listed() -> None:
+    """Such an id may look like one that kproxy has given to another client."""
+    async with cluster() as fake, started(fake, idempotent_clients=("kept-*",)) as proxy:
+
+        def enlarge(response: Any) -> None:
+            response.producer_id = 1 << 50
+
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Edit(enlarge))
+        producer = await connected(proxy)
+        assert producer.id == 1 << 50
+        assert await producer.send(0, b"a") == [(0, 0)]
+        assert proxy.stats.refused.refusals == {}
 
 
 async def test_without_crash_recovery_all_are_relayed() -> None:
