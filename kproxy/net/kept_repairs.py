@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -232,10 +231,8 @@ class KeptRepairs:
         older = [one for one in found if one.header.producer_epoch <= epoch and one.next_offset > since]
         own, read = await self._read(ask, part, older)
         log: list[OldRecord] = []
-        for (header, _), (digests, offsets) in zip(older, read, strict=True):
-            had_none = any(each.has(header.producer_epoch, header.base_sequence) for each in step.unanswered)
-            first = 0 if step.is_written else step.unanswered_from if had_none else inf
-            log += [OldRecord(at, one, at >= first) for at, one in zip(offsets, digests, strict=True) if at >= since]
+        for digests, offsets in read:
+            log += [OldRecord(at, one) for at, one in zip(offsets, digests, strict=True) if at >= since]
         return align(own, log)
 
     async def _find_own(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOwn) -> int:
@@ -266,7 +263,7 @@ class KeptRepairs:
         """The records of the client's batch, and those of batches in the log, with their offsets."""
         if not batches:
             return Digests(), []
-        reading = LogReading(self._config.decompression_max_bytes, self._converting)
+        reading = LogReading(self._config.decompression_max_bytes, self._converting, as_sent=True)
         found: dict[int, tuple[Digests, Sequence[int]]] = {}
         own = bytes(memoryview(ask.call.frame)[part.start : part.end])
         for nth, data in enumerate((own, *(one.data for one in batches))):

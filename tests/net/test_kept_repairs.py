@@ -420,6 +420,30 @@ async def test_such_a_batch_is_known_where_the_log_has_no_timestamps_of_the_clie
         assert written(fake.cluster) == [b"a", b"b", b"c"]
 
 
+async def test_what_is_repeated_is_known_where_the_log_shows_no_timestamps_of_the_client() -> None:
+    """Its success was lost, kproxy has ended since, and the client raises its epoch or does not."""
+    async with cluster("LogAppendTime") as fake:
+        async with started(fake) as proxy:
+            producer = await connected(proxy)
+            for at, value in enumerate((b"a", b"b", b"c")):
+                assert await producer.send(at, value) == [(0, at)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            log_of(proxy).producers.reload(0)
+            assert await producer.send(1, b"b") == [(0, 1)]
+            assert await producer.send(2, b"c") == [(0, 2)]
+            producer.epoch += 1
+            assert await producer.send(0, b"c") == [(0, 2)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            producer.epoch += 1
+            assert await producer.send(0, b"b") == [(0, 1)]
+            assert await producer.send(1, b"c") == [(0, 2)]
+            producer.time_ms += 1
+            assert [error for error, _ in await producer.send(2, b"c")] == [0]
+            assert written(fake.cluster) == [b"a", b"b", b"c", b"c"]
+
+
 async def test_a_batch_that_its_client_has_regrouped_is_written_without_what_is_there() -> None:
     async with producing() as (proxy, producer):
         assert await producer.send_records(1, b"b", b"c", b"d", b"e") == [(0, -1)]

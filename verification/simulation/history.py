@@ -241,6 +241,8 @@ class History:
 
     def is_timed(self, client: ClientPlan) -> bool:
         """Whether retries of a client bear the timestamp of the record, and no other record need do."""
+        if client.numbered:
+            return True  # LogAppendTime leaves them in the log
         return bool(client.magic) and not client.renews_timestamps and not self.untimed
 
     def note(self, text: str) -> None:

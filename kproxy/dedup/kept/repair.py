@@ -231,8 +231,7 @@ def _settle_first(
     floor = max(partition.floor, newest.since)
     is_begun = partition.was_told(batch.epoch, batch.sequence)
     since = floor if is_begun else max(partition.older_from, floor)
-    unanswered_from = max(partition.told_to, 0)
-    found: Matched = yield FindOlder(newest.ids, since, floor, seen, partition.unanswered, unanswered_from)
+    found: Matched = yield FindOlder(newest.ids, since, floor, seen)
     is_whole = found.records == batch.records
     expected = advance(partition.told, 1) if partition.told >= 0 else 0
     begins = not batch.sequence and not found.records and (state is None or state.epoch <= batch.epoch)
@@ -297,7 +296,7 @@ def _find_parts(
     if not (is_written or batch.epoch):
         return None
     floor = partition.floor
-    older: Matched = yield FindOlder(newest.ids, floor, floor, newest.seen, is_written=is_written)
+    older: Matched = yield FindOlder(newest.ids, floor, floor, newest.seen)
     if older.records != batch.records:
         return None
     return Told(0, cause="written") if is_written else Told(0, older.offset, cause=FOUND_OLDER)

@@ -8,7 +8,6 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.dedup.kept.numbers import is_before
 from kproxy.dedup.kept.producers import Missing
-from kproxy.dedup.kept.raised import Unanswered
 
 #: Errors of a broker where a producer's numbers are not the ones that it expects.
 REPAIRED: Final = frozenset(
@@ -85,12 +84,6 @@ class FindOlder(NamedTuple):
     #: Their last batch is not before this offset.
     floor: int = 0
     seen: LeaderView = LeaderView({})
-    #: Batches that had no success, and are at this offset or later.
-    unanswered: tuple[Unanswered, ...] = ()
-    unanswered_from: int = 0
-    #: The batch's last records are in the log under its numbers. So where the log has no timestamps of the client, an
-    #: equal record counts as one of its first.
-    is_written: bool = False
 
 
 class FindOwn(NamedTuple):

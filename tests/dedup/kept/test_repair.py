@@ -9,7 +9,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import Arrival, Flow, KeptPartition, Missing
-from kproxy.dedup.kept.raised import Matched, Unanswered
+from kproxy.dedup.kept.raised import Matched
 from kproxy.dedup.kept.repair import repair
 from kproxy.dedup.kept.steps import (
     FOUND_OLDER,
@@ -336,11 +336,11 @@ def raised(**more: Any) -> KeptPartition:
 
 
 def older(partition: KeptPartition, *ids: int) -> FindOlder:
-    return FindOlder(ids, partition.older_from, 30, unanswered=partition.unanswered, unanswered_from=44)
+    return FindOlder(ids, partition.older_from, 30)
 
 
 def test_under_a_raised_epoch_earlier_ones_are_fenced_off_and_then_compared() -> None:
-    partition = raised(unanswered=(Unanswered(0, 3, 4),))
+    partition = raised()
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
     steps = [FenceOff(ID, 1), older(partition, ID)]
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, 42, cause=FOUND_OLDER, end=44)
@@ -360,7 +360,7 @@ def test_what_is_not_in_the_log_is_sent_under_the_same_id_if_it_is_the_first_of_
     partition = raised()
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(0, epoch=1), partition, AGAIN) == WRITTEN._replace(cause="sent_alone")
-    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 40, 30, unanswered_from=44), Send(ID)]
+    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 40, 30), Send(ID)]
     assert (partition.older_from, partition.generation) == (-1, 0)
 
 
@@ -374,7 +374,7 @@ def test_what_is_fenced_already_is_not_fenced_again(state: Remembered) -> None:
 def test_nor_is_it_where_nothing_may_arrive() -> None:
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
     log.run(batch(0, epoch=1), raised(older_arrive=False), AGAIN)
-    assert log.steps == [FindOlder((ID,), 40, 30, unanswered_from=44)]
+    assert log.steps == [FindOlder((ID,), 40, 30)]
 
 
 def test_the_rest_of_a_batch_goes_under_another_id() -> None:
@@ -394,7 +394,7 @@ def test_but_not_before_its_predecessors() -> None:
 
 
 def test_nor_is_what_is_in_the_log_a_success_before_a_batch_that_came_before_it_and_had_none() -> None:
-    partition = raised(told=1, told_from=0, oldest=2)
+    partition = raised(told=1, told_from=0, refused=((2, 0),))
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)] * 2)
     assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(AGAIN, cause="waits_for_others")
     assert log.run(batch(4, epoch=1), partition, AGAIN).base_offset == 42
@@ -413,7 +413,7 @@ def test_until_one_is_written_all_are_compared() -> None:
     log = Log({0: Remembered(0, 9)}, older=[Matched(), Matched()], sends=[Told(AGAIN), WRITTEN])
     for error in AGAIN, 0:
         assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == error
-    assert log.steps == [FenceOff(ID, 1), *[FindOlder((ID,), 40, 30, unanswered_from=44), Send(ID)] * 2]
+    assert log.steps == [FenceOff(ID, 1), *[FindOlder((ID,), 40, 30), Send(ID)] * 2]
 
 
 def test_a_batch_before_its_predecessors_waits_for_them_under_a_raised_epoch_too() -> None:
@@ -432,7 +432,7 @@ def test_what_is_repeated_is_searched_from_the_floor_since_others_were_found_aft
     partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, -1, 43)])
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause=FOUND_OLDER, end=43)
-    assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44)]
+    assert log.steps == [FindOlder((ID,), 30, 30)]
     assert partition.older_from == 43
 
 
@@ -513,7 +513,7 @@ def test_what_was_found_is_left_out_of_a_longer_batch_and_the_rest_is_sent() -> 
     partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, 41, 43)])
     assert log.run(batch(2, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
-    assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44), Send(successor(ID, 1), 2)]
+    assert log.steps == [FindOlder((ID,), 30, 30), Send(successor(ID, 1), 2)]
 
 
 def test_of_records_that_are_written_some_may_be_under_an_earlier_epoch() -> None:
