@@ -43,7 +43,7 @@ class KeptGate:
     @property
     def is_waiting(self) -> bool:
         """Whether the request at hand must not overtake another one."""
-        return any(_must_precede(partition, call) for partition, call in self._awaited)
+        return bool(self._awaited) and any(_must_precede(partition, call) for partition, call in self._awaited)
 
     def waits_for_first(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has to wait: of two that a broker meets first, it would take either."""
