@@ -107,7 +107,7 @@ class Check(NamedTuple):
     offset: int
     producer_ids: tuple[int, ...]
     #: Of the batch.
-    epoch: int = -1
+    epoch: int
     #: The sequence of the record at the offset, -1: it is not known; and one that is not before the batch's last.
     sequence: int = -1
     last: int = -1

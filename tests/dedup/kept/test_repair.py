@@ -477,6 +477,13 @@ def test_but_not_if_other_records_have_their_numbers() -> None:
     assert log.run(batch(7, 10), KeptPartition(epoch=0)) == Told(AGAIN, cause="waits_for_others")
 
 
+def test_equal_records_under_other_numbers_are_no_copies_while_the_client_has_raised_no_epoch() -> None:
+    begun = Log({0: Remembered(0, 9)}, older=[Matched(3, 42, 45)])
+    assert begun.run(batch(7, 10), KeptPartition(epoch=0)).cause == "waits_for_others"
+    followed = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
+    assert followed.run(batch(4), KeptPartition(epoch=0)) == Told(OUT_OF_ORDER, cause="unsettled")
+
+
 def test_of_a_batch_that_is_longer_than_what_was_written_at_its_place_the_rest_is_sent() -> None:
     partition = KeptPartition(epoch=0)
     partition.written(0, 4, 2, 50)

@@ -39,6 +39,7 @@ def test_a_record_is_known_wherever_its_batch_begins() -> None:
     assert Check(52, (7,), 2, 6, 6).is_met(header())
     assert not Check(52, (7,), 2, 5, 5).is_met(header())
     assert Check(52, (7,), 2, 0, 0).is_met(header(SEQUENCE_SPACE - 2))
+    assert not Check(52, (7,), 2, 0, 0).is_met(header())
 
 
 def test_where_the_sequence_is_not_known_any_batch_of_the_producer_is_taken_for_it_but_no_marker() -> None:
