@@ -8,6 +8,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
 from kproxy.dedup.kept.numbers import is_before
 from kproxy.dedup.kept.producers import Missing
+from kproxy.dedup.kept.raised import Matched
 
 #: Errors of a broker where a producer's numbers are not the ones that it expects.
 REPAIRED: Final = frozenset(
@@ -76,24 +77,25 @@ class Find(NamedTuple):
     since: int = 0
 
 
-class FindOlder(NamedTuple):
-    """Search the log for the batch's first records, at ``since`` or later, under earlier epochs, too; a ``Matched``."""
+class FindRecords(NamedTuple):
+    """Search the log for the batch's first records, at ``since`` or later; a ``FoundRecords``."""
 
     producer_ids: tuple[int, ...]
-    since: int = 0
-    #: Their last batch is not before this offset.
-    floor: int = 0
-    seen: LeaderView = LeaderView({})
-
-
-class FindOwn(NamedTuple):
-    """Search the log for the batch's first records up to a sequence, under its own epoch; how many are there."""
-
-    producer_ids: tuple[int, ...]
+    #: Under their own numbers, up to this sequence.
     last: int
-    #: Their last batch is not before this offset.
+    since: int = 0
+    #: The producer's last batch is not before this offset.
     floor: int = 0
     seen: LeaderView = LeaderView({})
+
+
+class FoundRecords(NamedTuple):
+    """The first records of a batch that are in the log."""
+
+    #: The number of those that are there under their own numbers.
+    own: int
+    #: Those that are there under any numbers, of an earlier epoch or of this one.
+    older: Matched
 
 
 class Check(NamedTuple):
@@ -149,4 +151,4 @@ class Told(NamedTuple):
     end: int = -1
 
 
-Step: TypeAlias = Look | Find | FindOlder | FindOwn | Check | FenceOff | Send
+Step: TypeAlias = Look | Find | FindRecords | Check | FenceOff | Send
