@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.client_options import AccessOptions
 from kproxy.config.process_options import TraceOptions
+from kproxy.distribution import install_command
 from kproxy.net.broker_sasl.sasl_networks import Networks, open_networks
 from kproxy.net.socket_network import SocketNetwork
 from kproxy.proxy.process_stats import ProcessStats
@@ -65,7 +66,7 @@ def open_tracing(config: TraceOptions, stats: ProcessStats) -> "Collector | None
         from kproxy.tracing.otlp import OtlpExporter
     except ModuleNotFoundError as error:
         raise StartupError(
-            f"otel.exporter.otlp.endpoint = '{endpoint}' needs the package {error.name}: pip install 'kproxy[otel]'",
+            f"otel.exporter.otlp.endpoint = '{endpoint}' needs the package {error.name}: {install_command('otel')}",
             ExitCode.USAGE,
         ) from None
     exporter = OtlpExporter(endpoint, config.otel_service_name, config.instance_id)

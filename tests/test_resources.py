@@ -53,6 +53,6 @@ def test_tracing_is_off_by_default() -> None:
 def test_what_tracing_misses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "kproxy.tracing.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(StartupError, match=r"pip install 'kproxy\[otel\]'") as caught:
+    with pytest.raises(StartupError, match=r"pip install '\.\[otel\]'") as caught:
         open_tracing(Config(bootstrap_servers=BROKERS, otel_exporter_otlp_endpoint="http://c:4318"), ProcessStats())
     assert caught.value.exit_code == ExitCode.USAGE

@@ -17,10 +17,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from kproxy.distribution import NAME
+
 ROOT = Path(__file__).parent.parent
 _PIN = re.compile(r"^([a-zA-Z0-9._-]+)==([^ ;\\]+)")
 _HASH = "    --hash=sha256:"
-_OURS = "kproxy"
 #: The oldest Python that kproxy runs on; the lock holds for all later ones, too.
 _PYTHON = "3.11"
 
@@ -68,7 +69,7 @@ def _pins(text: str) -> dict[str, _Pin]:
     pins = {}
     for block in blocks:
         if match := _PIN.match(block):
-            direct = re.search(rf"#(?: +via)? +{_OURS} ", block) is not None
+            direct = re.search(rf"#(?: +via)? +{NAME} ", block) is not None
             pins[canonicalize_name(match[1])] = _Pin(Version(match[2]), block.count(_HASH), direct)
     return pins
 

@@ -10,6 +10,7 @@ import click
 
 from kproxy.cli.output import print_json
 from kproxy.config import ExitCode, StartupError
+from kproxy.distribution import install_command
 from kproxy.errors import KproxyError
 
 if TYPE_CHECKING:
@@ -81,14 +82,13 @@ _OWN_ERRORS: Final = ("KafkaError: ", "DataLost: ", "OptionError: ")
 def audit(as_json: bool, fail_on: str, **options: Any) -> int:
     """Look for duplicates, gaps, torn and hanging transactions in topics, and write a report.
 
-    Each run continues where the last one in --out ended. Needs the extra: pip install 'kproxy[audit]', or
-    'kproxy[spark]' for topics of any size.
+    Each run continues where the last one in --out ended. Needs the extra audit, or spark for topics of any size.
     """
     try:
         import kproxy.spark.audit.audit_job
         import kproxy.spark.audit.duckdb_engine  # noqa: F401  # DuckDB and what draws the report are there, or this says so at once
     except ImportError as error:
-        raise StartupError(f"kproxy audit needs {error.name}: pip install 'kproxy[audit]'", ExitCode.USAGE) from None
+        raise StartupError(f"kproxy audit needs {error.name}: {install_command('audit')}", ExitCode.USAGE) from None
     summary, directory = _run(_request(options), show=not as_json)
     if as_json:
         print_json(summary.as_json())
@@ -184,7 +184,7 @@ def _spark(request: "Request") -> "Iterator[Engine]":
     try:
         from pyspark.errors import AnalysisException, PySparkException
     except ImportError:
-        way_out = "pip install 'kproxy[spark]', or --engine duckdb reads all in this process"
+        way_out = f"{install_command('spark')}; or --engine duckdb reads all in this process"
         raise StartupError(f"an audit on Spark needs pyspark: {way_out}", ExitCode.USAGE) from None
 
     from kproxy.spark.audit.spark_engine import SparkEngine

@@ -9,6 +9,7 @@ import click
 from kproxy.cli.groups import help_group
 from kproxy.cli.output import json_flag, print_json
 from kproxy.config import ConfigError, ExitCode
+from kproxy.distribution import install_command
 
 if TYPE_CHECKING:
     from kproxy.spark.pipeline import Pipeline
@@ -30,7 +31,7 @@ Exit codes:
 
 pipeline = help_group(
     "pipeline",
-    "Run pipelines on Spark, from a YAML file; exactly once. Needs the extra: pip install 'kproxy[spark]'.",
+    "Run pipelines on Spark, from a YAML file; exactly once. Needs the extra spark.",
     f"{_EXAMPLES}\n\n{_EXIT_CODES}",
 )
 _file = click.argument("file", type=click.Path(path_type=Path))
@@ -93,7 +94,7 @@ def _load(file: Path) -> "Pipeline":
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "numpy", "confluent_kafka"):
             raise
-        raise click.ClickException("pipelines need Spark: pip install 'kproxy[spark]'") from None
+        raise click.ClickException(f"pipelines need Spark: {install_command('spark')}") from None
     return load(file, os.environ)
 
 

@@ -109,7 +109,7 @@ class BrokerSecurityOptions(ClusterOptions):
         "NAME=VALUE pairs to send with the token, which some providers require (KIP-342): logicalCluster=lkc-1.",
     )
     upstream_sasl_aws_region: str | None = option(
-        None, OPTIONAL_TEXT, "The region of the cluster, for AWS_MSK_IAM; needs kproxy[msk]."
+        None, OPTIONAL_TEXT, "The region of the cluster, for AWS_MSK_IAM; needs the extra msk."
     )
     upstream_sasl_identity: str = option(
         "kproxy",

@@ -163,7 +163,7 @@ class ClientLoginOptions(OptionGroup):
     sasl_oauthbearer_jwks_endpoint_url: str | None = option(
         None,
         KEY_URL,
-        "Address of the token issuer's public keys, a JSON Web Key Set. Needs kproxy[oauth]. Kafka's "
+        "Address of the token issuer's public keys, a JSON Web Key Set. Needs the extra oauth. Kafka's "
         "sasl.oauthbearer.jwks.endpoint.url.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = option(

@@ -71,16 +71,22 @@ class BatchRecords:
 
 
 def read_batch(
-    batch: bytes | bytearray | memoryview, *, arrival_ms: int | None = None, max_decompressed_bytes: int
+    batch: bytes | bytearray | memoryview,
+    *,
+    arrival_ms: int | None = None,
+    max_decompressed_bytes: int,
+    as_sent: bool = False,
 ) -> BatchRecords:
     """The records of a batch of format v2; none if it is damaged: then it is left to the broker to say so.
 
-    ``arrival_ms``: the batch was converted when it came, and this is the time of records that had none.
-    DecompressionLimit: it is too large.
+    ``arrival_ms``: the batch was converted when it came, and this is the time of records that had none. ``as_sent``:
+    with the timestamps of the client, which LogAppendTime leaves in the records. DecompressionLimit: it is too large.
     """
     try:
         header = read_header(batch)
         if crc_ok(batch, 0, len(batch)):
+            if as_sent:
+                header = header._replace(attributes=header.attributes & ~LOG_APPEND_TIME)
             block = records_of(header, memoryview(batch), max_decompressed_bytes)
             return BatchRecords.read(header, block, arrival_ms)
     except DecompressionLimit:

@@ -5,10 +5,11 @@ cut. So does one that was taken after a success had been received, and has a low
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from kproxy.codec.produce_layout import PartitionRef
+from kproxy.dedup.lanes import Send
 
 #: Partitions of which the end is remembered, each about 350 bytes and the name of its topic.
 MOST_PARTITIONS: Final = 50_000
@@ -64,17 +65,17 @@ class KnownEnds:
         if first <= loss.start < last:
             self._cut(loss.key, loss.start)
 
-    def written(self, key: PartitionRef, producer_id: int, start: int, end: int, taken_at: float, now: float) -> None:
-        """Take the success of a batch with the offsets from ``start`` to before ``end``, received at ``now`` (seconds).
-
-        Once for each batch. ``taken_at``: when it was taken from its client, in seconds.
-        """
-        first, last, told_at = self._ends.get(key, (start, start, now))
-        if start < last:
-            if start < first and taken_at <= told_at:
-                return  # it may have been written before
-            self._report(Loss(key, producer_id, last - start, last, start))
-            self._cut(key, start)
-        elif key not in self._ends and len(self._ends) >= self._most:
-            self._ends.popitem(last=False)
-        self._ends[key] = first if start == last else start, end, now
+    def written(self, sends: Iterable[Send], now: float) -> None:
+        """Take the successes of batches, received at ``now`` (seconds). Once for each batch."""
+        ends = self._ends
+        for send in sends:  # one call for all of a response: it is on the way of every one
+            key, start = send.track.key, send.base_offset
+            first, last, told_at = ends.get(key, (start, start, now))
+            if start < last:
+                if start < first and send.taken_at <= told_at:
+                    continue  # it may have been written before
+                self._report(Loss(key, send.track.producer_id, last - start, last, start))
+                self._cut(key, start)
+            elif key not in ends and len(ends) >= self._most:
+                ends.popitem(last=False)
+            ends[key] = first if start == last else start, start + send.records, now

@@ -232,7 +232,8 @@ class ProducerConnection:
         What was there untaken when another connection's request began to wait, or was refused, was sent before that.
         """
         sent = self.ledger.outside.next_serial() if self._waiting is None else self._waiting[0]
-        self._forget_marks()
+        if self._marks:
+            self._forget_marks()
         return min(sent, self._marks[0][1]) if self._marks else sent
 
     def mark_untaken(self) -> None:
@@ -291,10 +292,10 @@ class ProducerConnection:
         answer.serial = self.last_serial = self.ledger.outside.next_serial()
         for entry in answer.moved:
             entry.serial = answer.serial
-        if self.ended:
+        origin = self.origin
+        if origin.ended:
             self._leave_open(answer)
             return
-        origin = self.origin
         origin.used_at = now
         if not self._number:
             origin.first_at = answer.received_at
@@ -339,8 +340,11 @@ class ProducerConnection:
         asked, rules, written = self._asked, self.ledger.rules, self.wire.written
         while asked:
             answer = asked[0]
-            position, late = answer.position, rules.is_too_late(answer, now)
-            if not position or not (position <= written or answer.failed or late):
+            position = answer.position
+            if not position:
+                break
+            late = rules.is_too_late(answer, now)
+            if not (position <= written or answer.failed or late):
                 break
             asked.popleft()
             if answer.given_up:
@@ -551,7 +555,7 @@ class ProducerConnection:
         answer.closed = True
         self.ledger.overtakes(self, answer, now)
         self.ledger.release()
-        if self.ended or answer.given_up:
+        if self.origin.ended or answer.given_up:
             self._not_received(answer, now)
 
     def _keep(self, answer: PendingProduce, *, late: bool) -> None:

@@ -827,16 +827,17 @@ class RetryLedger:
 
     def overtakes(self, member: ProducerConnection, answer: PendingProduce, now: float) -> None:
         """Notes what a request brought where an older connection to the broker may have untaken what it repeats."""
-        for other in self._overtaken(member):
-            other.is_overtaken(brought_by(answer, member.origin, now))
+        if len(self.members) > 1:  # most often it is alone, and this is on the way of every request
+            for other in self._overtaken(member):
+                other.is_overtaken(brought_by(answer, member.origin, now))
 
     def overtakes_any(self, member: ProducerConnection) -> bool:
         """Whether what a connection brings now will be compared with what an older one has untaken."""
-        return next(self._overtaken(member), None) is not None
+        return len(self.members) > 1 and next(self._overtaken(member), None) is not None
 
     def _overtaken(self, member: ProducerConnection) -> Iterator[ProducerConnection]:
         """The older connections that may have untaken what the client has sent again over this one."""
-        if len(self.members) > 1 and not member.ended:
+        if not member.ended:
             for other in self._newest_at(member.node_id):
                 if other.owes and self._may_overtake(member, other):
                     yield other

@@ -7,6 +7,7 @@ import click
 from kproxy.demo.broker_option import broker_option
 from kproxy.demo.failure import DemoFailed
 from kproxy.demo.signals import end_on_signals
+from kproxy.distribution import install_command
 
 
 @click.command()
@@ -24,7 +25,7 @@ def demo(records: int, broker: str, keep: bool) -> None:
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        raise click.ClickException("the demo needs a Kafka client: pip install 'kproxy[demo]'") from error
+        raise click.ClickException(f"the demo needs a Kafka client: {install_command('demo')}") from error
     end_on_signals()
     try:
         sys.exit(0 if tell(records=records, broker=broker, keep=keep) else 1)

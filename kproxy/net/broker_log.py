@@ -9,6 +9,7 @@ import structlog
 import trio
 
 from kproxy.codec._generated.metadata import MetadataRequestTopic
+from kproxy.codec.batch_header import BatchHeader
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config.retry_options import RetryOptions
@@ -166,8 +167,8 @@ class BrokerLog:
         self._stats.readbacks += len(spots)
         failed |= await read_logs(self._leaders, self._config, self._stats, spots, settle)
 
-    async def is_lost(self, place: TopicPartition, offset: int, producer_ids: Collection[int]) -> bool:
-        """Whether the log has lost what these producers wrote at an offset: it ends before, or has another's there.
+    async def is_lost(self, place: TopicPartition, offset: int, is_met: Callable[[BatchHeader], bool]) -> bool:
+        """Whether the log has lost what was written at an offset: it ends before, or has another batch there.
 
         What retention has deleted is not lost, nor what a new leader has, and does not know yet to be replicated:
         OSError, RemoteProtocolError: it can't be read.
@@ -180,7 +181,7 @@ class BrokerLog:
         await self.read_at({place: [offset]}, lambda _, batch: found.append(batch), failed)
         for error in failed.values():
             raise error
-        return any(batch.header.producer_id not in producer_ids for batch in found)
+        return not all(is_met(batch.header) for batch in found)
 
     async def survey(
         self, places: Collection[TopicPartition], failed: Failures | None = None

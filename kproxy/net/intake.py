@@ -93,11 +93,11 @@ class Intake:
             if not session.producer.in_flight:
                 connection.upstream.answered_at = connection.read_at  # from here on the broker owes a response
             connection.at_hand = len(frame)
-            # nearly all are short, and are spared a coroutine
+            # nearly all are spared a coroutine
             waiting = (
-                session.request(frame, now)
-                if len(frame) <= FREE_BYTES
-                else await self._hand(frame, partial(session.request, frame))
+                await self._hand(frame, partial(session.request, frame))
+                if _is_long(frame)
+                else session.request(frame, now)
             )
             if waiting is not None:
                 await self._wait_for(waiting, frame)
@@ -181,12 +181,11 @@ class Intake:
 
     async def _hand(self, frame: bytearray, take: Callable[[float], T]) -> T:
         """Has the session take a frame, now; a long one once it is its turn, and there is memory for what is in it."""
-        connection = self._connection
-        is_decoded = len(frame) > FREE_BYTES and frame[4:6] != _PRODUCE
-        if is_decoded:
+        connection, is_long = self._connection, _is_long(frame)
+        if is_long:
             await connection.make_room(len(frame) * MESSAGE_BYTE_STEPS)
         taken = take(connection.read_at + connection.wall)
-        if is_decoded:
+        if is_long:
             connection.account()  # others that wait for memory learn of it at once
         return taken
 
@@ -257,3 +256,8 @@ class Intake:
         member.pipelined(self._together)
         self._session.join(member)
         waiting.waits()
+
+
+def _is_long(frame: bytearray) -> bool:
+    """Whether so much is decoded of a request that it has to be its turn. Of Produce only a few fields are."""
+    return len(frame) > FREE_BYTES and frame[4:6] != _PRODUCE

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -17,7 +16,7 @@ from kproxy.codec.topic_partition import TopicPartition
 from kproxy.config import Config
 from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.kept.producers import MOST_REPEATED
-from kproxy.dedup.kept.raised import Matched, OldRecord, align, count_written
+from kproxy.dedup.kept.raised import OldRecord, align, count_written
 from kproxy.dedup.kept.repair import is_told, repair
 from kproxy.dedup.kept.steps import (
     FOUND_OLDER,
@@ -25,8 +24,8 @@ from kproxy.dedup.kept.steps import (
     Check,
     FenceOff,
     Find,
-    FindOlder,
-    FindOwn,
+    FindRecords,
+    FoundRecords,
     LeaderView,
     Look,
     Remembered,
@@ -195,15 +194,12 @@ class KeptRepairs:
             case Find(producer_ids, since):
                 async with self._reads:
                     return await self._find(part, place, producer_ids, since)
-            case FindOlder():
+            case FindRecords():
                 async with self._reads:
-                    return await self._find_older(ask, part, place, step)
-            case FindOwn():
+                    return await self._find_records(ask, part, place, step)
+            case Check():
                 async with self._reads:
-                    return await self._find_own(ask, part, place, step)
-            case Check(offset, producer_ids):
-                async with self._reads:
-                    return await self._broker_log.is_lost(place, offset, producer_ids)
+                    return await self._broker_log.is_lost(place, step.offset, step.is_met)
             case FenceOff(producer_id, epoch):
                 await self._broker_log.fence([place], [(producer_id, epoch)])
                 return None
@@ -226,30 +222,24 @@ class KeptRepairs:
                 return header.base_offset if header.base_sequence == batch.sequence else -1
         return None
 
-    async def _find_older(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOlder) -> Matched:
-        epoch, since = part.batch.epoch, step.since
+    async def _find_records(
+        self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindRecords
+    ) -> FoundRecords:
+        batch, since = part.batch, step.since
         found = await self._last_few(part, place, step)
-        older = [one for one in found if one.header.producer_epoch <= epoch and one.next_offset > since]
+        older = [one for one in found if one.header.producer_epoch <= batch.epoch and one.next_offset > since]
         own, read = await self._read(ask, part, older)
+        numbered: dict[int, Digest] = {}
         log: list[OldRecord] = []
         for (header, _), (digests, offsets) in zip(older, read, strict=True):
-            had_none = any(each.has(header.producer_epoch, header.base_sequence) for each in step.unanswered)
-            first = 0 if step.is_written else step.unanswered_from if had_none else inf
-            log += [OldRecord(at, one, at >= first) for at, one in zip(offsets, digests, strict=True) if at >= since]
-        return align(own, log)
-
-    async def _find_own(self, ask: RepairRequest, part: KeptPart, place: TopicPartition, step: FindOwn) -> int:
-        batch = part.batch
-        found = await self._last_few(part, place, step)
-        same = [one for one in found if one.header.producer_epoch == batch.epoch]
-        own, read = await self._read(ask, part, same)
-        log: dict[int, Digest] = {}
-        for (header, _), (digests, offsets) in zip(same, read, strict=True):
             for at, one in zip(offsets, digests, strict=True):
-                log[advance(header.base_sequence, at - header.base_offset)] = one
-        return count_written(own, batch.sequence, step.last, log)
+                if header.producer_epoch == batch.epoch:
+                    numbered[advance(header.base_sequence, at - header.base_offset)] = one
+                if at >= since:
+                    log.append(OldRecord(at, one))
+        return FoundRecords(count_written(own, batch.sequence, step.last, numbered), align(own, log))
 
-    async def _last_few(self, part: KeptPart, place: TopicPartition, step: FindOlder | FindOwn) -> Sequence[Batch]:
+    async def _last_few(self, part: KeptPart, place: TopicPartition, step: FindRecords) -> Sequence[Batch]:
         """The last batches of a producer, whichever of its ids they are under, in the order of the log."""
         newest = step.producer_ids[-1]  # the leader may have forgotten it
         known = {one: ActiveProducer(one, state.epoch, state.last, -1) for one, state in step.seen.states.items()}
@@ -266,7 +256,7 @@ class KeptRepairs:
         """The records of the client's batch, and those of batches in the log, with their offsets."""
         if not batches:
             return Digests(), []
-        reading = LogReading(self._config.decompression_max_bytes, self._converting)
+        reading = LogReading(self._config.decompression_max_bytes, self._converting, as_sent=True)
         found: dict[int, tuple[Digests, Sequence[int]]] = {}
         own = bytes(memoryview(ask.call.frame)[part.start : part.end])
         for nth, data in enumerate((own, *(one.data for one in batches))):

@@ -17,10 +17,14 @@ Done = Callable[[Digests, Sequence[int]], None]
 class LogReading:
     """Of a response of a broker as much is read at once as of a request; the rest waits for ``finish``."""
 
-    def __init__(self, max_decompressed_bytes: int, limiter: trio.CapacityLimiter) -> None:
-        """``limiter`` bounds how much is read at a time, of all that share it."""
+    def __init__(self, max_decompressed_bytes: int, limiter: trio.CapacityLimiter, *, as_sent: bool = False) -> None:
+        """``limiter`` bounds how much is read at a time, of all that share it.
+
+        ``as_sent``: with the timestamps that clients have sent, also where the topic has LogAppendTime.
+        """
         self._max_bytes = max_decompressed_bytes
         self._limiter = limiter
+        self._as_sent = as_sent
         self._left = AT_ONCE_STEPS
         self._long: list[tuple[bytes, Done]] = []
 
@@ -29,7 +33,7 @@ class LogReading:
         self._left -= max(read_header(data).record_count, 1) * READ_RECORD_STEPS
         if self._left >= 0 and not is_long(len(data) // RECORD_SET_BYTES_IN_STEP):
             try:
-                records = digests_at(data, min(self._max_bytes, AT_ONCE_BYTES))
+                records = digests_at(data, min(self._max_bytes, AT_ONCE_BYTES), as_sent=self._as_sent)
             except DecompressionLimit:
                 pass
             else:
@@ -46,6 +50,6 @@ class LogReading:
 
     def _read(self, data: bytes) -> tuple[Digests, Sequence[int]]:
         try:
-            return digests_at(data, self._max_bytes)
+            return digests_at(data, self._max_bytes, as_sent=self._as_sent)
         except DecompressionLimit:
             return Digests(), ()

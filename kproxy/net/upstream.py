@@ -177,9 +177,9 @@ class Upstream:
         if not data:
             return
         frames = deque(splitter.feed(data))
-        came, left = bool(frames), TURN_FRAMES
+        came, several, left = bool(frames), len(frames) > 1, TURN_FRAMES
         while frames:
-            if self._session.decodes():
+            if several and self._session.decodes():
                 left -= 1
             if not left:
                 await self._let_others_work(AT_ONCE_STEPS)
@@ -205,7 +205,14 @@ class Upstream:
             self._at_work += need
             self._connection.account()  # before it is made
         try:
-            await self._take_now(frame, now)
+            work = self._session.long_work(frame)
+            if work is not None:
+                await self._budget.beside(work, self._connection.config.decompression_max_bytes)
+                work = None  # it holds the records
+            unknown = self._session.response(frame, now)
+            if unknown:
+                await self._cluster.learn(unknown)
+                self._session.response(frame, now, learnt=True)
         finally:
             self._at_work = 0
 
@@ -213,16 +220,6 @@ class Upstream:
         """Waits for a turn of the loop. The broker may be writing, so nothing here waits for it to read."""
         await self._connection.changed()
         await self._budget.turns.wait(steps)
-
-    async def _take_now(self, frame: bytearray, now: float) -> None:
-        work = self._session.long_work(frame)
-        if work is not None:
-            await self._budget.beside(work, self._connection.config.decompression_max_bytes)
-            work = None  # it holds the records
-        unknown = self._session.response(frame, now)
-        if unknown:
-            await self._cluster.learn(unknown)
-            self._session.response(frame, now, learnt=True)
 
     def _starts_stream(self, data: memoryview) -> bool:
         size = 4 + int.from_bytes(data[:4], "big", signed=True)

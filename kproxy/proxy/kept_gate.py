@@ -43,7 +43,7 @@ class KeptGate:
     @property
     def is_waiting(self) -> bool:
         """Whether the request at hand must not overtake another one."""
-        return any(_must_precede(partition, call) for partition, call in self._awaited)
+        return bool(self._awaited) and any(_must_precede(partition, call) for partition, call in self._awaited)
 
     def waits_for_first(self, frame: bytearray, layout: ProduceLayout) -> bool:
         """Whether a request has to wait: of two that a broker meets first, it would take either."""
@@ -84,7 +84,6 @@ class KeptGate:
     def _is_own(self, producer_id: int) -> bool:
         ids = self._clients.ids
         if ids is None or not ids.belongs(producer_id, owner_of(self._ctx, self._clients)):
-            self._stats.foreign_ids += 1
             return False
         if len(self._own) == _MOST_OWN:
             self._own.clear()

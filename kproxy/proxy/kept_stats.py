@@ -28,6 +28,3 @@ class KeptStats:
         "leader election, or a topic that was made again. At most so many: others' records between them count, too."
     )
     left_out: int = counter("Late batches that their idempotent producer had given up, refused.", "sequences_left_out")
-    foreign_ids: int = counter(
-        "Batches under a producer id that was given to another client, refused.", "foreign_producer_ids"
-    )

@@ -762,10 +762,7 @@ class ProduceGate:
         self._finish_calls()
 
     def _written(self, sends: Sequence[Send]) -> None:
-        written, now = self._ctx.services.ends.written, self._ctx.now
-        for send in sends:
-            start, track = send.base_offset, send.track
-            written(track.key, track.producer_id, start, start + send.records, send.taken_at, now)
+        self._ctx.services.ends.written(sends, self._ctx.now)
 
     def _count_converted(self, direction: str, magic: int, batches: int, records: int) -> None:
         self._stats.count_converted(direction, magic, batches, records)

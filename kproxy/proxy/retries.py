@@ -190,13 +190,13 @@ def digests_in(frame: bytearray, place: PartitionData, max_batch_bytes: int, bud
     return found[0].digests if len(found) == 1 else Digests.of(chain.from_iterable(one.digests for one in found))
 
 
-def digests_at(batch: bytes, max_decompressed_bytes: int) -> tuple[Digests, Sequence[int]]:
+def digests_at(batch: bytes, max_decompressed_bytes: int, *, as_sent: bool = False) -> tuple[Digests, Sequence[int]]:
     """The records of a batch that was read back from a log: for ``UnconfirmedBatch.recall``.
 
-    None if it has more than are compared. DecompressionLimit: it is too large.
+    None if it has more than are compared. ``as_sent``: as for ``read_batch``. DecompressionLimit: it is too large.
     """
     if read_header(batch).record_count * READ_RECORD_STEPS > MOST_STEPS:
         found = BatchRecords()
     else:
-        found = read_batch(batch, max_decompressed_bytes=max_decompressed_bytes)
+        found = read_batch(batch, max_decompressed_bytes=max_decompressed_bytes, as_sent=as_sent)
     return found.digests, found.offsets

@@ -1,7 +1,7 @@
 """Spark reads and writes Kafka through kproxy exactly once: data source ``kproxy``, pipelines, audit.
 
-``register(spark)`` makes the format ``kproxy`` known to a session. It needs the extra ``kproxy[spark]``; an audit
-without Spark needs ``kproxy[audit]`` alone, so PySpark is imported where it is used.
+``register(spark)`` makes the format ``kproxy`` known to a session. It needs the extra ``spark``; an audit
+without Spark needs ``audit`` alone, so PySpark is imported where it is used.
 """
 
 from importlib import import_module

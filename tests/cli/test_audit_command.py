@@ -165,11 +165,11 @@ def test_a_wrong_option_is_named(capsys: pytest.CaptureFixture[str], arguments: 
 @pytest.mark.parametrize(
     ("absent", "arguments", "line"),
     [
-        ("duckdb", [], "kproxy audit needs duckdb: pip install 'kproxy[audit]'"),
+        ("duckdb", [], "kproxy audit needs duckdb: pip install '.[audit]', in a clone of kproxy"),
         (
             "pyspark",
             ["--engine", "spark"],
-            "an audit on Spark needs pyspark: pip install 'kproxy[spark]', "
+            "an audit on Spark needs pyspark: pip install '.[spark]', in a clone of kproxy; "
             "or --engine duckdb reads all in this process",
         ),
     ],

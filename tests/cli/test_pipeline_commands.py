@@ -68,7 +68,10 @@ def test_help_has_examples_and_needs_no_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert "kproxy pipeline run orders.yaml --submit" in done.stdout
-    assert (done.returncode, done.stderr) == (1, "kproxy: pipelines need Spark: pip install 'kproxy[spark]'\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "kproxy: pipelines need Spark: pip install '.[spark]', in a clone of kproxy\n",
+    )
 
 
 def test_spark_is_not_imported_for_the_help_of_kproxy() -> None:

@@ -3,7 +3,9 @@
 import pytest
 
 from kproxy.codec.batch import Record, build_batch, crc_ok, iter_records, read_header
+from kproxy.codec.batch_reader import iter_block, records_of
 from kproxy.codec.messages import ErrorCode
+from kproxy.codec.records import LOG_APPEND_TIME
 from kproxy.testing.cluster_client import ClusterClient
 from tests.contract.batches import START_MS
 from tests.contract.questions import producers
@@ -55,3 +57,16 @@ def test_append_time_and_codec_together(client: ClusterClient, unique: str) -> N
     times = {record.timestamp for record in iter_records(kept, max_decompressed_bytes=1 << 20)}
     assert times == {first.log_append_time_ms}
     assert producers(client.leader(unique, 0), unique) == {PID: (2, 6)}
+
+
+@pytest.mark.parametrize("name", ["gzip", "producer"])
+def test_append_time_leaves_the_times_of_the_client_in_the_batch(client: ClusterClient, unique: str, name: str) -> None:
+    """No consumer sees them: the flag in the header says that all records have the time of the append."""
+    client.create_topic(unique, config={"compression.type": name, "message.timestamp.type": "LogAppendTime"})
+    client.produce(unique, 0, _sent(4))
+    kept = client.read_all(unique)
+    header = read_header(kept)
+    assert header.is_log_append_time
+    block = records_of(header, memoryview(kept), 1 << 20)
+    as_sent = header._replace(attributes=header.attributes & ~LOG_APPEND_TIME)
+    assert [record.timestamp for record in iter_block(as_sent, block)] == [START_MS + n for n in range(3)]

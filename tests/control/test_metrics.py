@@ -71,7 +71,7 @@ def filled() -> Stats:
     stats.clients.logins["PLAIN", "refused"] = 51
     stats.produce.resends["NOT_LEADER_OR_FOLLOWER"] = 23
     stats.kept.repairs["written"] = 231
-    stats.kept.lost_records, stats.kept.left_out, stats.kept.foreign_ids = 232, 233, 234
+    stats.kept.lost_records, stats.kept.left_out = 232, 233
     stats.refused.refusals["frame too long"] = 24
     stats.refused.authorization_refusals["Write", "Topic"] = 240
     stats.refused.throttles["request_rate"] = 241
@@ -135,7 +135,6 @@ def filled() -> Stats:
         ("kproxy_sequence_repairs_total", {"reason": "written"}, 231),
         ("kproxy_lost_records_total", {}, 232),
         ("kproxy_sequences_left_out_total", {}, 233),
-        ("kproxy_foreign_producer_ids_total", {}, 234),
         ("kproxy_refusals_total", {"reason": "frame too long"}, 24),
         ("kproxy_http_requests_refused_total", {"listener": "http", "reason": "origin"}, 1),
         ("kproxy_http_connections_refused_total", {"listener": "control", "reason": "evicted"}, 2),

@@ -46,6 +46,8 @@ def test_a_time_that_the_broker_put_there_is_not_the_clients() -> None:
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     (found,) = read_batch(data, max_decompressed_bytes=LIMIT).digests
     assert found.timestamp_ms == UNTIMED
+    (found,) = read_batch(data, max_decompressed_bytes=LIMIT, as_sent=True).digests
+    assert found.timestamp_ms == 5
 
 
 def test_what_is_damaged_has_no_records() -> None:

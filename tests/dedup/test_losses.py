@@ -2,9 +2,15 @@
 
 import pytest
 
+from kproxy.dedup.lanes import Send, Track
 from kproxy.dedup.losses import KnownEnds, Loss
 
 KEY = (b"t", 0)
+
+
+def success(start: int, records: int, taken_at: float, index: int = 0) -> Send:
+    """The success of a batch of producer 7."""
+    return Send(Track((b"t", index), 7, 0), memoryview(b""), records, taken_at, 0, 0, base_offset=start)
 
 
 def seen(*batches: tuple[int, int, float, float]) -> list[Loss]:
@@ -12,7 +18,7 @@ def seen(*batches: tuple[int, int, float, float]) -> list[Loss]:
     found: list[Loss] = []
     ends = KnownEnds(found.append)
     for start, records, taken_at, now in batches:
-        ends.written(KEY, 7, start, start + records, taken_at, now)
+        ends.written([success(start, records, taken_at)], now)
     return found
 
 
@@ -38,17 +44,16 @@ def test_an_offset_that_was_acknowledged_before_shows_a_loss_whenever_its_batch_
 def test_the_oldest_partitions_are_forgotten() -> None:
     ends = KnownEnds(most=2)
     for index in range(3):
-        ends.written((b"t", index), 7, 0, 1, 1, 2)
-    ends.written((b"t", 2), 7, 1, 2, 3, 4)
+        ends.written([success(0, 1, 1, index)], 2)
+    ends.written([success(1, 1, 3, 2)], 4)
     assert len(ends) == 2
 
 
 def test_who_keeps_what_is_in_doubt_learns_from_where_on_a_log_was_cut() -> None:
     cuts: list[tuple[object, int]] = []
     ends = KnownEnds(cut=lambda *cut: cuts.append(cut))
-    ends.written(KEY, 7, 0, 10, 1, 2)
-    ends.written(KEY, 7, 4, 5, 3, 4)
-    ends.written(KEY, 7, 5, 6, 3, 4)
+    ends.written([success(0, 10, 1)], 2)
+    ends.written([success(4, 1, 3), success(5, 1, 3)], 4)
     assert cuts == [(KEY, 4)]
 
 
@@ -58,7 +63,7 @@ def test_a_loss_that_others_find_is_a_cut_of_what_was_written_without_a_gap(star
     cuts: list[tuple[object, int]] = []
     losses: list[Loss] = []
     ends = KnownEnds(losses.append, cut=lambda *cut: cuts.append(cut))
-    ends.written(KEY, 7, 100, 150, 1, 2)
+    ends.written([success(100, 50, 1)], 2)
     ends.lost(Loss(KEY, 8, 5, 150, start))
     assert len(losses) == 1
     assert cuts == ([(KEY, start)] if cut else [])

@@ -85,4 +85,4 @@ def test_a_missing_client_library_is_one_clear_line() -> None:
     hide = "import sys; sys.modules['confluent_kafka'] = None; from kproxy.cli import main; sys.exit(main(['demo']))"
     ended = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == "kproxy: the demo needs a Kafka client: pip install 'kproxy[demo]'\n"
+    assert ended.stderr == "kproxy: the demo needs a Kafka client: pip install '.[demo]', in a clone of kproxy\n"

@@ -13,11 +13,14 @@ from zipfile import ZipFile
 import pytest
 
 from kproxy import __version__
+from kproxy.distribution import NAME
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).parent / "uv"
+#: As wheels write the name.
+_FILES = NAME.replace("-", "_")
 #: 2026-01-01, in seconds.
 EPOCH = "1767225600"
 
@@ -40,7 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def metadata(wheel: Path) -> Message:
     with ZipFile(wheel) as archive:
-        return Parser().parsestr(archive.read(f"kproxy-{__version__}.dist-info/METADATA").decode())
+        return Parser().parsestr(archive.read(f"{_FILES}-{__version__}.dist-info/METADATA").decode())
 
 
 def test_it_holds_all_that_runs_and_no_test(wheel: Path) -> None:
@@ -49,7 +52,7 @@ def test_it_holds_all_that_runs_and_no_test(wheel: Path) -> None:
     sources = {str(path.relative_to(ROOT)) for path in _shipped(ROOT / "kproxy")}
     assert sources <= names
     assert "kproxy/py.typed" in names
-    assert f"kproxy-{__version__}.data/data/share/man/man1/kproxy.1" in names
+    assert f"{_FILES}-{__version__}.data/data/share/man/man1/kproxy.1" in names
     assert not [name for name in names if name.startswith(("tests/", "tools/", "bench/"))]
 
 
@@ -59,7 +62,7 @@ def _shipped(folder: Path) -> Iterator[Path]:
 
 
 def test_it_says_what_it_is(metadata: Message) -> None:
-    assert (metadata["Name"], metadata["Version"]) == ("kproxy", __version__)
+    assert (metadata["Name"], metadata["Version"]) == (NAME, __version__)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
@@ -75,7 +78,7 @@ def test_the_same_source_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> No
 def test_it_runs_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     # Elsewhere, so that no source can be found beside the wheel.
     environment = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    command = [UV, "tool", "run", "--python", sys.executable, "--from", f"kproxy[demo] @ {wheel.as_uri()}", "kproxy"]
+    command = [UV, "tool", "run", "--python", sys.executable, "--from", f"{NAME}[demo] @ {wheel.as_uri()}", "kproxy"]
     for arguments, expected in ((["--version"], f"kproxy {__version__}"), (["demo", "--help"], "--records")):
         done = subprocess.run(
             [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240

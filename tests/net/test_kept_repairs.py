@@ -233,6 +233,28 @@ async def test_what_is_repeated_may_be_what_the_log_has_lost() -> None:
         assert values_in(proxy.brokers, "t") == [b"a", b"b", b"c"]
 
 
+async def rewritten(proxy: Proxied, producer: Producer) -> None:
+    """The log is cut after "a", and "b", which the producer repeats, goes to the place that "c" had."""
+    log_of(proxy).truncate(1)
+    foreign = build_batch([Record(0, TIME_MS, None, b"x", ())], producer_id=4711, producer_epoch=0, base_sequence=0)
+    assert log_of(proxy).append(memoryview(foreign), 0, TIME_MS).error == 0
+    assert await producer.send(1, b"b") == [(0, 2)]
+
+
+async def test_what_is_repeated_is_not_taken_for_another_batch_of_its_producer_that_has_its_place() -> None:
+    async with producing() as (proxy, producer):
+        await rewritten(proxy, producer)
+        assert await producer.send(2, b"c") == [(0, 3)]
+        assert written(proxy.brokers) == [b"a", b"x", b"b", b"c"]
+
+
+async def test_lost_records_are_noticed_though_another_batch_of_their_producer_has_their_place() -> None:
+    async with producing() as (proxy, producer):
+        await rewritten(proxy, producer)
+        assert await producer.send(3, b"d") == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+        assert proxy.stats.kept.lost_records == 1
+
+
 async def test_of_what_is_repeated_of_very_many_partitions_nothing_is_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -357,6 +379,24 @@ async def test_nor_is_it_if_the_response_to_that_is_lost_and_it_is_raised_again(
         assert proxy.stats.kept.lost_records == 0
 
 
+@pytest.mark.parametrize("values", [(b"c", b"e"), (b"c",)])
+async def test_what_seems_to_be_in_the_log_waits_for_a_batch_before_it_that_is_not_settled(
+    values: tuple[bytes, ...],
+) -> None:
+    """Else what follows is written under another id, and the batch before is refused for ever."""
+    async with producing() as (proxy, producer):
+        producer.epoch += 1
+        assert await producer.send(0, b"b") == [(0, 1)]
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(before=30), times=1)
+        assert (await producer.send(1, b"d"))[0][0] == ErrorCode.REQUEST_TIMED_OUT
+        assert await producer.send_records(2, *values) == [(AGAIN, -1)]
+        assert [error for error, _ in await producer.send(1, b"d")] == [0]
+        assert [error for error, _ in await producer.send_records(2, *values)] == [0]
+        assert [error for error, _ in await producer.send(2 + len(values), b"f")] == [0]
+        await trio.sleep(60.0)
+        assert written(proxy.brokers) == [b"a", b"b", b"c", b"d", *values, b"f"]
+
+
 async def test_a_batch_of_which_a_part_is_in_the_log_is_written_without_it_once() -> None:
     async with producing() as (proxy, producer):
         producer.epoch += 1
@@ -378,6 +418,30 @@ async def test_such_a_batch_is_known_where_the_log_has_no_timestamps_of_the_clie
         assert await producer.send_records(0, b"b", b"c") == [(AGAIN, -1)]
         assert await producer.send_records(0, b"b", b"c") == [(0, -1)]
         assert written(fake.cluster) == [b"a", b"b", b"c"]
+
+
+async def test_what_is_repeated_is_known_where_the_log_shows_no_timestamps_of_the_client() -> None:
+    """Its success was lost, kproxy has ended since, and the client raises its epoch or does not."""
+    async with cluster("LogAppendTime") as fake:
+        async with started(fake) as proxy:
+            producer = await connected(proxy)
+            for at, value in enumerate((b"a", b"b", b"c")):
+                assert await producer.send(at, value) == [(0, at)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            log_of(proxy).producers.reload(0)
+            assert await producer.send(1, b"b") == [(0, 1)]
+            assert await producer.send(2, b"c") == [(0, 2)]
+            producer.epoch += 1
+            assert await producer.send(0, b"c") == [(0, 2)]
+        async with started(fake) as proxy:
+            producer.client = await reconnected(proxy)
+            producer.epoch += 1
+            assert await producer.send(0, b"b") == [(0, 1)]
+            assert await producer.send(1, b"c") == [(0, 2)]
+            producer.time_ms += 1
+            assert [error for error, _ in await producer.send(2, b"c")] == [0]
+            assert written(fake.cluster) == [b"a", b"b", b"c", b"c"]
 
 
 async def test_a_batch_that_its_client_has_regrouped_is_written_without_what_is_there() -> None:
@@ -446,7 +510,6 @@ async def test_an_id_of_another_client_is_refused() -> None:
         with structlog.testing.capture_logs() as lines:
             for _ in range(2):
                 assert await other.send(3, b"x", b"x") == [refused, refused]
-        assert proxy.stats.kept.foreign_ids == 2
         assert proxy.stats.refused.refusals == {"foreign_producer_id": 2}
         told = [(line["client_id"], line["reason"]) for line in lines if line["log_level"] == "warning"]
         assert told == [("other", "foreign_producer_id")], "once for a connection"
@@ -461,6 +524,20 @@ async def test_clients_that_are_not_listed_are_relayed() -> None:
         log_of(proxy).producers.marker(producer.id, 7, 0, TIME_MS)
         assert await producer.send(3, b"d", b"d") == [(ErrorCode.INVALID_PRODUCER_EPOCH, -1), (0, 3)]
         assert is_given((await connected(proxy, client_id="kept-1")).id)
+
+
+async def test_a_broker_may_assign_large_ids_to_clients_that_are_not_listed() -> None:
+    """Such an id may look like one that kproxy has given to another client."""
+    async with cluster() as fake, started(fake, idempotent_clients=("kept-*",)) as proxy:
+
+        def enlarge(response: Any) -> None:
+            response.producer_id = 1 << 50
+
+        proxy.brokers.control(ApiKey.INIT_PRODUCER_ID, lambda _: Edit(enlarge))
+        producer = await connected(proxy)
+        assert producer.id == 1 << 50
+        assert await producer.send(0, b"a") == [(0, 0)]
+        assert proxy.stats.refused.refusals == {}
 
 
 async def test_without_crash_recovery_all_are_relayed() -> None:

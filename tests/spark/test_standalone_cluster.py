@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import kproxy
+from kproxy.distribution import NAME
 from kproxy.testing.class_archive import sharing
 from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka, die_with_parent
@@ -182,7 +183,7 @@ def _package(directory: Path) -> Path:
     package = directory / "kproxy-deps"
     package.mkdir()
     (package / "kproxy").symlink_to(Path(next(iter(kproxy.__path__))))
-    for name in sorted(_needed({"kproxy", "confluent-kafka", "numpy", "pyarrow"}) - {"kproxy"}):
+    for name in sorted(_needed({NAME, "confluent-kafka", "numpy", "pyarrow"}) - {NAME}):
         found = distribution(name)
         for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
             (package / top).symlink_to(Path(str(found.locate_file(top))))

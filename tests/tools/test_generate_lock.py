@@ -11,12 +11,12 @@ LOCK = """\
 # made
 click==8.1.7 \\
     --hash=sha256:00
-    # via kproxy (pyproject.toml)
+    # via kproxy-kafka (pyproject.toml)
 pyyaml==6.0.2 ; python_full_version >= '3.11' \\
     --hash=sha256:11 \\
     --hash=sha256:22
     # via
-    #   kproxy (pyproject.toml)
+    #   kproxy-kafka (pyproject.toml)
     #   other
 idna==3.10 \\
     --hash=sha256:33

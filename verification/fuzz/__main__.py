@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kproxy.distribution import install_command
 from verification.fuzz.corpus import KEPT, Corpus, kept, name_of, spread, write
 from verification.fuzz.coverage import covered, smallest
 from verification.fuzz.measure import bounded
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.input is not None:
         return _replayed(chosen, options.input)
     if options.seconds and find_spec("atheris") is None:
-        parser.error("fuzzing needs atheris: pip install 'kproxy[fuzz]' (--seconds 0 does without)")
+        parser.error(f"fuzzing needs atheris: {install_command('fuzz')} (--seconds 0 does without)")
     found = 0
     for target in chosen:
         folder = options.folder / target.name

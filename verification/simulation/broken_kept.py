@@ -3,11 +3,14 @@
 from collections.abc import Generator, Iterable
 from typing import Any, Final
 
+import trio
+
 from kproxy.dedup.digest import Digest, Digests
 from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import KeptPartition
 from kproxy.dedup.kept.raised import Matched, OldRecord, align
 from kproxy.dedup.kept.steps import FenceOff, KeptBatch
+from kproxy.net.log_reading import LogReading
 
 _ALIGN: Final = align
 
@@ -32,6 +35,11 @@ def continued(partition: KeptPartition) -> int:
 def equal(old: OldRecord, record: Digest) -> bool:
     """An equal record is a copy."""
     return old.digest.content == record.content
+
+
+def as_shown(max_decompressed_bytes: int, limiter: trio.CapacityLimiter, **_: Any) -> LogReading:
+    """The records of a log have the timestamps that a consumer sees."""
+    return LogReading(max_decompressed_bytes, limiter)
 
 
 def whole(records: Digests, log: Iterable[OldRecord]) -> Matched:

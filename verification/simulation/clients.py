@@ -1,7 +1,6 @@
 """Producers of old, modelled: real bytes, retries on new connections, batches regrouped, time-outs, giving up."""
 
 from collections import deque
-from math import inf
 from random import Random
 from typing import Final
 
@@ -101,7 +100,8 @@ class Client:
         for partition, values in self.plan.sends[nth].batches:
             labels = [self.plan.labels.label(value, nth + at) for at, value in enumerate(values)]
             request[partition] = [
-                Sent(self.plan, nth, partition, value, key=key, headers=headers) for value, key, headers in labels
+                Sent(self.plan, nth, partition, value, key=key, headers=headers, at=at)
+                for at, (value, key, headers) in enumerate(labels)
             ]
             self._history.records += request[partition]
         return request
@@ -589,16 +589,15 @@ def _all(request: Request) -> list[Sent]:
     return [sent for batch in request.values() for sent in batch]
 
 
-def _place_in_order(request: Request) -> tuple[int, float]:
-    """Orders requests as they were made. Of two halves of one, that without a number yet is the second."""
-    records = _all(request)
-    return min(sent.nth for sent in records), records[0].sequence if records[0].sequence >= 0 else inf
+def _place_in_order(request: Request) -> tuple[int, int]:
+    """Orders requests as they were made, and the halves of one by their records."""
+    return min((sent.nth, sent.at) for sent in _all(request))
 
 
 def _joined(one: Request, other: Request) -> Request:
     both = {index: one.get(index, []) + other.get(index, []) for index in dict.fromkeys([*one, *other])}
     # inside a batch clients keep the order in which records were first given to them
-    return {index: sorted(batch, key=lambda sent: sent.nth) for index, batch in both.items()}
+    return {index: sorted(batch, key=lambda sent: (sent.nth, sent.at)) for index, batch in both.items()}
 
 
 def _halves(request: Request) -> list[Request]:

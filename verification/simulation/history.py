@@ -129,6 +129,8 @@ class Sent:
     #: When it was acknowledged, counted over the whole run, and by trio's clock.
     order: int = -1
     answered_at: float = 0.0
+    #: Its place in its batch, as the client has formed that first.
+    at: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     #: The client's later requests show that the acknowledgement was received.
     evident: bool = False
@@ -241,6 +243,8 @@ class History:
 
     def is_timed(self, client: ClientPlan) -> bool:
         """Whether retries of a client bear the timestamp of the record, and no other record need do."""
+        if client.numbered:
+            return True  # LogAppendTime leaves them in the log
         return bool(client.magic) and not client.renews_timestamps and not self.untimed
 
     def note(self, text: str) -> None:

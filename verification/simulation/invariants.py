@@ -10,8 +10,6 @@ Some of it nobody could promise, and is not judged (the semantics page says so):
 - A record was retried after its kproxy was killed, or at another one, and lies before the last batches of its producer.
 - A half-open connection of a client can't be told from a live one, so that its retries may be written twice.
 - Two equal records with equal timestamps, of an idempotent client that raises its epoch: it may have a success for one.
-- A record of an idempotent client that raises its epoch, on a topic with LogAppendTime: nobody can tell whether it had
-  received the success that was written to it.
 - Brokers forget producers, and that they are fenced, for old timestamps.
 """
 
@@ -275,7 +273,7 @@ def _is_unseen(history: History, sent: Sent) -> bool:
     program stood still: for granted is taken that who sends something has read what had arrived a second before.
     """
     if sent.client.numbered:
-        return bool(sent.client.raises) and not history.is_timed(sent.client) and len(sent.attempts) > 1
+        return False
     if _is_beyond_relay(history, sent):
         return True
     untimed = not history.is_timed(sent.client)
@@ -325,7 +323,7 @@ def _mergeable(history: History, sents: list[Sent]) -> int:
     """
     if history.strict:
         return 0
-    may = [sent for sent in sents if sent.is_mergeable or (sent.client.raises and history.is_timed(sent.client))]
+    may = [sent for sent in sents if sent.is_mergeable or sent.client.raises]
     if not may:
         return 0
     if any(sent.place in history.retold for sent in sents):

@@ -52,10 +52,9 @@ KEPT_VARIANTS: Final = (
         (MERGED, LOST, OFFSETS, DUPLICATE),
     ),
     Variant(
-        "where there are no timestamps, an equal record is a copy",
-        ((raised, "is_copy", broken_kept.equal),),
-        replace(_RAISING, equal=MOSTLY, topics=(LOG_APPEND_TIME,)),
-        (MERGED, LOST, OFFSETS),
+        "a log with LogAppendTime has no timestamps of the client",
+        ((kept_repairs, "LogReading", broken_kept.as_shown),),
+        replace(_RAISING, topics=(LOG_APPEND_TIME,)),
     ),
     Variant(
         "a client has the epoch of a batch, though the broker has a newer one",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kproxy.dedup.kept.ids import GivenIds
+from kproxy.dedup.kept.ids import GivenIds, is_given
 from kproxy.dedup.kept.producers import KeptProducers
 from kproxy.dedup.retry_rules import is_among
 
@@ -31,13 +31,15 @@ class KeptClients:
         if any(secret):
             self.ids = GivenIds(secret)
 
+    def sees(self, producer_id: int) -> None:
+        """Takes an id that a broker has assigned to any client: whether it leaves room for a mark."""
+        if is_given(producer_id):
+            self.has_room = False
+
     def give(self, producer_id: int, owner: bytes) -> int:
         """The id to give to a producer, of the one that the broker assigned."""
-        given = producer_id if self.ids is None else self.ids.given(producer_id, owner)
-        if given is None:
-            self.has_room = False
-            return producer_id
-        return given
+        given = None if self.ids is None else self.ids.given(producer_id, owner)
+        return producer_id if given is None else given
 
     def matches(self, client_id: str) -> bool:
         """Whether the numbers of a client are to be kept from its next producer id on."""

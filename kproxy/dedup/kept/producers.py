@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from kproxy.codec.sequence import SEQUENCE_SPACE, advance, distance
 from kproxy.dedup.kept.numbers import is_before
-from kproxy.dedup.kept.raised import Unanswered
 from kproxy.dedup.lanes import TrackKey
 
 #: Partitions of producers that are remembered, about 500 bytes each. Of others, brokers say what has to be known.
@@ -25,8 +24,6 @@ _PLACE: Final = Struct(">iq")
 MOST_REPEATED: Final = 2 * MOST_IN_FLIGHT
 #: Bytes of those that stay when another one is added.
 _KEPT_PLACES: Final = (MOST_REPEATED - 1) * _PLACE.size
-#: Epochs that a client raises without a success whose batches are remembered.
-_MOST_EPOCHS: Final = 8
 
 
 class Arrival(Enum):
@@ -103,12 +100,6 @@ class KeptPartition:
     told_nth: int = 0
     #: Nothing that the client may send again is before this offset: it has a success for all that is.
     floor: int = 0
-    #: The newest batch of this epoch that has come, its first sequence; -1: none.
-    newest: int = -1
-    #: The oldest that has come and had no success, of those after the last success; -1: none.
-    oldest: int = -1
-    #: The batches of the last epochs that have come, and had no success.
-    unanswered: tuple[Unanswered, ...] = ()
     #: Batches of this epoch that were refused since the broker has a newer one: first sequences and connections.
     outdated: tuple[tuple[int, int], ...] = ()
 
@@ -123,8 +114,7 @@ class KeptPartition:
         if epoch > self.epoch:
             self._raises(epoch)
             self.epoch, self.told, self.gap_at, self.first, self.missing = epoch, -1, -1, 0, -1
-            self.refused, self.doubted, self.places, self.newest, self.oldest = (), -1, b"", -1, -1
-            self.outdated = ()
+            self.refused, self.doubted, self.places, self.outdated = (), -1, b"", ()
         else:
             if self.first and is_before(sequence, self.first):
                 return Arrival.LATE
@@ -137,10 +127,6 @@ class KeptPartition:
                 self.first, self.missing = sequence, -1
         self.open.append(sequence)
         self.arrivals += 1
-        if self.newest < 0 or is_before(self.newest, sequence):
-            self.newest = sequence
-        if self.oldest < 0:
-            self.oldest = sequence
         return Arrival.SENT
 
     def _raises(self, epoch: int) -> None:
@@ -153,9 +139,6 @@ class KeptPartition:
             return
         if len(self.places) > _KEPT_PLACES:
             self.floor = _PLACE.unpack_from(self.places)[1]
-        if self.oldest >= 0:
-            after = Unanswered(self.epoch, self.oldest, self.newest)
-            self.unanswered = (*self.unanswered, after)[-_MOST_EPOCHS:]
         is_known = self.epoch >= 0 and self.told_by is not None
         self.older_arrive = self.older_arrive or bool(self.open) or self.doubted >= 0 or not is_known
         self.older_from, self.fenced = self._first_older(), -1
@@ -181,7 +164,7 @@ class KeptPartition:
     def begins(self, epoch: int) -> None:
         """Records that a batch is written under an epoch: if that is the newest, no earlier one is sent again."""
         if epoch == self.epoch:
-            self.older_from, self.older_arrive, self.unanswered = -1, False, ()
+            self.older_from, self.older_arrive = -1, False
 
     @property
     def is_unfenced(self) -> bool:
@@ -217,6 +200,10 @@ class KeptPartition:
         is_told = self.told >= 0 and not is_before(self.told, sequence)
         return is_told or self.is_doubted(epoch, sequence) or sequence in self.open
 
+    def is_preceded(self, sequence: int) -> bool:
+        """Whether a batch that is before a sequence has come, and had no success."""
+        return any(is_before(one, sequence) for one in (*self.open, *(refused for refused, _ in self.refused)))
+
     def is_doubted(self, epoch: int, sequence: int) -> bool:
         """Whether a batch was sent, and nobody knows whether it was written."""
         return epoch == self.epoch and self.doubted >= 0 and not is_before(self.doubted, sequence)
@@ -231,8 +218,15 @@ class KeptPartition:
         known: dict[int, int] = dict(_PLACE.iter_unpack(self.places))
         return known.get(sequence, -1)
 
+    @property
+    def last_record(self) -> int:
+        """The sequence of the record before ``told_to``, -1: it is not known to be one of this epoch."""
+        places, end = _PLACE.iter_unpack(self.places), self.told_to - 1
+        is_there = any(offset + distance(sequence, self.told) == end for sequence, offset in places)
+        return self.told if is_there else -1
+
     def _moves(self, sequence: int, offset: int, *, is_new: bool) -> None:
-        """Records the offset of a batch; -1: its records are not next to each other."""
+        """Records the offset of a batch; -1: it is not there as a whole, or under an earlier epoch."""
         others = self.places
         if not is_new:
             others = b"".join(_PLACE.pack(*one) for one in _PLACE.iter_unpack(others) if one[0] != sequence)
@@ -283,7 +277,7 @@ class KeptPartition:
         """Records that the client receives a success for a batch; the acknowledged records that turn out to be missing.
 
         An offset below the end of what was written before shows that the log was cut, or made again; unless the batch
-        was found there (``is_found``).
+        was found there under an earlier epoch (``is_found``).
         """
         gone = None
         if not is_found and 0 <= base_offset < self.told_to and not self._knows(epoch, sequence):
@@ -300,7 +294,7 @@ class KeptPartition:
             self.told_from = sequence
         is_next = self.told >= 0 and sequence == advance(self.told, 1)
         if is_next or self.place(sequence) != base_offset:
-            self._moves(sequence, base_offset, is_new=is_next)
+            self._moves(sequence, -1 if is_found else base_offset, is_new=is_next)
         self.missing = -1
         self._settles(last)
         if is_next or self.told < 0 or is_before(self.told, last):
@@ -319,8 +313,6 @@ class KeptPartition:
             self.refused = tuple(one for one in self.refused if is_before(last, one[0]))
         if self.doubted >= 0 and not is_before(last, self.doubted):
             self.doubted = -1
-        if self.oldest >= 0 and not is_before(last, self.oldest):
-            self.oldest = advance(last, 1) if is_before(last, self.newest) else -1
 
     def was_told(self, epoch: int, sequence: int) -> bool:
         """Whether the client has a success for the record of a sequence."""

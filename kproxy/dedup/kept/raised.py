@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kproxy.codec.sequence import advance
-from kproxy.dedup.digest import UNTIMED, Digest, Digests
+from kproxy.dedup.digest import Digest, Digests, have_same_time
 from kproxy.dedup.kept.numbers import is_before
 
 
@@ -18,20 +18,6 @@ class OldRecord(NamedTuple):
 
     offset: int
     digest: Digest
-    #: It surely had no success.
-    is_unanswered: bool = False
-
-
-class Unanswered(NamedTuple):
-    """Batches of an epoch that had no success, by their first sequences."""
-
-    epoch: int
-    first: int
-    last: int
-
-    def has(self, epoch: int, sequence: int) -> bool:
-        """Whether a batch is one of these."""
-        return epoch == self.epoch and not (is_before(sequence, self.first) or is_before(self.last, sequence))
 
 
 class Matched(NamedTuple):
@@ -45,13 +31,8 @@ class Matched(NamedTuple):
 
 
 def is_copy(old: OldRecord, record: Digest) -> bool:
-    """Whether a record is the one in the log: it has the same timestamp of its client.
-
-    Where the log has none (LogAppendTime), an equal record is a copy only of one that surely had no success.
-    """
-    if old.digest.timestamp_ms == UNTIMED:
-        return old.is_unanswered and old.digest.content == record.content
-    return old.digest == record
+    """Whether a record is the one in the log: it has the same timestamp, which its client has given."""
+    return have_same_time(old.digest, record) and old.digest.content == record.content
 
 
 def count_written(records: Digests, first: int, last: int, log: Mapping[int, Digest]) -> int:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from kproxy.codec.batch_header import BatchHeader
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import advance
+from kproxy.dedup.kept.numbers import is_before
 from kproxy.dedup.kept.producers import Missing
-from kproxy.dedup.kept.raised import Unanswered
+from kproxy.dedup.kept.raised import Matched
 
 #: Errors of a broker where a producer's numbers are not the ones that it expects.
 REPAIRED: Final = frozenset(
@@ -75,37 +77,50 @@ class Find(NamedTuple):
     since: int = 0
 
 
-class FindOlder(NamedTuple):
-    """Search the log for the batch's first records, at ``since`` or later, under earlier epochs, too; a ``Matched``."""
+class FindRecords(NamedTuple):
+    """Search the log for the batch's first records, at ``since`` or later; a ``FoundRecords``."""
 
     producer_ids: tuple[int, ...]
-    since: int = 0
-    #: Their last batch is not before this offset.
-    floor: int = 0
-    seen: LeaderView = LeaderView({})
-    #: Batches that had no success, and are at this offset or later.
-    unanswered: tuple[Unanswered, ...] = ()
-    unanswered_from: int = 0
-    #: The batch's last records are in the log under its numbers. So where the log has no timestamps of the client, an
-    #: equal record counts as one of its first.
-    is_written: bool = False
-
-
-class FindOwn(NamedTuple):
-    """Search the log for the batch's first records up to a sequence, under its own epoch; how many are there."""
-
-    producer_ids: tuple[int, ...]
+    #: Under their own numbers, up to this sequence.
     last: int
-    #: Their last batch is not before this offset.
+    since: int = 0
+    #: The producer's last batch is not before this offset.
     floor: int = 0
     seen: LeaderView = LeaderView({})
+
+
+class FoundRecords(NamedTuple):
+    """The first records of a batch that are in the log."""
+
+    #: The number of those that are there under their own numbers.
+    own: int
+    #: Those that are there under any numbers, of an earlier epoch or of this one.
+    older: Matched
 
 
 class Check(NamedTuple):
-    """Read the record at an offset; whether it is lost: not deleted by retention, and not one of these producers'."""
+    """Read the batch at an offset; whether what was written there is lost: neither deleted by retention, nor there.
+
+    A log that was cut and written again may have another batch of the same producer there.
+    """
 
     offset: int
     producer_ids: tuple[int, ...]
+    #: Of the batch.
+    epoch: int
+    #: The sequence of the record at the offset, -1: it is not known; and one that is not before the batch's last.
+    sequence: int = -1
+    last: int = -1
+
+    def is_met(self, header: BatchHeader) -> bool:
+        """Whether a batch at the offset is the one that was written there."""
+        if header.producer_id not in self.producer_ids or header.is_control:
+            return False
+        if self.sequence < 0:
+            return True
+        at = advance(header.base_sequence, self.offset - header.base_offset)
+        end = advance(header.base_sequence, header.last_offset_delta)
+        return (header.producer_epoch, at) == (self.epoch, self.sequence) and not is_before(end, self.last)
 
 
 class FenceOff(NamedTuple):
@@ -136,4 +151,4 @@ class Told(NamedTuple):
     end: int = -1
 
 
-Step: TypeAlias = Look | Find | FindOlder | FindOwn | Check | FenceOff | Send
+Step: TypeAlias = Look | Find | FindRecords | Check | FenceOff | Send

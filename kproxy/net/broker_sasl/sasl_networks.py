@@ -7,6 +7,7 @@ import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.broker_options import BrokerSecurityOptions
+from kproxy.distribution import install_command
 from kproxy.net.broker_sasl.broker_credentials import Credentials, Password, Token
 from kproxy.net.broker_sasl.sasl_network import LoginWatch, SaslNetwork
 from kproxy.net.broker_sasl.token_sources import IssuedTokens, StoredToken, TokenSource
@@ -118,7 +119,7 @@ def _signed(region: str) -> TokenSource:
         from kproxy.net.broker_sasl.msk_iam import signed_tokens
     except ImportError as error:
         raise StartupError(
-            f"upstream.sasl.mechanism = 'AWS_MSK_IAM' needs the package {error.name}: pip install 'kproxy[msk]'",
+            f"upstream.sasl.mechanism = 'AWS_MSK_IAM' needs the package {error.name}: {install_command('msk')}",
             ExitCode.USAGE,
         ) from None
     return IssuedTokens(signed_tokens(region), f"upstream.sasl.aws.region = '{region}' and AWS's own credentials")

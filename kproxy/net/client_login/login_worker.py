@@ -11,6 +11,7 @@ import trio
 
 from kproxy.config import Config, ExitCode, StartupError
 from kproxy.config.client_options import ClientLoginOptions
+from kproxy.distribution import install_command
 from kproxy.net.client_login.credential_file import CredentialError, CredentialFile
 from kproxy.net.log_limit import LogLimit
 from kproxy.proxy.client_login.policy import LoginPolicy
@@ -145,7 +146,7 @@ def _token_checker(config: ClientLoginOptions) -> "TokenChecker":
     try:
         from kproxy.net.client_login.token_checker import TokenChecker, TokenRules
     except ImportError:
-        hint = "pip install 'kproxy[oauth]'"
+        hint = install_command("oauth")
         raise StartupError(f"OAUTHBEARER in sasl.enabled.mechanisms needs PyJWT: {hint}", ExitCode.USAGE) from None
     from kproxy.net.client_login.token_keys import TokenKeys
 

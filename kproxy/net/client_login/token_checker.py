@@ -1,4 +1,4 @@
-"""Signed tokens (JWT, RFC 7519): their user, and whether they are valid; needs ``kproxy[oauth]``."""
+"""Signed tokens (JWT, RFC 7519): their user, and whether they are valid; needs the extra ``oauth``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

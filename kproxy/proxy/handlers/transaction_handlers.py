@@ -201,7 +201,10 @@ class EndTxn(Transactional):
 def _give(ctx: Context, response: InitProducerIdResponse) -> None:
     """Marks the id of an idempotent producer as its own, if its numbers are kept."""
     kept = ctx.services.kept
-    if kept is None or response.error_code or not kept.matches(ctx.client.client_id):
+    if kept is None or response.error_code:
+        return
+    kept.sees(response.producer_id)
+    if not kept.matches(ctx.client.client_id):
         return
     if kept.awaits_secret:  # it asks again
         response.error_code, response.producer_id, response.producer_epoch = _NOT_YET, -1, -1

@@ -17,7 +17,7 @@ _PYTHON = "spark.pyspark.python"
 def submit_line(pipeline: Pipeline, environ: Mapping[str, str]) -> str:
     """One line for a shell: the file's Spark configuration, the modules of its steps, the program and the file.
 
-    ``environ`` may name SPARK_HOME. The nodes need kproxy[spark] in their Python, or in an archive
+    ``environ`` may name SPARK_HOME. The nodes need kproxy with the extra spark in their Python, or in an archive
     (``spark.archives`` and ``spark.pyspark.python``).
     """
     conf = {**QUIET, **pipeline.spark}

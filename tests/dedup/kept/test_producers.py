@@ -6,7 +6,6 @@ import pytest
 
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.producers import MOST_REFUSED, Arrival, Flow, KeptPartition, KeptProducers, Missing
-from kproxy.dedup.kept.raised import Unanswered
 
 KEY = (b"t", 0)
 
@@ -211,6 +210,21 @@ def test_the_places_of_the_last_batches_are_known() -> None:
     assert partition.place(12) == -1
 
 
+def test_a_batch_is_preceded_by_those_that_came_and_had_no_success() -> None:
+    partition = KeptPartition()
+    for at in 0, 2, 4:
+        partition.sends(0, at, 1)
+    assert [partition.is_preceded(at) for at in (0, 2, 4)] == [False, True, True]
+    partition.written(0, 0, 2, 10)
+    partition.ends(0)
+    assert [partition.is_preceded(at) for at in (2, 4)] == [False, True]
+    partition.ends(2, refused=True)
+    partition.ends(4)
+    assert [partition.is_preceded(at) for at in (2, 4)] == [False, True]
+    partition.written(0, 2, 4, 12)
+    assert not partition.is_preceded(6)
+
+
 def raised(partition: KeptPartition, epoch: int = 1) -> KeptPartition:
     """The same after its client has raised its epoch."""
     assert partition.may_be_older(epoch)
@@ -263,25 +277,23 @@ def test_or_with_the_first_one() -> None:
     assert raised(partition, 2).older_from == 100
 
 
-def test_batches_of_earlier_epochs_that_had_no_success_are_remembered_until_one_is_written() -> None:
-    partition = KeptPartition()
-    for at in range(3):
-        partition.sends(0, at, 1)
-    partition.written(0, 0, 1, 100)
-    raised(partition)
-    raised(partition, 2)
-    assert partition.unanswered == (Unanswered(0, 1, 2), Unanswered(1, 0, 0))
-    for epoch in range(3, 20):
-        raised(partition, epoch)
-    assert len(partition.unanswered) == 8
-    partition.begins(19)
-    assert partition.unanswered == ()
-
-
-def test_a_batch_that_was_found_shows_no_loss() -> None:
+def test_a_batch_that_was_found_under_an_earlier_epoch_shows_no_loss_and_has_no_place() -> None:
     partition = KeptPartition(epoch=1, told_to=50)
     assert partition.written(1, 0, 2, 40, is_found=True) is None
-    assert (partition.told, partition.told_to, partition.place(0)) == (1, 50, 40)
+    assert (partition.told, partition.told_to, partition.place(0)) == (1, 50, -1)
+
+
+def test_the_last_record_is_known_if_its_batch_has_a_place_at_the_end() -> None:
+    partition = KeptPartition(epoch=0)
+    assert partition.last_record == -1
+    partition.written(0, 0, 2, 10)
+    assert partition.last_record == 1
+    partition.written(0, 2, 2, 20)
+    assert partition.last_record == 3
+    partition.written(0, 4, 2, -1)
+    assert partition.last_record == -1
+    partition.sends(1, 0, 1)
+    assert partition.last_record == -1
 
 
 def test_a_batch_whose_records_are_not_next_to_each_other_has_no_place() -> None:
@@ -330,11 +342,3 @@ def test_unless_something_is_in_doubt(more: dict[str, Any]) -> None:
     for name, value in more.items():
         setattr(partition, name, value)
     assert partition.may_be_older(1)
-
-
-def test_what_another_process_may_have_answered_is_not_known_to_have_had_no_success() -> None:
-    partition = KeptPartition()
-    partition.sends(0, 0, 1)
-    partition.written(0, 0, 1, 100)
-    partition.sends(0, 5, 1)  # those before it came elsewhere
-    assert raised(partition).unanswered == (Unanswered(0, 5, 5),)

@@ -2,18 +2,17 @@
 
 import pytest
 
-from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.digest import UNTIMED, Digest, Digests
-from kproxy.dedup.kept.raised import Matched, OldRecord, Unanswered, align, count_written
+from kproxy.dedup.kept.raised import Matched, OldRecord, align, count_written
 
 
 def digest(name: str, time: int = 1) -> Digest:
     return Digest(name.encode().ljust(16), time)
 
 
-def log(names: str, first: int = 10, time: int = 1, *, unanswered: bool = False) -> list[OldRecord]:
+def log(names: str, first: int = 10, time: int = 1) -> list[OldRecord]:
     """A record for each letter; a space is another producer's."""
-    return [OldRecord(first + at, digest(one, time), unanswered) for at, one in enumerate(names) if one != " "]
+    return [OldRecord(first + at, digest(one, time)) for at, one in enumerate(names) if one != " "]
 
 
 def batch(names: str, time: int = 1) -> Digests:
@@ -44,22 +43,9 @@ def test_an_equal_record_of_another_time_is_new() -> None:
     assert align(batch("a", time=2), log("a")) == Matched()
 
 
-def test_where_the_log_has_no_timestamps_only_what_had_no_success_is_repeated() -> None:
+def test_so_is_one_without_a_timestamp() -> None:
     """A heartbeat is written each time."""
-    assert align(batch("a", time=2), log("a", time=UNTIMED)) == Matched()
-    assert align(batch("a", time=2), log("a", time=UNTIMED, unanswered=True)) == Matched(1, 10, 11)
-
-
-def test_batches_without_a_success() -> None:
-    some = Unanswered(2, SEQUENCE_SPACE - 1, 3)
-    assert [some.has(2, at) for at in (SEQUENCE_SPACE - 2, SEQUENCE_SPACE - 1, 0, 3, 4)] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-    ]
-    assert not some.has(1, 0)
+    assert align(batch("a", time=UNTIMED), log("a", time=UNTIMED)) == Matched()
 
 
 @pytest.mark.parametrize(

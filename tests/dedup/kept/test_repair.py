@@ -9,15 +9,15 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.codec.sequence import SEQUENCE_SPACE
 from kproxy.dedup.kept.ids import successor
 from kproxy.dedup.kept.producers import Arrival, Flow, KeptPartition, Missing
-from kproxy.dedup.kept.raised import Matched, Unanswered
+from kproxy.dedup.kept.raised import Matched
 from kproxy.dedup.kept.repair import repair
 from kproxy.dedup.kept.steps import (
     FOUND_OLDER,
     Check,
     FenceOff,
     Find,
-    FindOlder,
-    FindOwn,
+    FindRecords,
+    FoundRecords,
     KeptBatch,
     LeaderView,
     Look,
@@ -67,16 +67,14 @@ class Log:
 
     def _answer(self, step: Step) -> object:
         if not isinstance(step, Look):
-            self.steps.append(step._replace(seen=LeaderView({})) if isinstance(step, FindOlder | FindOwn) else step)
+            self.steps.append(step._replace(seen=LeaderView({})) if isinstance(step, FindRecords) else step)
         match step:
             case Look(producer_ids):
                 return LeaderView({one: state for one, state in self.remembers.items() if one in producer_ids}, 1000)
             case Find():
                 return self.found
-            case FindOlder():
-                return self.older.pop(0) if self.older else Matched()
-            case FindOwn():
-                return self.own
+            case FindRecords():
+                return FoundRecords(self.own, self.older.pop(0) if self.older else Matched())
             case Check():
                 return self.gone
             case FenceOff():
@@ -105,7 +103,7 @@ def test_a_broker_that_has_forgotten_the_producer_takes_its_next_batch() -> None
     log = Log()
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     assert log.run(batch(10), partition, UNKNOWN) == WRITTEN._replace(cause="forgotten")
-    assert log.steps == [Check(49, (ID,)), Send(ID)]
+    assert log.steps == [Check(49, (ID,), 0), Send(ID)]
     unknown = Log()
     assert unknown.run(batch(10), KeptPartition(epoch=0), UNKNOWN).cause == "forgotten"
     assert unknown.steps == [Send(ID)]
@@ -124,6 +122,14 @@ def test_lost_records_are_reported_once(remembers: dict[int, Remembered]) -> Non
     assert told == Told(OUT_OF_ORDER, lost=Missing(lost, 50), cause="lost")
     partition.sends(1, 0, 1)
     assert Log({0: Remembered(0, 5)}).run(batch(0, epoch=1), partition).error_code == 0
+
+
+def test_records_are_lost_unless_the_last_one_that_the_client_has_a_success_for_is_at_its_place() -> None:
+    partition = KeptPartition(epoch=0)
+    partition.written(0, 8, 2, 48)
+    log = Log({0: Remembered(0, 5)}, gone=True)
+    assert log.run(batch(10), partition).cause == "lost"
+    assert log.steps == [Check(49, (ID,), 0, 9, 9)]
 
 
 def test_records_that_were_deleted_are_not_lost() -> None:
@@ -287,7 +293,7 @@ def test_a_batch_that_may_be_in_the_log_is_searched_where_the_broker_has_forgott
     partition.doubts(0, 4)
     log = Log(found=14)
     assert log.run(batch(4), partition, AGAIN) == Told(0, 14, cause="written")
-    assert log.steps == [Check(13, (ID,)), Find((ID,), 14)]
+    assert log.steps == [Check(13, (ID,), 0), Find((ID,), 14)]
     log = Log()
     assert log.run(batch(4), partition, AGAIN).error_code == 0
     assert log.steps[-1] == Send(ID)
@@ -297,7 +303,7 @@ def test_a_repeated_batch_that_is_not_found_is_for_the_broker_to_decide_if_it_kn
     log = Log({0: Remembered(0, 9)})
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=20)
     assert log.run(batch(4), partition, AGAIN).base_offset == WRITTEN.base_offset
-    assert log.steps == [Find((ID,)), FindOwn((ID,), 5), Send(ID)]
+    assert log.steps == [Find((ID,)), FindRecords((ID,), 5), Send(ID)]
     log = Log({0: Remembered(0, 9)}, sends=[Told(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
     assert log.run(batch(4), partition, AGAIN) == Told(0, cause="written")
 
@@ -315,10 +321,10 @@ def test_a_repeated_batch_whose_place_is_known_is_checked_there() -> None:
     partition.written(0, 4, 2, 50)
     log = Log()
     assert log.run(batch(4), partition, AGAIN) == Told(0, 50, cause="written")
-    assert log.steps == [Check(50, (ID,))]
+    assert log.steps == [Check(50, (ID,), 0, 4, 5)]
     log = Log({0: Remembered(0, 3)}, gone=True)
     assert log.run(batch(4), partition, AGAIN).error_code == 0
-    assert log.steps == [Check(50, (ID,)), Send(ID)]
+    assert log.steps == [Check(50, (ID,), 0, 4, 5), Send(ID)]
 
 
 def raised(**more: Any) -> KeptPartition:
@@ -327,14 +333,15 @@ def raised(**more: Any) -> KeptPartition:
     return KeptPartition(**{**known, **more})
 
 
-def older(partition: KeptPartition, *ids: int) -> FindOlder:
-    return FindOlder(ids, partition.older_from, 30, unanswered=partition.unanswered, unanswered_from=44)
+def older(last: int = 1, since: int = 40, floor: int = 30) -> FindRecords:
+    """The search for a batch that may be in the log under an earlier epoch."""
+    return FindRecords((ID,), last, since, floor)
 
 
 def test_under_a_raised_epoch_earlier_ones_are_fenced_off_and_then_compared() -> None:
-    partition = raised(unanswered=(Unanswered(0, 3, 4),))
+    partition = raised()
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
-    steps = [FenceOff(ID, 1), older(partition, ID)]
+    steps = [FenceOff(ID, 1), older()]
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, 42, cause=FOUND_OLDER, end=44)
     assert log.steps == steps
     assert partition.fenced == 0
@@ -344,7 +351,7 @@ def test_what_was_found_is_searched_again_if_its_client_was_not_told() -> None:
     partition, log = raised(), Log({0: Remembered(0, 1)}, older=[Matched(2, 42, 44)] * 2)
     for _ in range(2):
         assert log.run(batch(0, epoch=1), partition, AGAIN).base_offset == 42
-    searched = [step for step in log.steps if isinstance(step, FindOlder)]
+    searched = [step for step in log.steps if isinstance(step, FindRecords)]
     assert searched[0] == searched[1]
 
 
@@ -352,7 +359,7 @@ def test_what_is_not_in_the_log_is_sent_under_the_same_id_if_it_is_the_first_of_
     partition = raised()
     log = Log({0: Remembered(0, 9)})
     assert log.run(batch(0, epoch=1), partition, AGAIN) == WRITTEN._replace(cause="sent_alone")
-    assert log.steps == [FenceOff(ID, 1), FindOlder((ID,), 40, 30, unanswered_from=44), Send(ID)]
+    assert log.steps == [FenceOff(ID, 1), older(), Send(ID)]
     assert (partition.older_from, partition.generation) == (-1, 0)
 
 
@@ -366,7 +373,7 @@ def test_what_is_fenced_already_is_not_fenced_again(state: Remembered) -> None:
 def test_nor_is_it_where_nothing_may_arrive() -> None:
     log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
     log.run(batch(0, epoch=1), raised(older_arrive=False), AGAIN)
-    assert log.steps == [FindOlder((ID,), 40, 30, unanswered_from=44)]
+    assert log.steps == [older()]
 
 
 def test_the_rest_of_a_batch_goes_under_another_id() -> None:
@@ -375,6 +382,22 @@ def test_the_rest_of_a_batch_goes_under_another_id() -> None:
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
     assert log.steps[2:] == [Send(successor(ID, 1), 1)]
     assert (partition.older_from, partition.generation) == (-1, 1)
+
+
+def test_but_not_before_its_predecessors() -> None:
+    partition = raised()
+    log = Log({0: Remembered(0, 9)}, older=[Matched(1, 42, 43)] * 2)
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(AGAIN, cause="waits_for_others")
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
+    assert log.steps[-2:] == [FenceOff(ID, 2), Send(successor(ID, 1), 1)]
+
+
+def test_nor_is_what_is_in_the_log_a_success_before_a_batch_that_came_before_it_and_had_none() -> None:
+    partition = raised(told=1, told_from=0, refused=((2, 0),))
+    log = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)] * 2)
+    assert log.run(batch(4, epoch=1), partition, AGAIN) == Told(AGAIN, cause="waits_for_others")
+    assert log.run(batch(4, epoch=1), partition, AGAIN).base_offset == 42
+    assert log.steps[-1] == FenceOff(ID, 2)
 
 
 def test_so_does_what_follows_a_batch_that_was_in_the_log() -> None:
@@ -389,7 +412,7 @@ def test_until_one_is_written_all_are_compared() -> None:
     log = Log({0: Remembered(0, 9)}, older=[Matched(), Matched()], sends=[Told(AGAIN), WRITTEN])
     for error in AGAIN, 0:
         assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == error
-    assert log.steps == [FenceOff(ID, 1), *[FindOlder((ID,), 40, 30, unanswered_from=44), Send(ID)] * 2]
+    assert log.steps == [FenceOff(ID, 1), *[older(), Send(ID)] * 2]
 
 
 def test_a_batch_before_its_predecessors_waits_for_them_under_a_raised_epoch_too() -> None:
@@ -408,7 +431,7 @@ def test_what_is_repeated_is_searched_from_the_floor_since_others_were_found_aft
     partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, -1, 43)])
     assert log.run(batch(0, epoch=1), partition, AGAIN) == Told(0, cause=FOUND_OLDER, end=43)
-    assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44)]
+    assert log.steps == [older(since=30)]
     assert partition.older_from == 43
 
 
@@ -423,7 +446,7 @@ def test_where_nobody_knows_of_the_producer_only_what_is_written_from_now_on_is_
     log = Log()
     assert log.run(batch(0, epoch=1), partition, AGAIN).error_code == 0
     fences = [FenceOff(ID, 1), FenceOff(successor(ID, 1), 1)]
-    assert log.steps == [*fences, FindOlder((ID,), 1000, 1000), Send(ID)]
+    assert log.steps == [*fences, older(1, 1000, 1000), Send(ID)]
 
 
 def test_once_another_process_has_written_under_the_epoch_nothing_older_is_repeated() -> None:
@@ -438,7 +461,7 @@ def test_a_batch_whose_records_were_all_in_the_log_is_found_there_after_a_restar
     log = Log({1: Remembered(1, 9)}, older=[Matched(2, 42, 44)])
     assert log.run(batch(0, epoch=1), KeptPartition(epoch=1), AGAIN) == Told(0, 42, cause=FOUND_OLDER)
     ids = ID, successor(ID, 1)
-    assert log.steps == [Find(ids), FindOwn(ids, 1), FindOlder(ids)]
+    assert log.steps == [Find(ids), FindRecords(ids, 1)]
 
 
 def test_of_a_batch_whose_first_records_are_written_the_rest_is_sent() -> None:
@@ -446,7 +469,7 @@ def test_of_a_batch_whose_first_records_are_written_the_rest_is_sent() -> None:
     log = Log({0: Remembered(0, 9)}, own=3)
     partition = KeptPartition(epoch=0, told=9, told_from=0, told_to=50)
     assert log.run(batch(7, 10), partition) == Told(0, cause="out_of_order")
-    assert log.steps == [FindOwn((ID,), 9), Send(ID, 3)]
+    assert log.steps == [FindRecords((ID,), 9), Send(ID, 3)]
 
 
 def test_but_not_if_other_records_have_their_numbers() -> None:
@@ -454,12 +477,19 @@ def test_but_not_if_other_records_have_their_numbers() -> None:
     assert log.run(batch(7, 10), KeptPartition(epoch=0)) == Told(AGAIN, cause="waits_for_others")
 
 
+def test_equal_records_under_other_numbers_are_no_copies_while_the_client_has_raised_no_epoch() -> None:
+    begun = Log({0: Remembered(0, 9)}, older=[Matched(3, 42, 45)])
+    assert begun.run(batch(7, 10), KeptPartition(epoch=0)).cause == "waits_for_others"
+    followed = Log({0: Remembered(0, 9)}, older=[Matched(2, 42, 44)])
+    assert followed.run(batch(4), KeptPartition(epoch=0)) == Told(OUT_OF_ORDER, cause="unsettled")
+
+
 def test_of_a_batch_that_is_longer_than_what_was_written_at_its_place_the_rest_is_sent() -> None:
     partition = KeptPartition(epoch=0)
     partition.written(0, 4, 2, 50)
     log = Log({0: Remembered(0, 5)}, own=2)
     assert log.run(batch(4, 3), partition, AGAIN) == Told(0, cause="sent_alone")
-    assert log.steps == [FindOwn((ID,), 5), Send(ID, 2)]
+    assert log.steps == [FindRecords((ID,), 5), Send(ID, 2)]
 
 
 def test_a_shorter_one_is_written() -> None:
@@ -489,14 +519,14 @@ def test_what_was_found_is_left_out_of_a_longer_batch_and_the_rest_is_sent() -> 
     partition = raised(told=3, told_from=0, older_from=43, fenced=0)
     log = Log({0: Remembered(1, -1)}, older=[Matched(2, 41, 43)])
     assert log.run(batch(2, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
-    assert log.steps == [FindOlder((ID,), 30, 30, unanswered_from=44), Send(successor(ID, 1), 2)]
+    assert log.steps == [older(6, 30), Send(successor(ID, 1), 2)]
 
 
 def test_of_records_that_are_written_some_may_be_under_an_earlier_epoch() -> None:
     log = Log({1: Remembered(1, 9)}, older=[Matched(3, -1, 60)])
     partition = KeptPartition(epoch=1, told=9, told_from=0, told_to=60)
     assert log.run(batch(7, 5, epoch=1), partition, AGAIN) == Told(0, cause="sent_alone")
-    assert log.steps[2:] == [Send(successor(ID, 1), 3)]
+    assert log.steps[1:] == [Send(successor(ID, 1), 3)]
 
 
 def test_a_batch_of_which_only_the_last_records_are_in_the_log_is_not_called_written() -> None:

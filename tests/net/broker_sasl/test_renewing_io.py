@@ -161,7 +161,7 @@ async def test_a_request_that_is_half_written_is_finished_first() -> None:
         sent = io.send_at_once(buffers)
         assert 0 < sent < size
         io._due = 0.0
-        assert io.send_at_once(buffers) == 0
+        assert sent + io.send_at_once(buffers) < size  # by now the kernel may take more
         nursery.start_soon(io.send_all, buffers)
         assert len(await read(broker.io, size, 1 << 20)) == size
         await trio.testing.wait_all_tasks_blocked()

@@ -78,5 +78,5 @@ async def test_a_file_that_is_missing_is_reported_at_the_start(login: dict[str, 
 async def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     monkeypatch.delitem(sys.modules, "kproxy.net.broker_sasl.msk_iam", raising=False)
-    with pytest.raises(StartupError, match=r"needs the package aws_msk.*pip install 'kproxy\[msk\]'"):
+    with pytest.raises(StartupError, match=r"needs the package aws_msk.*pip install '\.\[msk\]'"):
         opened(upstream_sasl_mechanism="AWS_MSK_IAM")

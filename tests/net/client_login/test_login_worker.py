@@ -302,7 +302,7 @@ async def test_what_is_missing_is_reported_at_the_start(tmp_path: Path, monkeypa
         return real(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without_jwt)
-    with pytest.raises(StartupError, match=r"OAUTHBEARER .* needs PyJWT: pip install 'kproxy\[oauth\]'"):
+    with pytest.raises(StartupError, match=r"OAUTHBEARER .* needs PyJWT: pip install '\.\[oauth\]'"):
         LoginWorker(config(sasl_enabled_mechanisms=("OAUTHBEARER",), sasl_oauthbearer_jwks_endpoint_url="file:///k"))
 
 

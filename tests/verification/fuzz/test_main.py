@@ -83,7 +83,9 @@ def test_one_input_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith("balanced: Cost(steps=")
 
 
-@pytest.mark.parametrize(("arguments", "why"), [(["none"], "no target 'none'"), ([], "pip install 'kproxy[fuzz]'")])
+@pytest.mark.parametrize(
+    ("arguments", "why"), [(["none"], "no target 'none'"), ([], "pip install '.[fuzz]', in a clone of kproxy")]
+)
 def test_what_cannot_be_run(
     arguments: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
