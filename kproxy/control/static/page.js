@@ -95,7 +95,8 @@ const COLUMNS = {
   brokers: [
     ["Broker", (row) => row.node_id, "", (row) => row.node_id],
     ["Address", (row) => row.address],
-    ["State", (row) => (row.up ? "up" : "down"), (row) => (row.up ? "" : "warn")],
+    ["State", (row) => (row.up ? "up" : `down since ${moment(row.down.since_ms)}: ${row.down.reason}; ${row.down.next}`),
+      (row) => (row.up ? "" : "wide warn")],
     ["Like Kafka", (row) => row.release || "not asked yet"],
     ["Rack", (row) => row.rack || "–"],
     ["Port here", (row) => (row.port === null ? "none" : row.port), "number", (row) => row.port],
