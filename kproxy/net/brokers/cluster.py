@@ -23,6 +23,7 @@ from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.network import ByteIO, ClientNetworks, Network
+from kproxy.proxy.facts import outage_text, utc
 from kproxy.proxy.routing import Address, Broker, ClusterMap
 from kproxy.proxy.upstream_stats import Outage, UpstreamStats
 from kproxy.txn.ids import turn_of
@@ -133,6 +134,13 @@ class Cluster:
         since = min([now, *(each.since for each in silent)]) if known is None else known.since
         errors = dict.fromkeys([each.error for each in silent] or [str(error)])
         return Outage(since, tuple(errors), self._config.retry_backoff_max_ms)
+
+    def silence(self) -> str:
+        """Words for which brokers do not answer, since when and why; empty if all do, as far as that is known."""
+        if self._stats.outage is not None:
+            return f"no broker answers{outage_text(self._stats.outage)}"
+        silent = self.contacts.silent(self._addresses())
+        return "; ".join(f"{each.error}, no answer since {utc(each.since)}" for each in silent)
 
     async def _watch_members(self) -> None:
         """Asks brokers that have ended kproxy's connection, or did not answer, for ever; while none does, ``run`` asks.
