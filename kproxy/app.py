@@ -279,9 +279,13 @@ class _Process:
             if not self._stop.handed_over:
                 await trio.sleep(config.shutdown_delay_ms / 1000)
             with trio.move_on_after(config.shutdown_grace_ms / 1000):
-                await self._server.drain()
-                await self._in_flight.quiet()
+                async with trio.open_nursery() as ending:
+                    ending.start_soon(self._end_in_vain)
+                    await self._server.drain()
+                    await self._in_flight.quiet()
+                    ending.cancel_scope.cancel()
                 await self._server.lanes.log.stop()
+            await self._in_flight.end()
             nursery.cancel_scope.cancel()
         left = self._server.draining.left()._asdict() | {"control_requests": self._in_flight.count}
         if any(left.values()):
@@ -290,6 +294,13 @@ class _Process:
             )
         else:
             log.info("stopped; nothing is left")
+
+    async def _end_in_vain(self) -> None:
+        """Ends the control API's requests while no broker answers, for ever: they would wait for all of the grace."""
+        while True:
+            if not self._stats.upstream.reached:
+                await self._in_flight.end()
+            await trio.sleep(_READY_SECONDS)
 
     def close(self) -> None:
         """Closes what is still open after all tasks have ended."""

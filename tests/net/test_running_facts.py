@@ -162,6 +162,8 @@ async def test_while_no_broker_answers_status_and_rows_say_since_when_and_why_an
             assert f"cannot connect to {row.address}: Connection refused" in row.down.reason
             assert row.down.next == "tried again every 1 s"
             assert row.last_error is not None
+        with trio.fail_after(1), pytest.raises(OSError, match="no broker answers since"):
+            await facts.fleet()
         await proxy.fake.start_broker(1)
         await eventually(lambda: facts.status().ready)
         await eventually(lambda: facts.brokers().rows[0].up)
