@@ -47,7 +47,7 @@ class ListenOptions(OptionGroup):
         None,
         REACHABLE_ADDRESS,
         "The address that clients receive, if it differs from the bound address (NAT, containers).",
-        default_text="the listen address; without a host, and for 0.0.0.0 and [::], the IP address that a client reached",
+        default_text="the listen address; for all addresses, the one that the client connected to",
     )
     broker_ports: range | None = option(
         None,
