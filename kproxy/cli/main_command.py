@@ -19,7 +19,7 @@ _SOURCES = (
 _EXAMPLES = """\b
 Examples:
   kproxy run --bootstrap-servers kafka-1:9092,kafka-2:9092
-  kproxy run --bootstrap-servers kafka:9092 --listen 0.0.0.0:9092 --advertised-address gateway.example:9092
+  kproxy run --bootstrap-servers kafka:9092 --listen :9092 --advertised-address gateway.example:9092
   KPROXY_BOOTSTRAP_SERVERS=kafka:9092 kproxy run --config kproxy.yaml --log-level debug"""
 
 _ELSEWHERE = {

@@ -1,14 +1,13 @@
 """``kproxy webhook``: adds the sidecar to pods that ask for it, for Kubernetes' API server."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from kproxy.config import ExitCode, StartupError, startup_error
-from kproxy.config.values import parse_address
+from kproxy.config.values import parse_listen_address
 from kproxy.injection.wishes import PARSERS, Sidecar, WishRefused, check_resources
 
 _EXAMPLES: Final = """\b
@@ -41,10 +40,10 @@ _FLAGS: Final = [
     click.Option(
         ["--listen"],
         metavar="HOST:PORT",
-        default="0.0.0.0:8443",
+        default=":8443",
         show_default=True,
-        callback=_parsed(partial(parse_address, lowest_port=0)),
-        help="Where the API server connects, by HTTPS.",
+        callback=_parsed(parse_listen_address),
+        help="Where the API server connects, by HTTPS; without a host all addresses of IPv4 and IPv6.",
     ),
     click.Option(
         ["--certificate"],
@@ -63,7 +62,7 @@ _FLAGS: Final = [
     click.Option(
         ["--http"],
         metavar="HOST:PORT",
-        callback=_parsed(partial(parse_address, lowest_port=0)),
+        callback=_parsed(parse_listen_address),
         help="Where /metrics and /healthz are, by HTTP. [default: /healthz by HTTPS only]",
     ),
     _wish("image", "IMAGE", "Image of the sidecar.", required=True),
@@ -72,6 +71,8 @@ _FLAGS: Final = [
     _wish("cpu-limit", "AMOUNT", "Limit on CPU of each sidecar; a limit delays responses. [default: none]"),
     _wish("memory-request", "AMOUNT", "Requested memory of each sidecar.", default="96Mi", show_default=True),
     _wish("memory-limit", "AMOUNT", "Limit on memory of each sidecar.", default="384Mi", show_default=True),
+    _wish("run-as-user", "ID", "User of each sidecar; any: the cluster's choice.", default="65532", show_default=True),
+    _wish("readiness", "WHAT", "A pod is ready while kafka is reached, or while kproxy runs.", default="kafka"),
 ]
 
 
@@ -79,7 +80,7 @@ _FLAGS: Final = [
 def webhook(listen: Any, certificate: Path, key: Path, client_ca: Path | None, http: Any, **wishes: Any) -> int:
     """Run the admission webhook that adds kproxy to pods, until SIGTERM or SIGINT.
 
-    Kubernetes 1.29 or later: kproxy is added as a native sidecar. The chart installs all of it (webhook.enabled).
+    Kubernetes 1.30 or later: kproxy is added as a native sidecar. The chart installs all of it (webhook.enabled).
     """
     defaults = Sidecar(**wishes)
     try:

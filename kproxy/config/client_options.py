@@ -40,13 +40,14 @@ class ListenOptions(OptionGroup):
         Address("127.0.0.1", 19092),
         LISTEN_ADDRESS,
         "The address at which clients bootstrap. The default is loopback, because a sidecar serves its own host only, "
-        "and not port 9092, so that a broker can run on the same host. 0.0.0.0:9092 makes it a gateway.",
+        "and not port 9092, so that a broker can run on the same host. :9092, all addresses of IPv4 and "
+        "IPv6, makes it a gateway.",
     )
     advertised_address: Address | None = option(
         None,
         REACHABLE_ADDRESS,
         "The address that clients receive, if it differs from the bound address (NAT, containers).",
-        default_text="the listen address; for 0.0.0.0 or [::] the IP address that the client connected to",
+        default_text="the listen address; for all addresses, the one that the client connected to",
     )
     broker_ports: range | None = option(
         None,

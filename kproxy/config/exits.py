@@ -35,7 +35,7 @@ EXIT_CODES: Final = {
 }
 _ADVICE: Final = {
     errno.EADDRINUSE: "another process uses it: choose another for {flag}, or stop that process",
-    errno.EADDRNOTAVAIL: "it is not an address of this host: for all of them {flag} 0.0.0.0:PORT",
+    errno.EADDRNOTAVAIL: "it is not an address of this host: for all of them {flag} :PORT",
     errno.EACCES: "ports below 1024 need the capability CAP_NET_BIND_SERVICE: choose another for {flag}",
 }
 

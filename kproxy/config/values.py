@@ -241,8 +241,15 @@ def parse_address(raw: Raw, lowest_port: int = 1) -> Address:
     return Address(host, int(port))
 
 
-def _parse_listen_address(raw: Raw) -> Address:
-    return parse_address(raw, lowest_port=0)
+def parse_listen_address(raw: Raw) -> Address:
+    """An address to listen on: as ``parse_address``, with port 0 for any, or ``:PORT`` for all of IPv4 and IPv6."""
+    text = _text(raw)
+    if not text.startswith(":") or text.startswith("::"):
+        return parse_address(raw, lowest_port=0)
+    address = parse_address(f"0.0.0.0{text}", lowest_port=0)
+    if not address.port:
+        raise ValueError("port 0 needs a host: IPv4 and IPv6 would have different ports")
+    return Address("", address.port)
 
 
 def _parse_path(text: str) -> Path:
@@ -413,8 +420,10 @@ def _pairs(raw: Raw, of_what: str, wanted: str) -> list[tuple[str, Any]]:
 
 
 BOOLEAN = Kind("true or false", _parse_boolean, "true|false")
-LISTEN_ADDRESS = Kind("HOST:PORT; port 0 takes any free one", _parse_listen_address, "HOST:PORT")
-OPTIONAL_LISTEN_ADDRESS = optional("HOST:PORT or off", _parse_listen_address, "HOST:PORT")
+LISTEN_ADDRESS = Kind(
+    "HOST:PORT, or :PORT for all addresses; port 0 takes any free one", parse_listen_address, "HOST:PORT"
+)
+OPTIONAL_LISTEN_ADDRESS = optional("HOST:PORT, :PORT for all addresses, or off", parse_listen_address, "HOST:PORT")
 HOST_PATTERN = optional("host name with {id}, or off", _parse_host_pattern, "NAME")
 OPTIONAL_PATH = optional("absolute path or off", _parse_path, "PATH")
 OPTIONAL_TEXT = optional("text or off", _parse_line, "TEXT")

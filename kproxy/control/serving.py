@@ -115,7 +115,7 @@ async def _import_in_parts() -> None:
 async def bind_tcp(option: str, address: Address) -> list[socket.socket]:
     """Listens at an address; StartupError, with the option's name, if it is in use or not this host's."""
     try:
-        listeners = await trio.open_tcp_listeners(address.port, host=address.host)
+        listeners = await trio.open_tcp_listeners(address.port, host=address.host or None)
     except OSError as error:
         raise cannot_listen(option, address, error) from None
     return [socket.socket(fileno=listener.socket.detach()) for listener in listeners]

@@ -7,7 +7,6 @@ from kproxy.injection.wishes import HTTP_PORT, Sidecar
 NAME: Final = "kproxy"
 #: An application may call a port of its own http, and a Service may look for it by that name.
 _PORT_NAME: Final = "kproxy-http"
-_USER: Final = 65532
 _START_SECONDS: Final = 300
 _RUN, _CONFIG, _SECRET = "kproxy-run", "kproxy-config", "kproxy-secret"
 
@@ -24,12 +23,11 @@ def container(sidecar: Sidecar) -> dict[str, Any]:
         # The application's containers start when clients are served.
         "startupProbe": _probe("/readyz", period=1, failures=_START_SECONDS),
         "livenessProbe": _probe("/healthz", period=10, failures=3),
-        "readinessProbe": _probe("/readyz", period=5, failures=2),
+        "readinessProbe": _probe("/readyz" if sidecar.readiness == "kafka" else "/healthz", period=5, failures=2),
         "resources": _resources(sidecar),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
+            **_user(sidecar),
             "readOnlyRootFilesystem": True,
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -64,12 +62,18 @@ def _environment(sidecar: Sidecar) -> list[dict[str, Any]]:
         "KPROXY_BOOTSTRAP_SERVERS": sidecar.bootstrap_servers,
         "KPROXY_LISTEN": sidecar.listen,
         # Probes and kubectl exec expect these, whatever a file says.
-        "KPROXY_HTTP": f"0.0.0.0:{HTTP_PORT}",
+        "KPROXY_HTTP": f":{HTTP_PORT}",
         "KPROXY_CONTROL_SOCKET": "/run/kproxy/control.sock",
     }
     given = [{"name": name, "value": value} for name, value in values.items() if value is not None]
     # A restarted container has its pod's name again, and so finds what the one before it left unconfirmed.
     return [*given, {"name": "KPROXY_INSTANCE_ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+
+
+def _user(sidecar: Sidecar) -> dict[str, int]:
+    if sidecar.run_as_user == "any":
+        return {}
+    return {"runAsUser": int(sidecar.run_as_user), "runAsGroup": int(sidecar.run_as_user)}
 
 
 def _probe(path: str, *, period: int, failures: int) -> dict[str, Any]:

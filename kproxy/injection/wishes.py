@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from kproxy.config.values import parse_address, suggest, words
+from kproxy.config.values import parse_address, parse_listen_address, suggest, words
 from kproxy.errors import KproxyError
 
 PREFIX: Final = "kproxy.io/"
@@ -41,6 +41,10 @@ class Sidecar:
     cpu_limit: str | None = None
     memory_request: str = "96Mi"
     memory_limit: str = "384Mi"
+    #: ``any``: the cluster chooses it (OpenShift).
+    run_as_user: str = "65532"
+    #: What the pod's readiness follows: ``kafka`` (``/readyz``), or ``kproxy`` alone (``/healthz``).
+    readiness: str = "kafka"
 
 
 def _parse_servers(text: str) -> str:
@@ -51,7 +55,9 @@ def _parse_servers(text: str) -> str:
 
 
 def _parse_listen(text: str) -> str:
-    address = parse_address(text)
+    address = parse_listen_address(text)
+    if not address.port:
+        raise ValueError("the port must be a number from 1 to 65535")
     if address.port == HTTP_PORT:
         raise ValueError(f"must have another port: {HTTP_PORT} is that of kproxy's health and metrics")
     return str(address)
@@ -85,6 +91,8 @@ PARSERS: Final[Mapping[str, Callable[[str], str]]] = {
     "cpu-limit": _parse_cpu,
     "memory-request": _parse_memory,
     "memory-limit": _parse_memory,
+    "run-as-user": _matching(r"[1-9][0-9]{0,9}|any", "the number of a user that is not root, or any"),
+    "readiness": _matching("kafka|kproxy", "kafka or kproxy"),
 }
 assert set(PARSERS) == {entry.name.replace("_", "-") for entry in fields(Sidecar)}
 

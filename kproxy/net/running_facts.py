@@ -225,7 +225,7 @@ class Facts:
     async def fleet(self) -> FleetFact:
         """All instances that announce themselves on the same brokers. OSError if their announcements are unreadable."""
         if self._stats.upstream.outage is not None:
-            raise OSError(self._cluster.silence())  # whoever asks is not to wait for what cannot be read
+            raise OSError(self._cluster.silence())  # nobody is to wait for what cannot be read
         return await self.fleet_log.read()
 
     # -- brokers

@@ -88,8 +88,13 @@ class SocketNetwork:
             raise
 
     async def listen(self, host: str, port: int, backlog: int) -> list[SocketListener]:
-        """A listener for each address of the host; port 0 is any. OSError if the port is unavailable."""
-        listeners = await self._adopt(host, port) or await trio.open_tcp_listeners(port, host=host, backlog=backlog)
+        """A listener for each address of the host; port 0 is any. OSError if the port is unavailable.
+
+        No host: all addresses of this one.
+        """
+        listeners = await self._adopt(host, port)
+        if not listeners:
+            listeners = await trio.open_tcp_listeners(port, host=host or None, backlog=backlog)
         made = [SocketListener(listener, self._balancers) for listener in listeners]
         self.listeners += made
         return made
@@ -98,7 +103,7 @@ class SocketNetwork:
         """Listeners of the inherited sockets that are bound to an address."""
         if not self._inherited:
             return []
-        rows = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        rows = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         wanted = {row[4][:2] for row in rows}
         found = [sock for sock in self._inherited if sock.getsockname()[:2] in wanted]
         for sock in found:

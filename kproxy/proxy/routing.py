@@ -16,12 +16,15 @@ OWN_PREFIX: Final = "__kproxy_"
 _MOST_NAMES: Final = 100_000
 #: Of a broker's id, an int32.
 _MOST_DIGITS: Final = 10
-#: By wildcard address the loopback address of the same kind.
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+#: By wildcard address the loopback address of the same kind; an empty one is of both kinds.
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 class Address(NamedTuple):
-    """A host name or IP address (no brackets) and a TCP port; as text an IPv6 host is in brackets."""
+    """A host name or IP address (no brackets) and a TCP port; as text an IPv6 host is in brackets.
+
+    An empty host is every address of this one, of IPv4 and IPv6.
+    """
 
     host: str
     port: int
@@ -32,7 +35,7 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """True for 0.0.0.0 and [::], which can be listened on but not connected to."""
+        """True for 0.0.0.0, [::] and no host, which can be listened on but not connected to."""
         return self.host in _WILDCARDS
 
     @property

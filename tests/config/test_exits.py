@@ -20,7 +20,7 @@ def test_each_exit_code_has_a_meaning() -> None:
     ("number", "advice"),
     [
         (errno.EADDRINUSE, "another process uses it: choose another for --control-http, or stop that process"),
-        (errno.EADDRNOTAVAIL, "it is not an address of this host: for all of them --control-http 0.0.0.0:PORT"),
+        (errno.EADDRNOTAVAIL, "it is not an address of this host: for all of them --control-http :PORT"),
         (errno.EACCES, "ports below 1024 need"),
     ],
 )

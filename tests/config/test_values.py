@@ -103,6 +103,17 @@ def test_http_can_be_off() -> None:
     assert values.OPTIONAL_LISTEN_ADDRESS.parse("[::]:0") == ("::", 0)
 
 
+def test_without_a_host_all_addresses_are_listened_on() -> None:
+    address = values.LISTEN_ADDRESS.parse(":9092")
+    assert (address, str(address)) == (("", 9092), ":9092")
+    assert address.is_wildcard
+    assert address.on_this_host == ("127.0.0.1", 9092)
+    with pytest.raises(ValueError, match="port 0 needs a host"):
+        values.LISTEN_ADDRESS.parse(":0")
+    with pytest.raises(ValueError, match="neither a host name"):
+        values.REACHABLE_ADDRESS.parse(":9092")
+
+
 def test_path() -> None:
     assert [values.OPTIONAL_PATH.parse(text) for text in ("", "off", "/run/x.sock")] == [
         None,

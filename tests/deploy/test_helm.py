@@ -9,6 +9,7 @@ import helm_python
 import pytest
 import yaml
 
+from kproxy import __version__
 from kproxy.config import Config, options
 from tests.support.charts import BROKERS, CHART, render
 from tests.support.manifests import (
@@ -317,6 +318,49 @@ def test_the_notes_say_where_clients_outside_go() -> None:
         gateway = {"service": {"type": "LoadBalancer"}}
         notes = chart.render(BROKERS | {"gateway": gateway}, name="edge")["kproxy/templates/NOTES.txt"]
     assert "Clients outside the cluster can bootstrap but not continue" in notes
+
+
+def test_a_cluster_may_choose_the_user() -> None:
+    """OpenShift's restricted-v2 gives each namespace users of its own, and refuses all others."""
+    values = BROKERS | {
+        "containerSecurityContext": {"runAsUser": None, "runAsGroup": None},
+        "podSecurityContext": {"fsGroup": 1000},
+    }
+    manifests = render(values)
+    pod = only(manifests, "StatefulSet")["spec"]["template"]["spec"]
+    [kproxy] = kproxy_containers(pod)
+    assert not {"runAsUser", "runAsGroup"} & kproxy["securityContext"].keys()
+    assert kproxy["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"] == {"fsGroup": 1000}
+    for manifest in manifests:
+        validate(manifest)
+
+
+def test_an_image_may_be_named_by_its_digest() -> None:
+    digest = f"sha256:{'a' * 64}"
+    pod = only(render(BROKERS | {"image": {"digest": digest}}), "StatefulSet")["spec"]["template"]["spec"]
+    [kproxy] = kproxy_containers(pod)
+    assert kproxy["image"] == f"kproxy:{__version__}@{digest}"
+
+
+def test_readiness_need_not_follow_kafka() -> None:
+    for readiness, path in (("kafka", "/readyz"), ("kproxy", "/healthz")):
+        pod = only(render(BROKERS | {"readiness": readiness}), "StatefulSet")["spec"]["template"]["spec"]
+        [kproxy] = kproxy_containers(pod)
+        assert kproxy["readinessProbe"]["httpGet"]["path"] == path
+
+
+def test_pods_that_are_not_ready_hold_up_no_drain_of_a_node() -> None:
+    budget = only(render(BROKERS), "PodDisruptionBudget")
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_clusters_without_ipv4_are_served() -> None:
+    manifests = render(BROKERS)
+    pod = only(manifests, "StatefulSet")["spec"]["template"]["spec"]
+    [kproxy] = kproxy_containers(pod)
+    config = configuration(manifests, _environment(kproxy, "edge-kproxy-0"))
+    assert (config.listen.host, config.http and config.http.host) == ("", "")
 
 
 def test_what_is_given_as_config_beats_the_chart() -> None:

@@ -64,8 +64,18 @@ def test_sidecars_are_as_the_chart_says() -> None:
     params = flags(ALONE | BROKERS | {"image": image, "resources": resources})
     assert params["image"] == "registry.example:5000/kproxy:1.2"
     assert params["bootstrap_servers"] == "kafka-1:9092,kafka-2:9092"
+    assert (params["readiness"], params["run_as_user"]) == ("kafka", "65532")
     amounts = {name: params[name] for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit")}
     assert amounts == {"cpu_request": "2", "cpu_limit": "2500m", "memory_request": "1Gi", "memory_limit": "1Gi"}
+
+
+def test_sidecars_have_the_digest_the_user_and_the_readiness_of_the_chart() -> None:
+    digest = f"sha256:{'0' * 64}"
+    user = {"runAsUser": None, "runAsGroup": None}
+    values = ALONE | {"image": {"digest": digest}, "containerSecurityContext": user, "readiness": "kproxy"}
+    params = flags(values)
+    assert params["image"].endswith(f"@{digest}")
+    assert (params["readiness"], params["run_as_user"]) == ("kproxy", "any")
 
 
 def test_the_certificate_is_where_the_command_reads_it() -> None:

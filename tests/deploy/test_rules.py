@@ -40,7 +40,8 @@ def test_promtool_accepts_them(arguments: tuple[str, ...]) -> None:
 
 def test_the_tests_of_the_rules_can_fail(tmp_path: Path) -> None:
     rule_text = RULES.read_text(encoding="utf-8")
-    (tmp_path / RULES.name).write_text(rule_text.replace("kproxy_ready == 0", "kproxy_ready == 1"), encoding="utf-8")
+    broken = rule_text.replace("kproxy_ready == bool 0", "kproxy_ready == bool 1")
+    (tmp_path / RULES.name).write_text(broken, encoding="utf-8")
     (tmp_path / TESTS.name).write_text(TESTS.read_text(encoding="utf-8"), encoding="utf-8")
     done = promtool("test", "rules", str(tmp_path / TESTS.name))
     assert done.returncode != 0

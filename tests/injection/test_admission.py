@@ -88,6 +88,22 @@ def test_kproxy_takes_the_environment_of_the_sidecar() -> None:
     assert_commands_find_kproxy(config, patched["spec"])
 
 
+def test_readiness_need_not_follow_kafka() -> None:
+    """A pod that is not ready is taken out of its Services, whatever else it does for them."""
+    for wish, path in (("kafka", "/readyz"), ("kproxy", "/healthz")):
+        [kproxy] = kproxy_containers(injected(annotated(bootstrap_servers="k:1", readiness=wish))["spec"])
+        assert kproxy["readinessProbe"]["httpGet"]["path"] == path
+        assert kproxy["startupProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_a_cluster_may_choose_the_user() -> None:
+    [kproxy] = kproxy_containers(injected(annotated(bootstrap_servers="k:1", run_as_user="any"))["spec"])
+    assert not {"runAsUser", "runAsGroup"} & kproxy["securityContext"].keys()
+    assert kproxy["securityContext"]["runAsNonRoot"]
+    [kproxy] = kproxy_containers(injected(annotated(bootstrap_servers="k:1", run_as_user="1000"))["spec"])
+    assert (kproxy["securityContext"]["runAsUser"], kproxy["securityContext"]["runAsGroup"]) == (1000, 1000)
+
+
 def test_the_sidecar_starts_before_the_other_init_containers_of_a_job() -> None:
     made = job_pod()
     patched = injected(made)

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from kproxy.net.socket_network import SocketNetwork
+from kproxy.testing.ports import free_ports
 
 
 async def test_what_is_listened_for_can_be_connected_to() -> None:
@@ -24,6 +25,18 @@ async def test_what_is_listened_for_can_be_connected_to() -> None:
     client.close()
     served.close()
     listener.close()
+
+
+async def test_without_a_host_both_families_are_listened_on() -> None:
+    network, port = SocketNetwork(), free_ports(1)[0]
+    listeners = await network.listen("", port, 8)
+    try:
+        assert [listener.port for listener in listeners] == [port, port]
+        for host in ("127.0.0.1", "::1"):
+            (await network.connect(host, port, 1000)).close()
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 async def test_connect_tells_what_failed() -> None:

@@ -5,12 +5,12 @@
 {{- end -}}
 {{- $config := dict "bootstrap.servers" .Values.bootstrapServers -}}
 {{- $_ := set $config "shutdown.grace.ms" .Values.shutdownGraceMs -}}
-{{- $_ := set $config "http" "0.0.0.0:19644" -}}
+{{- $_ := set $config "http" ":19644" -}}
 {{- $_ := set $config "log.format" "json" -}}
 {{- $_ := set $config "control.socket" "/run/kproxy/control.sock" -}}
 {{- if .Values.gateway.enabled -}}
 {{- $first := add .Values.gateway.port 1 -}}
-{{- $_ := set $config "listen" (printf "0.0.0.0:%d" (int .Values.gateway.port)) -}}
+{{- $_ := set $config "listen" (printf ":%d" (int .Values.gateway.port)) -}}
 {{- if .Values.gateway.brokerHostPattern -}}
 {{- if not .Values.tls.secretName -}}
 {{- fail "gateway.brokerHostPattern tells brokers apart by the name that TLS asks for: give tls.secretName" -}}

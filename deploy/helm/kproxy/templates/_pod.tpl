@@ -1,18 +1,9 @@
 {{- define "kproxy.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{- define "kproxy.securityContext" -}}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  readOnlyRootFilesystem: true
-  allowPrivilegeEscalation: false
-  capabilities:
-    drop: [ALL]
-  seccompProfile:
-    type: RuntimeDefault
+securityContext: {{- toYaml .Values.containerSecurityContext | nindent 2 }}
 {{- end -}}
 
 {{/* What a container of kproxy is in both modes; the caller gives name, probes, ports and what differs by pod. */}}
@@ -46,7 +37,7 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* Alive: restarted if not. Ready: clients are served. */}}
+{{/* Alive: restarted if not. Ready: clients are served; or, where that must not depend on Kafka, the process runs. */}}
 {{- define "kproxy.probes" -}}
 livenessProbe:
   httpGet: {path: /healthz, port: http}
@@ -54,7 +45,7 @@ livenessProbe:
   timeoutSeconds: 3
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /readyz, port: http}
+  httpGet: {path: {{ eq .Values.readiness "kafka" | ternary "/readyz" "/healthz" }}, port: http}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
