@@ -1,6 +1,7 @@
 """Applications that consume, transform and produce, and whose OffsetCommit is to be the end of a transaction."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
@@ -43,24 +44,33 @@ class CommitRule(NamedTuple):
     consumer: str | None = None
 
 
-def of_producer(rules: Iterable[CommitRule], client_id: str) -> str | None:
-    """The name of the application to which a producer belongs, by the first rule that fits it."""
-    for rule in rules:
-        if fnmatchcase(client_id, rule.producer):
-            return _name(rule, client_id)
-    return None
+@dataclass(frozen=True, slots=True)
+class CommitRules:
+    """The names of applications by the rules of ``on.offset.commit``; of several that fit a client the first counts."""
 
+    rules: Sequence[CommitRule]
 
-def of_consumer(rules: Iterable[CommitRule], client_id: str, group_id: str) -> str | None:
-    """The name of the application to which a consumer belongs, by the first rule that fits it."""
-    for rule in rules:
-        if rule.group is not None:
-            fits = fnmatchcase(group_id, rule.group)
-        else:
-            fits = fnmatchcase(client_id, rule.producer if rule.consumer is None else rule.consumer)
-        if fits:
-            return _name(rule, client_id)
-    return None
+    def __bool__(self) -> bool:
+        """Whether there may be any application."""
+        return bool(self.rules)
+
+    def of_producer(self, client_id: str) -> str | None:
+        """The name of the application to which a producer belongs."""
+        for rule in self.rules:
+            if fnmatchcase(client_id, rule.producer):
+                return _name(rule, client_id)
+        return None
+
+    def of_consumer(self, client_id: str, group_id: str) -> str | None:
+        """The name of the application to which a consumer belongs."""
+        for rule in self.rules:
+            if rule.group is not None:
+                fits = fnmatchcase(group_id, rule.group)
+            else:
+                fits = fnmatchcase(client_id, rule.producer if rule.consumer is None else rule.consumer)
+            if fits:
+                return _name(rule, client_id)
+        return None
 
 
 def _name(rule: CommitRule, client_id: str) -> str:

@@ -17,15 +17,14 @@ from kproxy.codec.header import encode_request
 from kproxy.codec.messages import ErrorCode, Message
 from kproxy.proxy.applications import (
     CommitRule,
+    CommitRules,
     committed,
     has_left,
-    of_consumer,
-    of_producer,
     offsets_committed_by,
     watch,
 )
 
-RULES = (CommitRule("etl-*"), CommitRule("out*", group="g-?"), CommitRule("copy", consumer="reader"))
+RULES = CommitRules((CommitRule("etl-*"), CommitRule("out*", group="g-?"), CommitRule("copy", consumer="reader")))
 
 
 class Told:
@@ -61,11 +60,11 @@ def commit_request(**more: Any) -> OffsetCommitRequest:
 
 
 def test_rules_name_applications_in_their_order() -> None:
-    assert [of_producer(RULES, name) for name in ("etl-1", "out-7", "copy", "other")] == ["etl-1", "out*", "copy", None]
-    assert of_consumer(RULES, "any", "g-1") == "out*"
-    assert of_consumer(RULES, "any", "g-12") is None
-    assert of_consumer(RULES, "reader", "group") == "copy"
-    assert of_consumer(RULES, "etl-1", "group") == "etl-1"
+    assert [RULES.of_producer(name) for name in ("etl-1", "out-7", "copy", "other")] == ["etl-1", "out*", "copy", None]
+    assert RULES.of_consumer("any", "g-1") == "out*"
+    assert RULES.of_consumer("any", "g-12") is None
+    assert RULES.of_consumer("reader", "group") == "copy"
+    assert RULES.of_consumer("etl-1", "group") == "etl-1"
 
 
 @pytest.mark.parametrize(("protocol", "rewinds"), [("range", True), ("cooperative-sticky", False)])

@@ -21,7 +21,6 @@ from kproxy.net.lane_log import LaneLog
 from kproxy.net.own_topic import Refused
 from kproxy.net.succession import Succession
 from kproxy.net.txn.application_commits import ApplicationCommits
-from kproxy.net.txn.applications_by_rule import ApplicationsByRule
 from kproxy.net.txn.beginning_rounds import BeginningRounds
 from kproxy.net.txn.broker.broker_side import BrokerSide
 from kproxy.net.txn.broker.stable_groups import StableGroups
@@ -33,7 +32,6 @@ from kproxy.net.txn.copy_sweeps import CopySweeps
 from kproxy.net.txn.former_data import FormerData
 from kproxy.net.txn.group_offset_requests import GroupAsks
 from kproxy.net.txn.group_offset_writes import GroupOffsets
-from kproxy.net.txn.implicit_transactions import ImplicitTransactions, Parties
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.log_appender import LogAppender
 from kproxy.net.txn.log_follower import LogFollower
@@ -50,15 +48,18 @@ from kproxy.net.txn.transaction_log import TransactionLog, ViewSink, make_views
 from kproxy.net.txn.trio_time import TrioTime
 from kproxy.net.txn.waits import CommittedReading
 from kproxy.net.txn.writer_connections import WriterConnections
+from kproxy.proxy.applications import CommitRules
 from kproxy.proxy.memberships import Memberships
 from kproxy.proxy.stats import Stats
 from kproxy.proxy.traces import NoTraces, Traces
 from kproxy.single_flight import SingleFlight
 from kproxy.txn.claims import NOBODY
 from kproxy.txn.log_records import Entry
+from kproxy.txn.procedures.applications_by_rule import ApplicationsByRule
 from kproxy.txn.procedures.broker_control import BrokerControl
 from kproxy.txn.procedures.former_epochs import FormerEpochs
 from kproxy.txn.procedures.hand_control import not_here, not_in_log
+from kproxy.txn.procedures.implicit_transactions import ImplicitTransactions, Parties
 from kproxy.txn.procedures.log_control import LogControl
 from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
@@ -163,7 +164,7 @@ class Transactions:
         #: For clients that know nothing of transactions.
         self.implicit_transactions = ImplicitTransactions(
             begun,
-            ApplicationsByRule(managed, config.on_offset_commit, config.on_offset_commit_timeout_ms),
+            ApplicationsByRule(managed, CommitRules(config.on_offset_commit), config.on_offset_commit_timeout_ms),
             SingleRequests(managed, config.per_request, longest),
         )
         self._told_ends = at_brokers.ends(self.log, config.instance_id)

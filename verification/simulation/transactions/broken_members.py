@@ -12,12 +12,12 @@ from kproxy.codec._generated.transaction_decision import TransactionDecision
 from kproxy.codec._generated.transaction_member import TransactionMember
 from kproxy.codec.messages import Message
 from kproxy.codec.topic_partition import TopicPartition
-from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.txn import view as view_module
 from kproxy.txn.ids import Producer
 from kproxy.txn.prepared_parts import named_parts
 from kproxy.txn.procedures.captured import ImplicitTransaction
 from kproxy.txn.procedures.id_lock import Interrupted
+from kproxy.txn.procedures.implicit_transactions import ImplicitTransactions
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.outside import NotAppended

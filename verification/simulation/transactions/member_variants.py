@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from kproxy.net.txn.implicit_transactions import ImplicitTransactions
 from kproxy.net.txn.topic_policies import TopicPolicies
 from kproxy.txn import prepared_parts
 from kproxy.txn import view as view_module
 from kproxy.txn.procedures import batch_decisions, log_owner, members
+from kproxy.txn.procedures.implicit_transactions import ImplicitTransactions
 from kproxy.txn.procedures.log_decider import LogDecider
 from kproxy.txn.procedures.log_owner import LogOwner
 from kproxy.txn.procedures.member import Member

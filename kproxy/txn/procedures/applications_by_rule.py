@@ -1,9 +1,7 @@
 """The applications of ``on.offset.commit``, by the rules of the configuration."""
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from kproxy.proxy.applications import CommitRule, of_consumer, of_producer
 from kproxy.txn.procedures.application_transactions import ApplicationTransactions
 from kproxy.txn.procedures.managed_outside import ManagedTools
 
@@ -11,27 +9,43 @@ from kproxy.txn.procedures.managed_outside import ManagedTools
 _MOST_APPLICATIONS: Final = 1_000
 
 
+class ApplicationNames(Protocol):
+    """The names of applications by their clients."""
+
+    def __bool__(self) -> bool:
+        """Whether there may be any application."""
+        ...
+
+    def of_producer(self, client_id: str) -> str | None:
+        """Name of the application to which a producer belongs."""
+        ...
+
+    def of_consumer(self, client_id: str, group_id: str) -> str | None:
+        """Name of the application to which a consumer belongs."""
+        ...
+
+
 class ApplicationsByRule:
     """The applications of ``on.offset.commit``, made when they are first met."""
 
-    def __init__(self, tools: ManagedTools, rules: Sequence[CommitRule], timeout_ms: int) -> None:
+    def __init__(self, tools: ManagedTools, names: ApplicationNames, timeout_ms: int) -> None:
         """``timeout_ms``: of each of their transactions."""
         self._tools = tools
-        self._rules = rules
+        self._names = names
         self._timeout_ms = timeout_ms
         self._applications: dict[str, ApplicationTransactions] = {}
 
     @property
     def some(self) -> bool:
         """Whether there may be any."""
-        return bool(self._rules)
+        return bool(self._names)
 
     def of_producer(self, client_id: str) -> ApplicationTransactions | None:
         """The application to which a producer belongs."""
-        return self._of(of_producer(self._rules, client_id), client_id)
+        return self._of(self._names.of_producer(client_id), client_id)
 
     def of_consumer(self, client_id: str, group_id: str) -> ApplicationTransactions | None:
-        return self._of(of_consumer(self._rules, client_id, group_id), client_id)
+        return self._of(self._names.of_consumer(client_id, group_id), client_id)
 
     def _of(self, name: str | None, client_id: str) -> ApplicationTransactions | None:
         if name is None:

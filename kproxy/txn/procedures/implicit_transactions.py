@@ -2,10 +2,10 @@
 
 from typing import Final, NamedTuple
 
-from kproxy.net.txn.applications_by_rule import ApplicationsByRule
 from kproxy.txn.ids import TXN_CLIENTS
 from kproxy.txn.no_transaction import NoTransaction
 from kproxy.txn.procedures.application_transactions import ApplicationTransactions
+from kproxy.txn.procedures.applications_by_rule import ApplicationsByRule
 from kproxy.txn.procedures.captured import ImplicitTransaction
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.single_requests import SingleRequests
