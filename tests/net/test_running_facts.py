@@ -17,7 +17,7 @@ from kproxy.net.running_facts import Facts
 from kproxy.net.sampler import Sampler
 from kproxy.proxy.durations import Requests
 from kproxy.proxy.facts import UNPREPARED, fact_json, utc
-from kproxy.testing.fake_broker import Answer, open_fake_cluster
+from kproxy.testing.fake_broker import Answer, Delay, open_fake_cluster
 from tests.net.harness import Proxied, eventually, metadata, produce, proxied, running
 
 pytestmark = pytest.mark.idle_clock
@@ -183,6 +183,19 @@ async def test_a_broker_that_ends_its_connections_is_down_before_anybody_needs_i
         assert facts.status().ready
         await proxy.fake.start_broker(2)
         await eventually(lambda: facts.brokers().rows[1].up)
+
+
+async def test_a_broker_that_hangs_is_down_since_it_was_asked() -> None:
+    async with watched(upstream_request_timeout_ms=20_000) as (proxy, facts):
+        proxy.brokers.control(ApiKey.METADATA, lambda _: Delay(3600))
+        asked_ms = facts.status().now_ms
+        for broker in proxy.cluster.map.brokers.values():
+            with pytest.raises(OSError, match="did not answer in 20000 ms"):
+                await proxy.cluster.call(broker.address, MetadataRequest(topics=[]), MetadataResponse)
+        first, second = facts.brokers().rows
+        assert first.down is not None
+        assert second.down is not None
+        assert first.down.since_ms < asked_ms + 15_000 <= second.down.since_ms
 
 
 async def test_a_broker_that_the_others_do_not_name_is_down() -> None:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -77,6 +78,8 @@ class BrokerClient:
         self._correlation_id = 0
         self._answers = 0
         self._frames: deque[bytearray] = deque()
+        #: Since when a response is late, by trio's clock. In the future while the broker may take its time; inf: none.
+        self.owed_since = inf
         #: What the broker serves, by API key.
         self.versions: dict[int, VersionRange] = {}
         #: The release that it is most like, and its finalized features (KIP-584).
@@ -170,6 +173,7 @@ class BrokerClient:
 
     async def _exchange(self, request: Message, version: int, extra_ms: int = 0) -> memoryview:
         self._correlation_id += 1
+        self.owed_since = trio.current_time() + extra_ms / 1000
         try:
             with trio.fail_after((self._timeout_ms + extra_ms) / 1000):
                 await self._io.send_all([encode_request(request, version, self._correlation_id, CLIENT_ID)])
@@ -182,6 +186,7 @@ class BrokerClient:
             raise OSError(f"{self._address} did not answer in {self._timeout_ms + extra_ms} ms") from error
         if int.from_bytes(frame[:4], "big", signed=True) != self._correlation_id:
             raise RemoteProtocolError(f"{self._address} answered another request")
+        self.owed_since = inf
         return frame[response_header_size(request.API_KEY, version, frame) :]
 
     async def _frame(self) -> bytearray:

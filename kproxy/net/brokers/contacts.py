@@ -35,10 +35,10 @@ class Contacts:
         """Removes what is known of an address at which no broker is expected any more."""
         self._silent.pop(address, None)
 
-    def failed(self, address: Address, error: Exception) -> None:
-        """Records that a broker did not answer, and why."""
+    def failed(self, address: Address, error: Exception, waited: float = 0.0) -> None:
+        """Records that a broker did not answer, and why; ``waited``: for how long, in seconds."""
         known, now = self._silent.get(address), self._wall()
-        self._silent[address] = Silence(now if known is None else known.since, str(error), now)
+        self._silent[address] = Silence(now - waited if known is None else known.since, str(error), now)
         if known is None:
             self._fell_silent()
 

@@ -71,7 +71,7 @@ class Pool:
                 yield client
             except (OSError, RemoteProtocolError) as error:
                 if client.closed:
-                    self._failed(address, error)
+                    self._failed(address, error, client.owed_since)
                 raise
             finally:
                 used.discard(client)
@@ -83,6 +83,7 @@ class Pool:
         config, shunned = self._config, self._shunned.get(address)
         if shunned is not None and trio.current_time() < shunned.until:
             raise RemoteProtocolError(shunned.reason)
+        began = trio.current_time()
         try:
             client = await BrokerClient.open(
                 self._network,
@@ -94,10 +95,10 @@ class Pool:
         except RemoteProtocolError as error:
             backoff = Backoff(config) if shunned is None else shunned.backoff
             self._shunned[address] = _Shunned(str(error), trio.current_time() + backoff.next(), backoff)
-            self._failed(address, error)
+            self._failed(address, error, began)
             raise
         except OSError as error:
-            self._failed(address, error)
+            self._failed(address, error, began)
             raise
         self._shunned.pop(address, None)
         try:
@@ -105,7 +106,7 @@ class Pool:
                 await self._verify(client, address)
         except BaseException as error:
             if isinstance(error, (OSError, RemoteProtocolError)):
-                self._failed(address, error)
+                self._failed(address, error, began)
             client.close()
             raise
         client.verified()
@@ -113,9 +114,10 @@ class Pool:
             self._contacts.answered(address)
         return client
 
-    def _failed(self, address: Address, error: OSError | RemoteProtocolError) -> None:
+    def _failed(self, address: Address, error: OSError | RemoteProtocolError, owed_since: float) -> None:
+        """Records a failure; ``owed_since``: since when there should have been a response, by trio's clock."""
         if self._contacts is not None:
-            self._contacts.failed(address, error)
+            self._contacts.failed(address, error, max(0.0, trio.current_time() - owed_since))
 
     def is_connected(self, address: Address) -> bool:
         """Whether a connection to a broker is idle."""

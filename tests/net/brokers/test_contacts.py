@@ -21,6 +21,12 @@ def test_a_broker_is_silent_from_its_first_failure_to_its_next_answer() -> None:
     assert fell_silent == [100.0, 140.0]
 
 
+def test_a_broker_is_silent_since_its_response_was_due() -> None:
+    contacts = Contacts(lambda: 100.0, lambda: None)
+    contacts.failed(ONE, OSError("no answer"), 30.0)
+    assert contacts.silence(ONE) == Silence(70.0, "no answer", 100.0)
+
+
 def test_others_are_not_silent_with_it() -> None:
     contacts = Contacts(lambda: 1.0, lambda: None)
     contacts.failed(ONE, OSError("refused"))

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 import trio
@@ -17,8 +18,8 @@ from tests.net.harness import Proxied, proxied
 
 
 @asynccontextmanager
-async def pool() -> AsyncIterator[tuple[Proxied, Pool, Address]]:
-    async with proxied() as proxy:
+async def pool(**options: Any) -> AsyncIterator[tuple[Proxied, Pool, Address]]:
+    async with proxied(**options) as proxy:
         connections = Pool(proxy.cluster.network, proxy.config, proxy.cluster.room)
         broker = proxy.cluster.any_broker()
         assert broker is not None
@@ -72,7 +73,7 @@ async def test_nobody_is_there() -> None:
 
 async def test_what_answers_as_no_broker_does_is_not_asked_again_for_a_while() -> None:
     """Once each client that connected had kproxy try again at once."""
-    async with pool() as (proxy, connections, address):
+    async with pool(retry_backoff_ms=1000, retry_backoff_max_ms=1000) as (proxy, connections, address):
         asked = proxy.brokers.control(
             ApiKey.API_VERSIONS, lambda _: Answer(ApiVersionsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
         )
